@@ -1,0 +1,60 @@
+"""graphcaps: capsule routing as message passing on DGL graphs.
+
+Names are imported when first used, so that ``import graphcaps`` and ``graphcaps --help`` don't wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "complete_graph": "graph",
+    "bipartite_graph": "graph",
+    "to_networkx": "graph",
+    "squash": "functional",
+    "margin_loss": "functional",
+    "coupling_entropy": "functional",
+    "route": "routing",
+    "dynamic_routing": "routing",
+    "choose_engine": "routing",
+    "LinearVotes": "routing",
+    "Routed": "routing",
+    "CapsNet": "models",
+    "RoutingTrace": "trace",
+    "load": "run",
+    "TrainConfig": "config",
+    "train": "training",
+    "GraphcapsError": "errors",
+    "InputError": "errors",
+    "dgl": "_dgl",
+}
+
+__all__ = ["__version__", "nn", *_HOME]
+
+if TYPE_CHECKING:
+    from . import nn
+    from ._dgl import dgl
+    from .config import TrainConfig
+    from .errors import GraphcapsError, InputError
+    from .functional import coupling_entropy, margin_loss, squash
+    from .graph import bipartite_graph, complete_graph, to_networkx
+    from .models import CapsNet
+    from .routing import LinearVotes, Routed, choose_engine, dynamic_routing, route
+    from .run import load
+    from .trace import RoutingTrace
+    from .training import train
+
+
+def __getattr__(name: str):
+    if name == "nn":
+        return importlib.import_module(".nn", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
+    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,22 @@
+"""What went wrong, said so that the reader knows what to do: name, wanted, got, next step."""
+
+from __future__ import annotations
+
+
+class GraphcapsError(Exception):
+    """An error whose text is meant for the person at the keyboard; the command line prints it and exits with 1."""
+
+
+class InputError(GraphcapsError, ValueError):
+    """An argument that doesn't fit: ``u_hat: expected (E=11520, *, D), got (2, 6, 3)``."""
+
+
+def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> None:
+    """Raise ``InputError("name: expected wanted, got got. then")`` unless ``holds``.
+
+    >>> expect(False, "iterations", "an integer >= 1", 0)
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: iterations: expected an integer >= 1, got 0
+    """
+    if not holds:
+        raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))

@@ -1,0 +1,45 @@
+"""Writing files so that a crash, a full disk or a second writer leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import GraphcapsError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; when the block ends well, it is synced and takes the place of ``path``.
+
+    Raises:
+        GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files only their owner can read
+        os.replace(temporary, path)
+    except OSError as error:
+        raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write ``text`` as UTF-8, all of it or none."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
