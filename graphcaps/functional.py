@@ -1,0 +1,89 @@
+"""The formulas of Sabour, Frosst & Hinton 2017, "Dynamic Routing Between Capsules" (arXiv 1710.09829), as functions."""
+
+from __future__ import annotations
+
+import torch
+
+from ._dgl import DGLGraph
+from .errors import expect
+from .graph import check_graph, links
+
+
+def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """Shrink vectors to length n^2 / (1 + n^2), n = |s|, keeping their direction (equation 1).
+
+    v = s n / (1 + n^2), which is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector gives
+    zero with a zero gradient.
+
+    Args:
+        s: any floating tensor; vectors lie along ``dim``.
+
+    Returns:
+        Same shape; lengths in [0, 1).
+
+    >>> squash(torch.tensor([3.0, 4.0]))
+    tensor([0.5769, 0.7692])
+    """
+    n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
+    return s * (n / (1 + n * n))
+
+
+def margin_loss(
+    lengths: torch.Tensor, labels: torch.Tensor, m_plus: float = 0.9, m_minus: float = 0.1, lam: float = 0.5
+) -> torch.Tensor:
+    """Margin loss on capsule lengths (equation 4): the sum over classes, the mean over the batch.
+
+    L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2
+
+    Args:
+        lengths: (B, J) in [0, 1], lengths of the class capsules.
+        labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 where several classes may be present.
+
+    Returns:
+        Scalar >= 0.
+
+    Raises:
+        InputError: the shapes don't fit, or the labels are not of either kind.
+
+    >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
+    tensor(0.1425)
+    """
+    expect(lengths.dim() == 2, "lengths", "(B, J)", tuple(lengths.shape))
+    if labels.dim() == 1:
+        expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
+        expect(labels.dtype == torch.int64, "labels", "int64 classes for labels (B,)", labels.dtype)
+        present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
+    else:
+        expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
+        present = labels.to(lengths.dtype)
+    loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
+    return loss.sum(dim=1).mean()
+
+
+def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
+    """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
+
+    ln of the number of out-edges where the child is undecided (uniform), 0 where it has chosen one parent or has no edges.
+
+    Args:
+        graph: bipartite graph with E edges.
+        c: (E, *) couplings in [0, 1]; default: ``graph.edata["c"]``.
+
+    Returns:
+        (I, *) in [0, ln J].
+
+    Raises:
+        InputError: no couplings, or not one per edge.
+
+    >>> from graphcaps import complete_graph
+    >>> coupling_entropy(complete_graph(1, 4), torch.full((4,), 0.25))
+    tensor([1.3863])
+    """
+    check_graph(graph)
+    if c is None:
+        expect("c" in graph.edata, "graph", 'edata "c"', sorted(graph.edata), "Pass c, or route with return_graph=True")
+        c = graph.edata["c"]
+    edges = links(graph, c.device)
+    expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
+    entropy = c.new_zeros(edges.num_children, *c.shape[1:])
+    return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)

@@ -1,0 +1,143 @@
+"""The door to routing: checks what comes in, picks the engine, hands out what an observer or a caller asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from ..graph import check_graph
+from .engines import find_engine
+from .votes import LinearVotes
+
+Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+
+class Routed(NamedTuple):
+    """Parent capsules ``v`` (J, *, D) and how sure each is that it exists, ``activation`` (J, *) in [0, 1]."""
+
+    v: torch.Tensor
+    activation: torch.Tensor
+
+
+def route(
+    graph: DGLGraph,
+    votes: torch.Tensor | LinearVotes,
+    activation: torch.Tensor | None = None,
+    *,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+) -> Routed:
+    """Route the children's votes to the parents by agreement.
+
+    A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is not
+    written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype.
+
+    Args:
+        graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
+        votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch, heads,
+            none); or ``LinearVotes``.
+        activation: (I, *) in [0, 1], how sure each child is; for the algorithms that use it (dynamic doesn't).
+        routing: name of the algorithm.
+        iterations: R >= 1; one iteration is uniform coupling (or the prior's).
+        prior: initial logits b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *); default 0.
+        engine: ``"auto"``, ``"naive"``, ``"dgl"`` or ``"torch"``; all give the same numbers.
+        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the logits b
+            (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
+
+    Returns:
+        ``Routed(v, activation)``: parents (J, *, D), for dynamic routing of length < 1, and their activation (J, *), for
+        dynamic routing that length. A parent without votes is zero.
+
+    Raises:
+        InputError: shapes, dtypes, devices or names that don't fit.
+
+    >>> from graphcaps import complete_graph
+    >>> v, activation = route(complete_graph(3, 2), torch.ones(6, 5, 4), iterations=3)
+    >>> v.shape, activation.shape
+    (torch.Size([2, 5, 4]), torch.Size([2, 5]))
+    """
+    check_graph(graph)
+    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+    expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
+    run = find_engine(routing, engine, graph, votes)
+    u_hat = _checked_votes(graph, votes)
+    dtype = u_hat.dtype
+    if dtype in (torch.float16, torch.bfloat16):
+        u_hat = u_hat.float()
+    b = _checked_prior(prior, u_hat)
+    if activation is not None:
+        wanted = (graph.num_src_nodes(), *u_hat.shape[1:-1])
+        expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
+    v, activation = run(graph, u_hat, activation, b, iterations, on_iteration)
+    return Routed(v.to(dtype), activation.to(dtype))
+
+
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | LinearVotes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+    return_graph: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
+    """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1); arguments as in ``route``.
+
+    Returns:
+        v (J, *, D); with ``return_graph``, ``(v, routed)``: a DGLGraph that shares ``graph``'s structure, with edata
+        ``u_hat`` (E, *, D) and ``b``, ``c`` (E, *) of the last iteration and the parents' ``v``, detached.
+
+    >>> from graphcaps import complete_graph
+    >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.ones(6, 4), return_graph=True)
+    >>> sorted(routed.edata), v.shape
+    (['b', 'c', 'u_hat'], torch.Size([2, 4]))
+    """
+    if not return_graph:
+        return route(graph, u_hat, iterations=iterations, prior=prior, engine=engine, on_iteration=on_iteration).v
+    check_graph(graph)
+    u_hat = _checked_votes(graph, u_hat)
+    last: dict[str, torch.Tensor] = {}
+
+    def keep(r, b, c, v, agreement):
+        last.update(b=b, c=c)
+        if on_iteration is not None:
+            on_iteration(r, b, c, v, agreement)
+
+    v = route(graph, u_hat, iterations=iterations, prior=prior, engine=engine, on_iteration=keep).v
+    routed = graph.local_var()
+    for name, feature in dict(last, u_hat=u_hat).items():
+        routed.edata[name] = feature.detach().to(graph.device)
+    routed.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
+    return v, routed
+
+
+def _checked_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> torch.Tensor:
+    if isinstance(votes, LinearVotes):
+        return votes.tensor(graph)
+    num_edges = graph.num_edges()
+    expect(isinstance(votes, torch.Tensor), "u_hat", "a tensor or LinearVotes", type(votes).__name__)
+    fits = votes.dim() >= 2 and len(votes) == num_edges
+    expect(fits, "u_hat", f"(E={num_edges}, *, D)", tuple(votes.shape))
+    expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
+    return votes
+
+
+def _checked_prior(prior: torch.Tensor | float | None, u_hat: torch.Tensor) -> torch.Tensor:
+    if prior is None:
+        return u_hat.new_zeros(u_hat.shape[:-1])
+    prior = torch.as_tensor(prior, device=u_hat.device if not isinstance(prior, torch.Tensor) else None)
+    expect(prior.device == u_hat.device, "prior", f"device {u_hat.device} as the votes", prior.device)
+    wanted = tuple(u_hat.shape[:-1])
+    padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
+    fits = padded.dim() == len(wanted) and all(
+        have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
+    )
+    expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
+    return padded.to(u_hat.dtype).expand(wanted).contiguous()

@@ -1,0 +1,71 @@
+"""Dynamic routing: Sabour, Frosst & Hinton 2017, Procedure 1, as message passing on the graph of votes.
+
+    c = softmax of b over each child's out-edges
+    s = sum over each parent's in-edges of c u_hat
+    v = squash(s)
+    b = b + <u_hat, v>                                (not after the last iteration)
+
+The same four lines twice: with DGL's message, reduce and apply-edges functions, and with torch's scatter operations on the
+graph's index arrays, for devices that the installed DGL can't reach. ``naive.dynamic`` is the oracle of both.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .._dgl import edge_softmax, function
+from ..functional import squash
+from ..graph import links
+
+
+def on_dgl(graph, u_hat, activation, b, iterations, on_iteration):
+    """Route with DGL; ``u_hat``, ``b`` and ``c`` live on the edges, ``s`` and ``v`` on the parents of a local scope."""
+    if u_hat.numel() == 0:  # DGL's kernels refuse tensors without elements
+        return on_torch(graph, u_hat, activation, b, iterations, on_iteration)
+    with graph.local_scope():
+        graph.edata["u_hat"] = u_hat  # (E, *, D)
+        for r in range(iterations):
+            graph.edata["c"] = edge_softmax(graph, b, norm_by="src").unsqueeze(-1)  # (E, *, 1)
+            graph.update_all(_weigh, function.sum("m", "s"))
+            v = squash(graph.dstdata.pop("s"))  # (J, *, D)
+            last = r == iterations - 1
+            if not last or on_iteration:
+                graph.dstdata["v"] = v
+                graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
+                agreement = graph.edata.pop("agreement").squeeze(-1)  # (E, *)
+            if on_iteration:
+                on_iteration(r, b.detach(), graph.edata["c"].squeeze(-1).detach(), v.detach(), agreement.detach())
+            if not last:
+                b = b + agreement
+    return v, torch.linalg.vector_norm(v, dim=-1)
+
+
+def _weigh(edges):
+    return {"m": edges.data["c"] * edges.data["u_hat"]}
+
+
+def on_torch(graph, u_hat, activation, b, iterations, on_iteration):
+    """Route with torch's scatter operations on the device of the votes; the graph may stay on the CPU."""
+    edges = links(graph, u_hat.device)
+    for r in range(iterations):
+        c = _softmax_over_children(b, edges)  # (E, *)
+        s = u_hat.new_zeros(edges.num_parents, *u_hat.shape[1:]).index_add(0, edges.dst, c.unsqueeze(-1) * u_hat)
+        v = squash(s)  # (J, *, D)
+        last = r == iterations - 1
+        if not last or on_iteration:
+            agreement = (u_hat * v[edges.dst]).sum(-1)  # (E, *)
+        if on_iteration:
+            on_iteration(r, b.detach(), c.detach(), v.detach(), agreement.detach())
+        if not last:
+            b = b + agreement
+    return v, torch.linalg.vector_norm(v, dim=-1)
+
+
+def _softmax_over_children(b, edges):
+    # Shifting all logits of a child changes nothing, so the shift needs no gradient.
+    child = edges.src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
+    top = b.detach().new_zeros(edges.num_children, *b.shape[1:])
+    top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
+    exp = torch.exp(b - top[edges.src])
+    total = exp.new_zeros(top.shape).index_add(0, edges.src, exp)  # (I, *)
+    return exp / total[edges.src]

@@ -1,0 +1,75 @@
+"""Which function runs which routing on which engine: a new algorithm or engine is one line of the table."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+
+import torch
+
+from .._dgl import DGLGraph, has_cuda
+from ..errors import InputError, expect
+from . import dynamic, naive
+from .votes import LinearVotes
+
+log = logging.getLogger("graphcaps")
+
+# Each is function(graph, u_hat (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration)
+# -> v (J, *, D), activation (J, *).
+ENGINES = {
+    ("dynamic", "naive"): naive.dynamic,
+    ("dynamic", "dgl"): dynamic.on_dgl,
+    ("dynamic", "torch"): dynamic.on_torch,
+}
+
+
+def routings() -> list[str]:
+    """Names of the routing algorithms."""
+    return list(dict.fromkeys(routing for routing, _ in ENGINES))
+
+
+def engines(routing: str = "dynamic") -> list[str]:
+    """Names of the engines that run ``routing``."""
+    return [engine for name, engine in ENGINES if name == routing]
+
+
+def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
+    """The engine ``"auto"`` stands for: ``dgl`` where the votes lie on the graph's device, else ``torch``.
+
+    Nothing is run and nothing remembered: the same graph and votes give the same answer.
+
+    >>> from graphcaps import complete_graph
+    >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
+    'dgl'
+    """
+    return "dgl" if _device(votes) == graph.device else "torch"
+
+
+def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes):
+    """The function for ``routing`` on ``engine``; raise ``InputError`` where there is none or it can't run here."""
+    check_name("routing", routing, routings())
+    check_name("engine", engine, ["auto", *engines(routing)])
+    device = _device(votes)
+    if engine == "auto":
+        engine = choose_engine(graph, votes)
+        _say(routing, engine, device.type)
+    if engine == "dgl" and device != graph.device:
+        then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
+        raise InputError(f"engine: expected votes on the graph's device for 'dgl', {graph.device}, got {device}. {then}")
+    return ENGINES[routing, engine]
+
+
+def check_name(kind: str, name: str, known: list[str]) -> None:
+    """Raise ``InputError`` with the nearest known name unless ``name`` is one of ``known``."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    expect(name in known, kind, f"one of {', '.join(known)}", repr(name), f"Did you mean '{near[0]}'?" if near else "")
+
+
+def _device(votes: torch.Tensor | LinearVotes) -> torch.device:
+    return votes.u.device if isinstance(votes, LinearVotes) else votes.device
+
+
+@functools.cache
+def _say(routing: str, engine: str, device: str) -> None:
+    log.info("engine auto: %s routing runs on '%s' (%s)", routing, engine, device)

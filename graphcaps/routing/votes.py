@@ -1,0 +1,54 @@
+"""Votes that are a linear map of the children: u_hat_e = u_i W_e (the paper's equation 2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from ..graph import links
+
+
+class LinearVotes(NamedTuple):
+    """Children and the weights that turn them into votes; an engine may use both without building the votes.
+
+    Args:
+        u: (I, *, P) child capsules.
+        weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D). With
+            types, the I children are T runs of I / T neighbours: type of child i = i // (I / T).
+
+    >>> from graphcaps import complete_graph
+    >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
+    >>> votes.tensor(complete_graph(3, 2)).shape
+    torch.Size([6, 5, 16])
+    """
+
+    u: torch.Tensor
+    weight: torch.Tensor
+
+    def tensor(self, graph: DGLGraph) -> torch.Tensor:
+        """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
+        u, weight, edges = self.u, self.weight, links(graph, self.u.device)
+        num_edges, num_children, num_parents = len(edges.src), edges.num_children, edges.num_parents
+        expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
+        expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
+        expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
+        if weight.dim() == 2:
+            return (u @ weight)[edges.src]
+        if weight.dim() == 4:
+            types = weight.shape[0]
+            fits = weight.shape[1] == num_parents and types >= 1 and num_children % types == 0
+            wanted = f"(T, J={num_parents}, P, D) with T a divisor of I={num_children}"
+            expect(fits, "weight", wanted, tuple(weight.shape))
+            run = num_children // types
+            if edges.complete:
+                by_type = u.reshape(types, run, *u.shape[1:])  # (T, I/T, *, P)
+                return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 2)
+            weight = weight[edges.src // run, edges.dst]
+        expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
+        if edges.complete:
+            by_child = weight.reshape(num_children, num_parents, *weight.shape[1:])  # (I, J, P, D)
+            return torch.einsum("i...p,ijpd->ij...d", u, by_child).flatten(0, 1)
+        return torch.einsum("e...p,epd->e...d", u[edges.src], weight)
