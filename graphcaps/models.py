@@ -1,0 +1,142 @@
+"""Capsule networks for images, from a preset by name.
+
+    image (B, C, H, W) --stem--> features --primary--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
+                                                                      `--decoder--> reconstruction (B, C, H, W)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from .errors import InputError, expect
+from .functional import margin_loss
+from .nn import CapsuleLayer, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from .routing.engines import check_name
+
+PARENT_DIM = 16
+
+
+class CapsNetOutput(NamedTuple):
+    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) in [0, 1]."""
+
+    lengths: torch.Tensor
+    capsules: torch.Tensor
+    reconstruction: torch.Tensor
+
+
+def _paper(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, nn.Module, int]:
+    """Sabour, Frosst & Hinton 2017, section 4: stem, primary capsules and their number I."""
+    positions = [(side - 8 - 9) // 2 + 1 for side in size]
+    stem = nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU())
+    return stem, PrimaryCaps(256), 32 * positions[0] * positions[1]
+
+
+def _compact(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, nn.Module, int]:
+    """In the spirit of Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules, whatever the image's size."""
+    convs = [(channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2)]
+    layers = [(nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])) for conv in convs]
+    map_size = tuple((side - 8 - 3) // 2 + 1 for side in size)
+    return nn.Sequential(*(layer for block in layers for layer in block)), DepthwisePrimaryCaps(128, map_size), 16
+
+
+# name: (builder, smallest side of an image in pixels)
+PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11)}
+
+
+class CapsNet(nn.Module):
+    """A capsule network for images; ``from_preset`` makes the ones that papers describe.
+
+    Args:
+        stem: image (B, C, H, W) -> features.
+        primary: features -> u (I, B, P), with ``num_types``, ``dim`` and ``conv``.
+        capsules: ``CapsuleLayer``, u (I, B, P) -> v (J, B, D).
+        image_shape: (C, H, W).
+
+    >>> net = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10).eval()
+    >>> lengths, capsules, reconstruction = net(torch.zeros(2, 1, 28, 28))
+    >>> lengths.shape, capsules.shape, reconstruction.shape
+    (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
+    """
+
+    def __init__(self, stem: nn.Module, primary: nn.Module, capsules: CapsuleLayer, image_shape: tuple[int, int, int]):
+        super().__init__()
+        self.image_shape = tuple(image_shape)
+        self.stem, self.primary, self.capsules = stem, primary, capsules
+        self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
+
+    @classmethod
+    def from_preset(
+        cls,
+        name: str,
+        image_shape: tuple[int, int, int] = (1, 28, 28),
+        num_classes: int = 10,
+        iterations: int = 3,
+        routing: str = "dynamic",
+        engine: str = "auto",
+    ) -> CapsNet:
+        """Build a network by name.
+
+        Args:
+            name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children) or ``"compact"`` (162 K before the decoder, 16
+                children: small enough to look at whole).
+            image_shape: (C, H, W).
+            num_classes: J, parent capsules, one per class.
+            iterations, routing, engine: as in ``graphcaps.route``.
+
+        Raises:
+            InputError: unknown name, or images smaller than the preset can take.
+        """
+        check_name("preset", name, list(PRESETS))
+        build, smallest = PRESETS[name]
+        good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
+        expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
+        channels, height, width = image_shape
+        fits = min(height, width) >= smallest
+        expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
+        expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
+        stem, primary, num_children = build(channels, (height, width))
+        capsules = CapsuleLayer(num_children, num_classes, primary.dim, PARENT_DIM, iterations, routing, engine)
+        return cls(stem, primary, capsules, image_shape)
+
+    def children_of(self, images: torch.Tensor) -> torch.Tensor:
+        """u (I, B, P): the primary capsules of images (B, C, H, W)."""
+        shape = tuple(images.shape)
+        wanted = "(B, C={}, H={}, W={})".format(*self.image_shape)
+        expect(len(shape) == 4 and shape[1:] == self.image_shape, "images", wanted, shape)
+        expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+        return self.primary(self.stem(images))
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
+        """Classify images and decode one capsule of each.
+
+        Args:
+            images: (B, C, H, W) in [0, 1].
+            labels: (B,) int64. While training, the capsule of the true class is decoded; in eval mode, and without labels,
+                the longest one: evaluation sees no labels.
+        """
+        capsules = self.capsules(self.children_of(images)).transpose(0, 1)  # (B, J, D)
+        lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
+        if labels is not None and self.training:
+            fits = labels.shape == lengths.shape[:1] and labels.dtype == torch.int64
+            if not fits:
+                raise InputError(f"labels: expected (B={len(lengths)},) int64, got {tuple(labels.shape)} {labels.dtype}")
+            chosen = labels
+        else:
+            chosen = lengths.argmax(dim=1)
+        return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
+
+    def receptive_fields(self) -> torch.Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of what each primary capsule sees."""
+        convs = [layer for layer in self.stem if isinstance(layer, nn.Conv2d)] + [self.primary.conv]
+        return receptive_fields(convs, self.primary.num_types, self.image_shape[1:])
+
+
+def capsnet_loss(
+    output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = 0.0005
+) -> torch.Tensor:
+    """Margin loss plus the weighted sum over pixels of squared reconstruction errors, mean over the batch (section 4.1)."""
+    errors = (output.reconstruction - images).square().flatten(1).sum(dim=1)  # (B,)
+    return margin_loss(output.lengths, labels) + reconstruction_weight * errors.mean()

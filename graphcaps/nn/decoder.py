@@ -1,0 +1,42 @@
+"""From class capsules back to a picture."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+
+class Decoder(nn.Module):
+    """Decode one class capsule to an image; the others are masked with zeros (section 4.1 of the 2017 paper).
+
+    Args:
+        num_parents, parent_dim: J, D.
+        image_shape: (C, H, W).
+        hidden: widths of the two hidden layers.
+
+    Shapes:
+        capsules (B, J, D), chosen (B,) int64 -> image (B, C, H, W) in [0, 1]
+
+    >>> Decoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16), torch.tensor([3, 7])).shape
+    torch.Size([2, 1, 28, 28])
+    """
+
+    def __init__(
+        self, num_parents: int, parent_dim: int, image_shape: tuple[int, int, int], hidden: tuple[int, int] = (512, 1024)
+    ):
+        super().__init__()
+        self.image_shape = tuple(image_shape)
+        self.layers = nn.Sequential(
+            nn.Linear(num_parents * parent_dim, hidden[0]),
+            nn.ReLU(),
+            nn.Linear(hidden[0], hidden[1]),
+            nn.ReLU(),
+            nn.Linear(hidden[1], math.prod(image_shape)),
+        )
+
+    def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J)
+        pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(1))  # (B, C * H * W)
+        return torch.sigmoid(pixels.float()).unflatten(1, self.image_shape)

@@ -1,0 +1,89 @@
+"""From a feature map to the first capsules: the P channels of one type at one position are one capsule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from ..functional import squash
+
+
+class PrimaryCaps(nn.Module):
+    """PrimaryCaps of Sabour, Frosst & Hinton 2017: all types' 9x9 convolutions as one, squashed per capsule.
+
+    Args:
+        in_channels: channels of the feature map.
+        num_types: T, kinds of capsule; each stands once at every position.
+        dim: P, numbers per capsule.
+
+    Shapes:
+        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions, types outermost: i = type * positions + position.
+
+    >>> PrimaryCaps(256)(torch.zeros(2, 256, 20, 20)).shape
+    torch.Size([1152, 2, 8])
+    """
+
+    def __init__(self, in_channels: int, num_types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2):
+        super().__init__()
+        self.num_types, self.dim = num_types, dim
+        self.conv = nn.Conv2d(in_channels, num_types * dim, kernel_size, stride)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        x = self.conv(features).float()  # (B, T * P, h, w)
+        u = x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2).flatten(0, 2)  # (I, B, P)
+        return squash(u)
+
+
+class DepthwisePrimaryCaps(nn.Module):
+    """Primary capsules of Efficient-CapsNet (Mazzia et al. 2021): a depthwise convolution as large as its feature map.
+
+    Every channel becomes one number that has seen the whole map; P neighbouring channels are a capsule.
+
+    Args:
+        channels: of the feature map, a multiple of ``dim``.
+        map_size: (H, W) of the feature map, which is the kernel's size.
+        dim: P, numbers per capsule.
+
+    Shapes:
+        features (B, channels, H, W) -> u (I, B, P), I = channels / P.
+
+    >>> DepthwisePrimaryCaps(128, (9, 9))(torch.zeros(2, 128, 9, 9)).shape
+    torch.Size([16, 2, 8])
+    """
+
+    def __init__(self, channels: int, map_size: tuple[int, int], dim: int = 8):
+        super().__init__()
+        self.num_types, self.dim = channels // dim, dim
+        self.conv = nn.Conv2d(channels, channels, map_size, groups=channels)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        x = self.conv(features).float()  # (B, channels, 1, 1)
+        u = x.reshape(-1, self.num_types, self.dim).transpose(0, 1)  # (I, B, P)
+        return squash(u)
+
+
+def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
+    """Which pixels each primary capsule can see, through a chain of convolutions without padding.
+
+    Args:
+        convs: the convolutions in order, the primary capsules' last.
+        num_types: T, capsules per position.
+        image_size: (H, W) in pixels.
+
+    Returns:
+        (I, 4) int64: top, left, height, width, in the order of the capsules (types outermost).
+
+    >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
+    tensor([10, 10, 17, 17])
+    """
+    size, step, positions = [1, 1], [1, 1], list(image_size)
+    for conv in convs:
+        for axis in (0, 1):
+            size[axis] += (conv.kernel_size[axis] - 1) * step[axis]
+            step[axis] *= conv.stride[axis]
+            positions[axis] = (positions[axis] - conv.kernel_size[axis]) // conv.stride[axis] + 1
+    top, left = (torch.arange(n) * s for n, s in zip(positions, step, strict=True))
+    corners = torch.cartesian_prod(top, left)  # (positions, 2)
+    return torch.cat([corners, torch.tensor([size]).expand(len(corners), 2)], dim=1).repeat(num_types, 1)
