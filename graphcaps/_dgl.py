@@ -1,9 +1,9 @@
 """The one place that imports DGL.
 
-DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the exact
-torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch, ``import dgl``
-fails although nothing here uses GraphBolt. Where the plain import fails in GraphBolt, and only there, an empty module takes
-its place and DGL is imported again.
+DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
+exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
+``import dgl`` fails although nothing here uses GraphBolt. Where the plain import fails in GraphBolt, and only there,
+an empty module takes its place and DGL is imported again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a full disk or a second writer leaves the old file or the new one, never half of one."""
+"""Writing files whole: a crash or a full disk leaves the old file or the new one, never half of one."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from .graph import check_graph, links
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors to length n^2 / (1 + n^2), n = |s|, keeping their direction (equation 1).
 
-    v = s n / (1 + n^2), which is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector gives
-    zero with a zero gradient.
+    v = s n / (1 + n^2), which is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector
+    gives zero with a zero gradient.
 
     Args:
         s: any floating tensor; vectors lie along ``dim``.
@@ -63,7 +63,8 @@ def margin_loss(
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
     """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
 
-    ln of the number of out-edges where the child is undecided (uniform), 0 where it has chosen one parent or has no edges.
+    ln of the number of out-edges where the child is undecided (uniform), 0 where it has chosen one parent or has no
+    edges.
 
     Args:
         graph: bipartite graph with E edges.

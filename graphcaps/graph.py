@@ -1,6 +1,6 @@
 """The links between two capsule layers as a bipartite DGLGraph: children vote for parents along the edges.
 
-Edge order is the order in which a graph was built (DGL's edge ids); a complete graph is source-major, ``e = i * J + j``.
+Edge order is the order in which a graph was built (DGL's edge ids); a complete graph is source-major: e = i * J + j.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def check_graph(graph: DGLGraph) -> None:
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 
-    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and ``pos`` (x is the layer, y falls
-    from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them, ``c`` and ``b`` as floats.
+    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and ``pos`` (x is the layer, y
+    falls from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them, ``c`` and ``b`` as
+    floats.
 
     Args:
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.

@@ -1,7 +1,7 @@
 """Capsule networks for images, from a preset by name.
 
-    image (B, C, H, W) --stem--> features --primary--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
-                                                                      `--decoder--> reconstruction (B, C, H, W)
+image (B, C, H, W) --stem--> features --primary--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
+                                                                  `--decoder--> reconstruction (B, C, H, W)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .errors import InputError, expect
+from .errors import expect
 from .functional import margin_loss
 from .nn import CapsuleLayer, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .routing.engines import check_name
@@ -114,15 +114,14 @@ class CapsNet(nn.Module):
 
         Args:
             images: (B, C, H, W) in [0, 1].
-            labels: (B,) int64. While training, the capsule of the true class is decoded; in eval mode, and without labels,
-                the longest one: evaluation sees no labels.
+            labels: (B,) int64. While training, the capsule of the true class is decoded; in eval mode, and without
+                labels, the longest one: evaluation sees no labels.
         """
         capsules = self.capsules(self.children_of(images)).transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         if labels is not None and self.training:
             fits = labels.shape == lengths.shape[:1] and labels.dtype == torch.int64
-            if not fits:
-                raise InputError(f"labels: expected (B={len(lengths)},) int64, got {tuple(labels.shape)} {labels.dtype}")
+            expect(fits, "labels", f"(B={len(lengths)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
             chosen = labels
         else:
             chosen = lengths.argmax(dim=1)
@@ -137,6 +136,6 @@ class CapsNet(nn.Module):
 def capsnet_loss(
     output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = 0.0005
 ) -> torch.Tensor:
-    """Margin loss plus the weighted sum over pixels of squared reconstruction errors, mean over the batch (section 4.1)."""
+    """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1)."""
     errors = (output.reconstruction - images).square().flatten(1).sum(dim=1)  # (B,)
     return margin_loss(output.lengths, labels) + reconstruction_weight * errors.mean()

@@ -1,7 +1,7 @@
-"""What routing did: logits, couplings and agreement per iteration, for a few images and epochs. `graphcaps.viz` reads this.
+"""What routing did, for a few images and epochs: logits, couplings and agreement of every iteration.
 
-A trace holds everything a picture needs, so drawing needs no model, no data set and no torch: arrays in one npz file,
-written without pickle.
+`graphcaps.viz` draws it. A trace holds everything a picture needs, so drawing needs no model, no data set and no
+torch: arrays in one npz file, written without pickle.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RoutingTrace:
     reconstructions: np.ndarray | None = None
     """(N, C, H, W) uint8, last epoch: the decoder's picture of the longest capsule."""
     perturbed: np.ndarray | None = None
-    """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[k]`` added to one dimension of that capsule."""
+    """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
     steps: np.ndarray | None = None
     """(S,) float32: what was added, -0.25 to 0.25."""
     history: dict[str, list[float]] = field(default_factory=dict)

@@ -24,7 +24,11 @@ class Decoder(nn.Module):
     """
 
     def __init__(
-        self, num_parents: int, parent_dim: int, image_shape: tuple[int, int, int], hidden: tuple[int, int] = (512, 1024)
+        self,
+        num_parents: int,
+        parent_dim: int,
+        image_shape: tuple[int, int, int],
+        hidden: tuple[int, int] = (512, 1024),
     ):
         super().__init__()
         self.image_shape = tuple(image_shape)

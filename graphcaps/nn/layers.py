@@ -13,7 +13,7 @@ from ..routing.engines import check_name
 
 
 class CapsuleLayer(nn.Module):
-    """Fully connected capsules: every child votes for every parent with a matrix of its own (DigitCaps of the 2017 paper).
+    """Fully connected capsules (DigitCaps of the 2017 paper): a matrix of its own for every child and parent.
 
     Votes and routing run in float32, also under autocast.
 
@@ -67,7 +67,11 @@ class CapsuleLayer(nn.Module):
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         with torch.autocast(u.device.type, enabled=False):
             return route(
-                self.graph(u.device), self.votes(u), routing=self.routing, iterations=self.iterations, engine=self.engine
+                self.graph(u.device),
+                self.votes(u),
+                routing=self.routing,
+                iterations=self.iterations,
+                engine=self.engine,
             ).v
 
     def extra_repr(self) -> str:

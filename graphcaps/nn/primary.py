@@ -19,7 +19,8 @@ class PrimaryCaps(nn.Module):
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions, types outermost: i = type * positions + position.
+        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions; types outermost, i = type * positions +
+        position
 
     >>> PrimaryCaps(256)(torch.zeros(2, 256, 20, 20)).shape
     torch.Size([1152, 2, 8])

@@ -36,24 +36,24 @@ def route(
 ) -> Routed:
     """Route the children's votes to the parents by agreement.
 
-    A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is not
-    written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype.
+    A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is
+    not written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype.
 
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
-        votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch, heads,
-            none); or ``LinearVotes``.
+        votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
+            heads, none); or ``LinearVotes``.
         activation: (I, *) in [0, 1], how sure each child is; for the algorithms that use it (dynamic doesn't).
         routing: name of the algorithm.
         iterations: R >= 1; one iteration is uniform coupling (or the prior's).
         prior: initial logits b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *); default 0.
         engine: ``"auto"``, ``"naive"``, ``"dgl"`` or ``"torch"``; all give the same numbers.
-        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the logits b
-            (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
+        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
+            logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
 
     Returns:
-        ``Routed(v, activation)``: parents (J, *, D), for dynamic routing of length < 1, and their activation (J, *), for
-        dynamic routing that length. A parent without votes is zero.
+        ``Routed(v, activation)``: parents (J, *, D), for dynamic routing of length < 1, and their activation (J, *),
+        for dynamic routing that length. A parent without votes is zero.
 
     Raises:
         InputError: shapes, dtypes, devices or names that don't fit.

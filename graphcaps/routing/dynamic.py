@@ -5,8 +5,8 @@
     v = squash(s)
     b = b + <u_hat, v>                                (not after the last iteration)
 
-The same four lines twice: with DGL's message, reduce and apply-edges functions, and with torch's scatter operations on the
-graph's index arrays, for devices that the installed DGL can't reach. ``naive.dynamic`` is the oracle of both.
+The same four lines twice: with DGL's message, reduce and apply-edges functions, and with torch's scatter operations on
+the graph's index arrays, for devices that the installed DGL can't reach. ``naive.dynamic`` is the oracle of both.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import logging
 import torch
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import InputError, expect
+from ..errors import expect
 from . import dynamic, naive
 from .votes import LinearVotes
 
@@ -56,7 +56,7 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
         _say(routing, engine, device.type)
     if engine == "dgl" and device != graph.device:
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
-        raise InputError(f"engine: expected votes on the graph's device for 'dgl', {graph.device}, got {device}. {then}")
+        expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
     return ENGINES[routing, engine]
 
 

@@ -1,7 +1,7 @@
 """Routing by agreement with loops over edges: the oracle that every other engine is held against.
 
-Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper. Only torch and Python, nothing of graphcaps, so
-that an error elsewhere can't hide here. Trailing dims (images of a batch, heads) stay tensors.
+Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper. Only torch and Python, nothing of graphcaps,
+so that an error elsewhere can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 """
 
 from __future__ import annotations

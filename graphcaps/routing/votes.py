@@ -16,8 +16,8 @@ class LinearVotes(NamedTuple):
 
     Args:
         u: (I, *, P) child capsules.
-        weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D). With
-            types, the I children are T runs of I / T neighbours: type of child i = i // (I / T).
+        weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D).
+            With types, the I children are T runs of I / T neighbours: type of child i = i // (I / T).
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
