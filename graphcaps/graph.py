@@ -64,7 +64,7 @@ def bipartite_graph(src, dst, num_children: int, num_parents: int) -> DGLGraph:
         DGLGraph with E edges of type ``("child", "votes", "parent")``, edge ids in the order given.
 
     Raises:
-        InputError: lengths differ, indices are not integers or lie outside the layers.
+        InputError: lengths or integer types differ, indices are not int32 or int64 or lie outside the layers.
 
     >>> bipartite_graph([0, 0, 2], [1, 0, 1], num_children=3, num_parents=2).num_edges()
     3
@@ -75,12 +75,13 @@ def bipartite_graph(src, dst, num_children: int, num_parents: int) -> DGLGraph:
         expect(isinstance(count, int) and count >= 0, layer, "an integer >= 0", count)
         index = torch.as_tensor(index)
         index = index.long() if index.numel() == 0 else index
-        expect(index.dtype in (torch.int32, torch.int64), name, "integers", index.dtype)
+        expect(index.dtype in (torch.int32, torch.int64), name, "int32 or int64", index.dtype)
         expect(index.dim() == 1, name, "one dimension, (E,)", tuple(index.shape))
         low, high = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
         expect(low >= 0 and high < count, name, f"indices in [0, {layer}={count})", f"{low} to {high}")
         ends.append(index)
     expect(len(ends[0]) == len(ends[1]), "dst", f"as many indices as src, {len(ends[0])}", len(ends[1]))
+    expect(ends[0].dtype == ends[1].dtype, "dst", f"{ends[0].dtype} as src", ends[1].dtype)
     return dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
 
 
@@ -114,18 +115,21 @@ def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
 
 
 def check_graph(graph: DGLGraph) -> None:
-    """Raise ``InputError`` unless ``graph`` is a DGLGraph with exactly one canonical edge type."""
+    """Raise ``InputError`` unless ``graph`` is a DGLGraph of one canonical edge type and its node types only."""
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
     types = graph.canonical_etypes
-    expect(len(types) == 1, "graph", "one canonical edge type", types, "Pick one: graph[canonical_etype]")
+    pick = "Pick one: graph[canonical_etype]"
+    expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
+    linked = {types[0][0], types[0][2]}
+    expect(set(graph.ntypes) == linked, "graph", f"only the node types of {types[0]}", graph.ntypes, pick)
 
 
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 
-    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and ``pos`` (x is the layer, y
-    falls from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them, ``c`` and ``b`` as
-    floats.
+    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and the position ``x``, ``y`` (x
+    is the layer, y falls from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them,
+    ``c`` and ``b`` as floats.
 
     Args:
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.
@@ -151,7 +155,7 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
     drawn = networkx.MultiDiGraph()
     for layer, (kind, count) in enumerate((("child", edges.num_children), ("parent", edges.num_parents))):
         for k in range(count):
-            drawn.add_node((kind, k), layer=layer, index=k, pos=(float(layer), 1 - (k + 0.5) / count))
+            drawn.add_node((kind, k), layer=layer, index=k, x=float(layer), y=1 - (k + 0.5) / count)
     for e, (i, j) in enumerate(zip(edges.src.tolist(), edges.dst.tolist(), strict=True)):
         drawn.add_edge(("child", i), ("parent", j), key=e, **{name: values[e] for name, values in features.items()})
     return drawn

@@ -66,6 +66,8 @@ class CapsNet(nn.Module):
         self.image_shape = tuple(image_shape)
         self.stem, self.primary, self.capsules = stem, primary, capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
+        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
 
     @classmethod
     def from_preset(
@@ -99,7 +101,16 @@ class CapsNet(nn.Module):
         expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
         stem, primary, num_children = build(channels, (height, width))
         capsules = CapsuleLayer(num_children, num_classes, primary.dim, PARENT_DIM, iterations, routing, engine)
-        return cls(stem, primary, capsules, image_shape)
+        model = cls(stem, primary, capsules, image_shape)
+        model.preset = dict(
+            name=name,
+            image_shape=tuple(image_shape),
+            num_classes=num_classes,
+            iterations=iterations,
+            routing=routing,
+            engine=engine,
+        )
+        return model
 
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
         """u (I, B, P): the primary capsules of images (B, C, H, W)."""

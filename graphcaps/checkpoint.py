@@ -1,0 +1,116 @@
+"""Weights on disk: one safetensors file with the training state as JSON in its head. Reading one never runs code.
+
+safetensors doesn't notice a flipped bit, so the head holds a sha256 of the tensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from .errors import GraphcapsError, InputError
+from .files import replacing
+from .models import CapsNet
+
+FORMAT_VERSION = 1
+
+
+def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
+    """Write tensors and a JSON head as one file, atomically."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    head = {"format_version": FORMAT_VERSION, "sha256": _sha256(tensors), **head}
+    with replacing(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata={"graphcaps": json.dumps(head)})
+        except SafetensorError as error:
+            raise GraphcapsError(f"{path}: expected to be able to write it, got: {error}") from None
+
+
+def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
+    """Read what ``write`` wrote.
+
+    Raises:
+        GraphcapsError: missing, not safetensors, not ours, damaged, or of a newer format.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            head = json.loads((file.metadata() or {})["graphcaps"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        version, checksum = head["format_version"], head["sha256"]
+    except FileNotFoundError:
+        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. Has the run saved yet?") from None
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise GraphcapsError(f"checkpoint: expected weights written by graphcaps at {path}, got: {error!r}") from None
+    if version != FORMAT_VERSION:
+        raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. Update graphcaps")
+    if _sha256(tensors) != checksum:
+        raise GraphcapsError(f"checkpoint: expected the sha256 in its head, {path} differs: the file is damaged")
+    return tensors, head
+
+
+def _sha256(tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def model_tensors(model: CapsNet) -> dict[str, torch.Tensor]:
+    """The network's parameters and buffers, named ``model.*``."""
+    return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimizer's state, named ``optimizer.<number of the parameter>.<name>``."""
+    state = optimizer.state_dict()["state"]
+    return {f"optimizer.{k}.{name}": tensor for k, values in state.items() for name, tensor in values.items()}
+
+
+def restore(path: Path, model: CapsNet, optimizer: torch.optim.Optimizer | None = None) -> dict:
+    """Put a checkpoint's tensors into ``model`` and ``optimizer`` and return its head.
+
+    Raises:
+        GraphcapsError: the checkpoint belongs to another network, or holds NaN or infinity.
+    """
+    tensors, head = read(path)
+    stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+    wanted = model.state_dict()
+    for name in sorted(wanted.keys() | stored.keys()):
+        want, have = (_kind(states.get(name)) for states in (wanted, stored))
+        if want != have:
+            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: it is of another model")
+        if stored[name].is_floating_point() and not stored[name].isfinite().all():
+            raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
+    model.load_state_dict(stored)
+    if optimizer is not None:
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, k, entry = name.split(".", 2)
+                state.setdefault(int(k), {})[entry] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return head
+
+
+def _kind(tensor: torch.Tensor | None) -> str:
+    return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
+
+
+def read_model(path: Path) -> CapsNet:
+    """Build the network a checkpoint describes and load its weights; sets ``class_names`` on it."""
+    _, head = read(path)
+    try:
+        preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]), engine="auto")
+        model = CapsNet.from_preset(**preset)
+        class_names = tuple(head["class_names"])
+    except (KeyError, TypeError, InputError) as error:
+        raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
+    restore(path, model)
+    model.class_names = class_names
+    return model

@@ -1,0 +1,109 @@
+"""Every setting of a training run: one line each with name, type, default and help.
+
+The command line's flags, their help texts and a run's config.json are made from this dataclass. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .errors import GraphcapsError, InputError, expect
+
+FORMAT_VERSION = 1
+LEARNING_RATES = {"compact": 0.005, "paper": 0.001}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train a capsule network on images, keep its routing, and report its test accuracy once."""
+
+    dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits"] = "mnist"
+    """Images to train on; digits comes with scikit-learn and needs no download."""
+    model: Literal["compact", "paper"] = "compact"
+    """compact: 16 child capsules, minutes on a CPU. paper: Sabour, Frosst & Hinton 2017, 1152 child capsules."""
+    epochs: int = 10
+    """Passes over the training images."""
+    batch_size: int = 128
+    """Images per step."""
+    iterations: int = 3
+    """Routing iterations R."""
+    routing: Literal["dynamic"] = "dynamic"
+    """Routing algorithm."""
+    engine: Literal["auto", "naive", "dgl", "torch"] = "auto"
+    """What runs the routing: DGL's kernels, torch's scatter operations, or plain loops (slow)."""
+    learning_rate: float | None = None
+    """Peak of Adam's one-cycle rate; default 0.005 for compact, 0.001 for paper."""
+    augment: Literal["shift", "affine", "none"] = "shift"
+    """Training images are moved by up to 2 pixels (shift), also turned and scaled (affine), or left alone."""
+    seed: int = 0
+    """Fixes weights, order and augmentation."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train; auto takes a GPU if there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32."""
+    deterministic: bool = False
+    """Only deterministic kernels: slower on a GPU; a CPU repeats its numbers anyway."""
+    data: Path = Path("data")
+    """Folder where data sets are looked for, and downloaded to."""
+    out: Path = Path("runs")
+    """Folder that holds the run folders."""
+    name: str = ""
+    """Name of the run folder; default: dataset-model-number."""
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard (pip install "graphcaps[tensorboard]")."""
+
+    def check(self) -> None:
+        """Raise ``InputError`` where a value can't work."""
+        for key, kind in typing.get_type_hints(type(self)).items():
+            value = getattr(self, key)
+            if typing.get_origin(kind) is Literal:
+                expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
+            elif kind in (int, bool, str):
+                expect(type(value) is kind, key, f"of type {kind.__name__}", repr(value))
+        for key in ("epochs", "batch_size", "iterations"):
+            expect(getattr(self, key) >= 1, key, "an integer >= 1", getattr(self, key))
+        expect(self.seed >= 0, "seed", "an integer >= 0", self.seed)
+        rate = self.learning_rate
+        numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < float("inf"))
+        expect(numeric, "learning_rate", "a number > 0", rate)
+        plain = self.name == Path(self.name).name and self.name not in (".", "..")
+        expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
+
+    @property
+    def peak_rate(self) -> float:
+        """The learning rate's peak."""
+        return LEARNING_RATES[self.model] if self.learning_rate is None else self.learning_rate
+
+    def to_json(self, **about) -> str:
+        """The settings as JSON text, with ``about`` beside them."""
+        settings = {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
+        return json.dumps({"format_version": FORMAT_VERSION, "settings": settings, **about}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
+        """Read what ``to_json`` wrote; raise ``GraphcapsError`` for anything else, naming ``source``."""
+        try:
+            stored = json.loads(text)
+            version, settings = stored["format_version"], dict(stored["settings"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error!r}") from None
+        if version != FORMAT_VERSION:
+            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version}. Update graphcaps")
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
+        try:
+            for key in ("data", "out"):
+                if key in settings:
+                    settings[key] = Path(settings[key])
+            config = cls(**settings)
+            config.check()
+        except (InputError, TypeError) as error:
+            raise GraphcapsError(f"{source}: {error}") from None
+        return config

@@ -1,0 +1,60 @@
+"""Where a training runs and in which precision, through Accelerate: one CPU or GPU, or several processes."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import torch
+
+from . import __version__
+from ._dgl import dgl
+from .config import TrainConfig
+from .errors import GraphcapsError
+
+
+def accelerator(config: TrainConfig):
+    """An ``accelerate.Accelerator`` for the settings; raise ``GraphcapsError`` where the device isn't there."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(config.device, True):
+        raise GraphcapsError(f"device: expected a {config.device} device, torch finds none. Use --device auto or cpu")
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+    torch.use_deterministic_algorithms(config.deterministic)
+    device = config.device
+    if device == "auto":
+        device = next((name for name, there in available.items() if there), "cpu")
+    bfloat16 = has_bfloat16(device) if config.precision == "auto" else config.precision == "bfloat16"
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
+    return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether bfloat16 is faster than float32: tensor cores on a GPU, AVX-512 BF16 (or AMX) on a CPU."""
+    if device == "cuda":
+        return torch.cuda.get_device_capability() >= (8, 0)
+    return device == "cpu" and bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
+
+
+def precision(accelerator) -> str:
+    """Precision of convolutions and decoder: "float32" or "bfloat16"."""
+    return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
+
+
+def made_with(accelerator) -> dict[str, str | int]:
+    """Versions and hardware, to stand beside a measured number."""
+    device = accelerator.device.type
+    return {
+        "graphcaps": __version__,
+        "torch": torch.__version__,
+        "dgl": dgl.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "precision": precision(accelerator),
+        "processes": accelerator.num_processes,
+    }

@@ -1,0 +1,113 @@
+"""What a picture needs and only a network can make: its routing on a few images, reconstructions, saliency."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from .data import Images, ImageSplits, to_float
+from .models import CapsNet
+from .trace import RoutingTrace, observe
+
+ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
+STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
+MOST_SALIENCY_CHILDREN = 64  # beyond these, a child's receptive field says where it looks
+
+
+def kept_epochs(last: int) -> list[int]:
+    """Epochs whose routing is kept: 0 (untrained), powers of two, and the last.
+
+    >>> kept_epochs(10)
+    [0, 1, 2, 4, 8, 10]
+    """
+    return sorted({0, last, *(2**k for k in range(last.bit_length()) if 2**k <= last)})
+
+
+def one_of_each_class(images: Images, num_classes: int) -> Images:
+    """The first image of each class, in the order of classes."""
+    first = [int((images.labels == k).nonzero()[0]) for k in range(num_classes) if (images.labels == k).any()]
+    return Images(images.pixels[first], images.labels[first])
+
+
+@torch.no_grad()
+def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
+    """Ten iterations of the network's routing on images (N, C, H, W), as ``RoutingTrace`` keeps them."""
+    layer = model.capsules
+    votes = layer.votes(model.children_of(images))
+    return observe(layer.graph(images.device), votes, max(ITERATIONS, layer.iterations), engine=layer.engine)
+
+
+def record(
+    trace: RoutingTrace | None, model: CapsNet, splits: ImageSplits, epoch: int, device, about: dict
+) -> RoutingTrace:
+    """Add the routing after ``epoch`` to the trace; without one, start it."""
+    chosen = one_of_each_class(splits.test, splits.num_classes)
+    images = to_float(chosen.pixels).to(device)
+    training = model.training
+    model.eval()
+    states = routing_of(model, images)
+    if trace is None:
+        src, dst = (end.numpy().astype(np.int32) for end in model.capsules.graph().edges(order="eid"))
+        nothing = {name: np.empty((0, *values.shape), values.dtype) for name, values in states.items()}
+        trace = RoutingTrace(
+            src=src,
+            dst=dst,
+            num_children=model.capsules.num_children,
+            num_parents=model.capsules.num_parents,
+            epochs=np.empty(0, np.int32),
+            trained_iterations=model.capsules.iterations,
+            class_names=splits.class_names,
+            images=chosen.pixels.numpy(),
+            labels=chosen.labels.numpy(),
+            fields=model.receptive_fields().numpy().astype(np.int32),
+            about=about,
+            **nothing,
+        )
+    trace = trace.with_epoch(epoch, states, **pictures(model, images))
+    model.train(training)
+    return trace
+
+
+def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
+    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), as ``RoutingTrace`` keeps them."""
+    with torch.no_grad():
+        output = model(images)
+        longest = output.lengths.argmax(dim=1)  # (N,)
+        num_images, num_classes, dim = output.capsules.shape
+        moves = torch.from_numpy(STEPS).to(images.device)
+        moves = moves[:, None] * torch.eye(dim, device=images.device)[:, None]  # (D, S, D)
+        moved = output.capsules[:, None, None] + moves[None, :, :, None]  # (N, D, S, J, D)
+        repeat = moved.shape[1] * moved.shape[2]
+        perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(repeat))
+    few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
+    return {
+        "reconstructions": _bytes(output.reconstruction),
+        "perturbed": _bytes(perturbed.unflatten(0, (num_images, dim, len(STEPS)))),
+        "steps": STEPS,
+        "saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None,
+    }
+
+
+def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
+    """Where each child looks: |d length of u_i / d pixel|, the largest over channels, each child scaled to 1.
+
+    Returns:
+        (N, I, H, W) in [0, 1].
+    """
+    images = images.detach().requires_grad_()
+    lengths = torch.linalg.vector_norm(model.children_of(images), dim=-1)  # (I, N)
+    slopes = [torch.autograd.grad(child.sum(), images, retain_graph=True)[0].abs().amax(dim=1) for child in lengths]
+    slopes = torch.stack(slopes, dim=1)  # (N, I, H, W)
+    return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
+
+
+def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
+    """The trace with the training curves so far."""
+    columns = {key: [row[key] for row in history] for key in history[0]} if history else {}
+    return dataclasses.replace(trace, history=columns)
+
+
+def _bytes(images: torch.Tensor) -> np.ndarray:
+    return (images * 255).round().to(torch.uint8).cpu().numpy()

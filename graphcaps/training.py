@@ -1,0 +1,326 @@
+"""The training loop.
+
+    for each epoch: for each batch: forward, loss, backward, step
+                    validate, keep the routing, save
+
+All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU, the very
+weights of the run that was never stopped. The model is chosen on validation images; the test images are read once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from pathlib import Path
+
+import torch
+
+from . import checkpoint
+from .config import TrainConfig
+from .data import Batches, ImageSplits, load_images
+from .errors import GraphcapsError, expect
+from .evaluation import evaluate
+from .hardware import accelerator as make_accelerator
+from .hardware import made_with, precision
+from .models import CapsNet, capsnet_loss
+from .progress import Progress
+from .recording import kept_epochs, record, with_history
+from .routing import choose_engine
+from .run import Run, load
+from .signals import StopSignals
+from .trace import RoutingTrace
+
+EVALUATION_BATCH = 250
+
+
+class Interrupted(GraphcapsError):
+    """Training was stopped by a signal and saved; ``signum`` says which."""
+
+    def __init__(self, run: Run, signum: int):
+        super().__init__(f"stopped and saved. Go on with: graphcaps train --resume {run.path}")
+        self.signum = signum
+
+
+@dataclasses.dataclass
+class State:
+    """Where a training stands; lies in every checkpoint's head."""
+
+    epoch: int = 0  # epochs done
+    step: int = 0  # steps of the current epoch done
+    loss_sum: float = 0.0  # over the images of the current epoch so far
+    correct: int = 0
+    seen: int = 0
+    seconds: float = 0.0  # of training, over all resumes
+    epoch_seconds: float = 0.0
+    best_epoch: int = 0
+    best_val_accuracy: float = -1.0
+    best_val_loss: float = math.inf
+    history: list[dict] = dataclasses.field(default_factory=list)
+
+
+def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bool = True) -> dict:
+    """Train a network and return what it reached (the run's result.json).
+
+    Args:
+        config: the settings; ignored where ``resume`` names a run, whose own settings are used.
+        resume: path of a run folder to go on with.
+        progress: show a bar on a terminal, one line per epoch elsewhere.
+
+    Raises:
+        GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
+    """
+    run = Run.open(resume) if resume is not None else None
+    config = run.config if run else config
+    config.check()
+    if run and run.result():
+        raise GraphcapsError(f"resume: expected an unfinished run, {run.path} has finished its {config.epochs} epochs")
+    accelerator = make_accelerator(config)
+    splits = load_images(config.dataset, config.data)
+    expect(
+        config.batch_size <= len(splits.train),
+        "batch_size",
+        f"at most the {len(splits.train)} training images of {config.dataset}",
+        config.batch_size,
+    )
+    torch.manual_seed(config.seed)
+    model = CapsNet.from_preset(
+        config.model, splits.image_shape, splits.num_classes, config.iterations, config.routing, config.engine
+    )
+    if run is None and accelerator.is_main_process:
+        run = Run.create(config, made_with=made_with(accelerator))
+    if accelerator.num_processes > 1:
+        from accelerate.utils import broadcast_object_list
+
+        run = broadcast_object_list([run])[0]
+    if not accelerator.is_main_process:
+        return Trainer(config, run, model, splits, accelerator, show=False).fit(resume is not None)
+    with run.lock():
+        return Trainer(config, run, model, splits, accelerator, show=progress).fit(resume is not None)
+
+
+class Trainer:
+    """One training: the network, its data and its state; ``fit`` runs it to the end."""
+
+    def __init__(self, config: TrainConfig, run: Run, model: CapsNet, splits: ImageSplits, accelerator, show: bool):
+        self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
+        self.device = accelerator.device
+        self.net = model.to(self.device, memory_format=torch.channels_last)
+        fused = self.device.type == "cuda"
+        optimizer = torch.optim.Adam(self.net.parameters(), lr=config.peak_rate, fused=fused)
+        self.model, self.optimizer = accelerator.prepare(self.net, optimizer)
+        self.batches = Batches(
+            splits.train,
+            config.batch_size,
+            device=self.device,
+            seed=config.seed,
+            augment=config.augment,
+            rank=accelerator.process_index,
+            world=accelerator.num_processes,
+        )
+        self.state = State()
+        self.trace: RoutingTrace | None = None
+        self.writer = _tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
+
+    def fit(self, resume: bool) -> dict:
+        """Train to the last epoch, saving as it goes; then test the best network once."""
+        if resume and self.run.checkpoint("last").exists():
+            self._restore()
+        elif self.accelerator.is_main_process:
+            self.trace = self._recorded(0)
+            self.trace.save(self.run.path / "trace.npz")
+            self._save("last")
+        self.started = time.perf_counter() - self.state.seconds
+        with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
+            self._introduce(progress)
+            while self.state.epoch < self.config.epochs:
+                self._train_epoch(stop, progress)
+                self._end_epoch(progress)
+                if stop.signum and self.state.epoch < self.config.epochs:
+                    raise Interrupted(self.run, stop.signum)
+        return self._finish()
+
+    def _train_epoch(self, stop, progress: Progress) -> None:
+        state, steps = self.state, len(self.batches)
+        total = steps * self.config.epochs
+        began = time.perf_counter() - state.epoch_seconds
+        loss_sum = torch.tensor(state.loss_sum, dtype=torch.float64 if self.device.type != "mps" else torch.float32)
+        loss_sum, correct = loss_sum.to(self.device), torch.tensor(state.correct, device=self.device)
+        self.model.train()
+        for images, labels in self.batches.epoch(state.epoch, start=state.step):
+            rate = one_cycle(state.epoch * steps + state.step, total, self.config.peak_rate)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            output = self.model(images.contiguous(memory_format=torch.channels_last), labels)
+            loss = capsnet_loss(output, images, labels)
+            self.accelerator.backward(loss)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            loss_sum += loss.detach() * len(labels)
+            correct += (output.lengths.argmax(dim=1) == labels).sum()
+            state.step += 1
+            state.seen += len(labels)
+            last = state.step == steps
+            stopped = self._anywhere(stop.signum)
+            if progress.due() or last or stopped:
+                state.loss_sum, state.correct = float(loss_sum), int(correct)
+                state.epoch_seconds = time.perf_counter() - began
+                self._check_finite(rate)
+                speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
+                means = state.loss_sum / state.seen, state.correct / state.seen
+                progress.step(
+                    state.epoch, state.step, f"loss {means[0]:.4f}  accuracy {means[1]:.2%}  {speed:,.0f} img/s"
+                )
+            if stopped and not last:
+                state.seconds = time.perf_counter() - self.started
+                if self.accelerator.is_main_process:
+                    self._save("last")
+                raise Interrupted(self.run, stopped)
+
+    def _anywhere(self, signum: int) -> int:
+        """The signal that any of the processes has noted: all must stop at the same step."""
+        if self.accelerator.num_processes == 1:
+            return signum
+        return int(self.accelerator.gather(torch.tensor([signum], device=self.device)).max())
+
+    def _end_epoch(self, progress: Progress) -> None:
+        state, config = self.state, self.config
+        sums = torch.tensor([state.loss_sum, state.correct, state.seen], device=self.device)
+        loss_sum, correct, seen = self.accelerator.reduce(sums, "sum").tolist()
+        val = evaluate(self.net, Batches(self.splits.val, EVALUATION_BATCH, device=self.device))
+        state.epoch += 1
+        state.seconds = time.perf_counter() - self.started
+        row = {
+            "epoch": state.epoch,
+            "train_loss": loss_sum / seen,
+            "train_accuracy": correct / seen,
+            "val_loss": val.loss,
+            "val_accuracy": val.accuracy,
+            "images_per_second": seen / state.epoch_seconds,
+            "seconds": state.seconds,
+        }
+        state.history.append(row)
+        best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)
+        if best:
+            state.best_epoch, state.best_val_accuracy, state.best_val_loss = state.epoch, val.accuracy, val.loss
+        state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
+        if self.accelerator.is_main_process:
+            # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
+            if state.epoch in kept_epochs(config.epochs):
+                self.trace = self._recorded(state.epoch)
+            self.trace = with_history(self.trace, state.history)
+            self.trace.save(self.run.path / "trace.npz")
+            self.run.write_metrics(state.history)
+            if best:
+                self._save("best")
+            self._save("last")
+        if self.writer:
+            for key, value in row.items():
+                self.writer.add_scalar(key, value, state.epoch)
+        progress.say(
+            f"epoch {state.epoch}/{config.epochs}  loss {row['train_loss']:.4f}  train {row['train_accuracy']:.2%}  "
+            f"validation {val.accuracy:.2%}{' (best)' if best else ''}  {row['images_per_second']:,.0f} img/s"
+        )
+
+    def _finish(self) -> dict:
+        if self.writer:
+            self.writer.close()
+        self.accelerator.wait_for_everyone()
+        best = load(self.run.path, device=str(self.device))
+        test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
+        low, high = test.interval
+        result = {
+            "test_accuracy": test.accuracy,
+            "test_interval_95": [low, high],
+            "test_correct": test.correct,
+            "test_images": len(test.labels),
+            "val_accuracy": self.state.best_val_accuracy,
+            "best_epoch": self.state.best_epoch,
+            "parameters": sum(p.numel() for p in self.net.parameters()),
+            "parameters_without_decoder": sum(
+                p.numel() for name, p in self.net.named_parameters() if not name.startswith("decoder.")
+            ),
+            "seconds": self.state.seconds,
+            "engine": self._engine(),
+            **made_with(self.accelerator),
+        }
+        if self.accelerator.is_main_process:
+            self.run.write_result(result)
+        return {"run": str(self.run.path), **result}
+
+    def _recorded(self, epoch: int) -> RoutingTrace:
+        config = self.config
+        about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+        about["run"] = self.run.path.name
+        return record(self.trace, self.net, self.splits, epoch, self.device, about)
+
+    def _save(self, which: str) -> None:
+        tensors = checkpoint.model_tensors(self.net)
+        if which == "last":
+            tensors |= checkpoint.optimizer_tensors(self.optimizer)
+        head = {
+            "preset": self.net.preset,
+            "class_names": self.splits.class_names,
+            "dataset": self.config.dataset,
+            "state": dataclasses.asdict(self.state),
+        }
+        checkpoint.write(self.run.checkpoint(which), tensors, head)
+
+    def _restore(self) -> None:
+        path = self.run.checkpoint("last")
+        head = checkpoint.restore(path, self.net, self.optimizer)
+        try:
+            self.state = State(**head["state"])
+        except (KeyError, TypeError) as error:
+            raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        if self.accelerator.is_main_process:
+            trace = self.run.trace()
+            keep = trace.epochs <= self.state.epoch
+            parts = {name: getattr(trace, name)[keep] for name in ("epochs", "b", "c", "agreement", "lengths")}
+            self.trace = dataclasses.replace(trace, **parts)
+
+    def _engine(self) -> str:
+        layer = self.net.capsules
+        child = torch.zeros(layer.num_children, 1, layer.weight.shape[1], device=self.device)
+        return layer.engine if layer.engine != "auto" else choose_engine(layer.graph(self.device), layer.votes(child))
+
+    def _introduce(self, progress: Progress) -> None:
+        config, layer = self.config, self.net.capsules
+        progress.say(
+            f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
+            f"and {len(self.splits.test)} test images\n"
+            f"{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
+            f"{layer.iterations} iterations of {layer.routing} routing on engine '{self._engine()}'\n"
+            f"device {self.device}, {precision(self.accelerator)}, run {self.run.path}"
+        )
+
+    def _check_finite(self, rate: float) -> None:
+        if not math.isfinite(self.state.loss_sum):
+            where = f"epoch {self.state.epoch + 1}, by step {self.state.step}"
+            raise GraphcapsError(
+                f"loss: expected a finite number, got {self.state.loss_sum} in {where} at learning rate {rate:.2g}. "
+                f"Try a smaller --learning-rate; the last checkpoint in {self.run.path} is sound"
+            )
+
+
+def one_cycle(step: int, steps: int, peak: float) -> float:
+    """Learning rate of one step: from peak / 25 up over the first 30 %, then down to nearly 0 (Smith & Topin 2018).
+
+    >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 30, 65, 99)]
+    [0.04, 1.0, 0.5, 0.0]
+    """
+    warm = 0.3 * steps
+    if step < warm:
+        low, share = peak / 25, (1 - math.cos(math.pi * step / warm)) / 2
+    else:
+        low, share = peak / 25e4, (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1))) / 2
+    return low + (peak - low) * share
+
+
+def _tensorboard(folder: Path):
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        then = 'Run: pip install "graphcaps[tensorboard]"'
+        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
+    return SummaryWriter(str(folder / "tensorboard"))
