@@ -18,19 +18,24 @@ def accelerator(config: TrainConfig):
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available.get(config.device, True):
-        raise GraphcapsError(f"device: expected a {config.device} device, torch finds none. Use --device auto or cpu")
+    device = pick_device(config.device)
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
     torch.use_deterministic_algorithms(config.deterministic)
-    device = config.device
-    if device == "auto":
-        device = next((name for name, there in available.items() if there), "cpu")
     bfloat16 = has_bfloat16(device) if config.precision == "auto" else config.precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
+
+
+def pick_device(name: str) -> str:
+    """The device that "auto" stands for, or ``name``; raise ``GraphcapsError`` where torch doesn't find it."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(device for device, there in available.items() if there)
+    if not available[name]:
+        raise GraphcapsError(f"device: expected a {name} device, torch finds none. Use --device auto or cpu")
+    return name
 
 
 def has_bfloat16(device: str) -> bool:

@@ -123,6 +123,17 @@ class RoutingTrace:
             **about,
         )
 
+    @classmethod
+    def random(cls, num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
+        """Route standard normal 16-D votes on a complete graph; 20 x 10 is the DGL tutorial's example."""
+        import torch
+
+        from .graph import complete_graph
+
+        votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
+        about = {"dataset": "random votes", "seed": seed}
+        return cls.of(complete_graph(num_children, num_parents), votes, iterations, about=about)
+
     def with_epoch(self, epoch: int, states: dict[str, np.ndarray], **replace) -> RoutingTrace:
         """The trace with the routing of one more epoch (what ``observe`` returns); later epochs are dropped."""
         keep = self.epochs < epoch

@@ -44,7 +44,8 @@ class CapsuleLayer(nn.Module):
         super().__init__()
         check_name("routing", routing, routings())
         check_name("engine", engine, ["auto", *engines(routing)])
-        expect(isinstance(iterations, int) and iterations >= 1, "iterations", "an integer >= 1", iterations)
+        whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+        expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
         self.num_children, self.num_parents = num_children, num_parents
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)

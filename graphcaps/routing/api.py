@@ -66,8 +66,8 @@ def route(
     check_graph(graph)
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
-    run = find_engine(routing, engine, graph, votes)
     u_hat = _checked_votes(graph, votes)
+    run = find_engine(routing, engine, graph, votes)
     dtype = u_hat.dtype
     if dtype in (torch.float16, torch.bfloat16):
         u_hat = u_hat.float()

@@ -33,6 +33,8 @@ class LinearVotes(NamedTuple):
         u, weight, edges = self.u, self.weight, links(graph, self.u.device)
         num_edges, num_children, num_parents = len(edges.src), edges.num_children, edges.num_parents
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
+        expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
+        expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
         expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
         if weight.dim() == 2:

@@ -1,0 +1,202 @@
+"""The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
+
+Nothing here imports torch before a command needs it, so that help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from . import __version__
+from .config import TrainConfig
+from .errors import GraphcapsError, InputError, expect
+
+DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
+
+--version prints the version; --debug before or after a command shows the traceback of an error."""
+
+Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+Run = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")]
+
+
+def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
+    """Train a capsule network on images, keep its routing, and report its test accuracy once.
+
+    Writes a run folder: config.json, metrics.csv, checkpoints, the routing of one test image per class (trace.npz), and
+    result.json at the end. Ctrl-C saves and says how to go on.
+
+    Args:
+        config: settings of the run.
+        resume: Run folder to go on with; it brings its own settings.
+    """
+    if resume is not None:
+        changed = [key for key, value in vars(config).items() if value != getattr(TrainConfig(), key)]
+        flags = ", ".join(f"--{key.replace('_', '-')}" for key in changed)
+        expect(not changed, "resume", "no other flags (a run keeps its settings)", flags, "Drop them")
+    config.check()
+    from .training import train
+
+    result = train(config, resume=resume)
+    low, high = result["test_interval_95"]
+    print(
+        f"\ntest accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
+        f"{result['test_images'] - result['test_correct']} of {result['test_images']} wrong\n"
+        f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
+        f"{result['parameters']:,} parameters ({result['parameters_without_decoder']:,} without the decoder), "
+        f"{result['seconds']:.0f} s on {result['device']}\n"
+        f"next: graphcaps viz {result['run']}"
+    )
+
+
+def evaluate(
+    run: Run = None,
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
+
+    Args:
+        run: Run folder; default: the newest one.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to compute; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    from .run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    from .data import Batches, load_images
+    from .evaluation import evaluate
+    from .hardware import pick_device
+    from .report import accuracy_table
+    from .run import load
+
+    device = pick_device(device)
+    model = load(chosen.path, device=device)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    result = evaluate(model, Batches(splits.test, min(250, len(splits.test)), device=device))
+    print(accuracy_table(result, splits.class_names))
+    from .files import replacing
+    from .viz import confusion
+
+    picture = chosen.path / "figures" / "confusion.png"
+    with replacing(picture) as temporary:
+        confusion(result.confusion(splits.num_classes).numpy(), splits.class_names).savefig(temporary)
+    print(f"confusion matrix: {picture}")
+
+
+def predict(
+    run: Annotated[Path, tyro.conf.Positional],
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    invert: Literal["auto", "yes", "no"] = "auto",
+    top: int = 3,
+) -> None:
+    """Classify image files.
+
+    Args:
+        run: Run folder.
+        images: Image files.
+        invert: Whether dark and light are swapped first; auto does it for grey images with a light border, since MNIST
+            is light on dark.
+        top: How many classes to print, the longest capsules first.
+    """
+    expect(len(images) >= 1, "images", "at least one file", "none")
+    expect(top >= 1, "top", "an integer >= 1", top)
+    from .report import predictions
+
+    for line in predictions(run, images, invert, top):
+        print(line)
+
+
+def runs(out: Path = Path("runs")) -> None:
+    """List the runs, newest first.
+
+    Args:
+        out: Folder that holds the run folders.
+    """
+    from .run import find_runs
+    from .summary import runs_table
+
+    found = find_runs(out)
+    print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+
+
+def viz(
+    run: Run = None,
+    what: Literal["all", "entropy", "graph", "histogram", "sheet"] = "all",
+    over: Literal["both", "iterations", "epochs"] = "both",
+    format: Literal["gif", "mp4"] = "gif",
+    image: int = 0,
+    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ")] = None,
+    iterations: int = 10,
+    seed: int = 0,
+    to: Folder = None,
+    out: Path = Path("runs"),
+) -> None:
+    """Draw how the couplings settle, from a run's routing trace alone.
+
+    Args:
+        run: Run folder; default: the newest one.
+        what: Coupling entropy, the bipartite graph beside the image, histogram of couplings, or the still sheet of
+            training curves and reconstructions.
+        over: Animate over routing iterations, over epochs of training, or both.
+        format: gif needs nothing more; mp4 needs: pip install "graphcaps[video]".
+        image: Which of the trace's test images, from 0; there is one per class.
+        random: Route random votes instead of a run's, as CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
+        iterations: Routing iterations for --random.
+        seed: Of the random votes.
+        to: Folder for the pictures; default: figures in the run folder, or figures-random.
+        out: Folder that holds the run folders.
+    """
+    from .viz import draw
+
+    if random is not None:
+        expect(run is None, "random", "no run beside it", run)
+        size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
+        expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        from .trace import RoutingTrace
+
+        trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
+    else:
+        from .run import Run, newest_run
+
+        chosen = Run.open(run) if run else newest_run(out)
+        trace, folder = chosen.trace(), chosen.path / "figures"
+    draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
+
+
+COMMANDS = {"train": train, "evaluate": evaluate, "predict": predict, "runs": runs, "viz": viz}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in argv
+    argv = [word for word in argv if word != "--debug"]
+    if argv[:1] in (["--version"], ["-V"]):
+        print(f"graphcaps {__version__}")
+        return 0
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="graphcaps", description=DESCRIPTION, args=argv or ["--help"]
+        )
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except GraphcapsError as error:
+        if debug:
+            raise
+        print(f"graphcaps: {error}", file=sys.stderr)
+        signum = getattr(error, "signum", 0)
+        return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return 0

@@ -1,0 +1,44 @@
+"""What the command line prints about a network's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from .data import read_image
+from .evaluation import Evaluation, wilson_interval
+from .run import load
+
+
+def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
+    """Accuracy with its interval, and recall and precision per class."""
+    confusion = result.confusion(len(class_names))
+    low, high = result.interval
+    total, wrong = len(result.labels), len(result.labels) - result.correct
+    lines = [
+        f"test accuracy {result.accuracy:.2%} (95 % interval {low:.2%} to {high:.2%})",
+        f"error rate    {wrong / total:.2%} ({wrong} of {total} images wrong)",
+        "",
+    ]
+    width = max(5, *(len(name) for name in class_names))
+    lines.append(f"{'class':<{width}}  images  recall            95 % interval  precision")
+    for k, name in enumerate(class_names):
+        images, hits, answers = int(confusion[k].sum()), int(confusion[k, k]), int(confusion[:, k].sum())
+        bounds = "{:7.2%} to {:7.2%}".format(*wilson_interval(hits, images)) if images else "-"
+        recall, precision = (f"{hits / count:7.2%}" if count else "-" for count in (images, answers))
+        lines.append(f"{name:<{width}}  {images:>6}  {recall:>7}  {bounds:>20}  {precision:>9}")
+    return "\n".join(lines)
+
+
+def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
+    """One line per image file: its classes by capsule length, longest first."""
+    model = load(run)
+    for path in images:
+        image = read_image(path, model.image_shape, invert=invert)
+        with torch.no_grad():
+            lengths = model(image.pixels[None]).lengths[0]  # (J,)
+        longest = lengths.topk(min(top, len(lengths)))
+        classes = [f"{model.class_names[k]} {length:.3f}" for length, k in zip(*longest, strict=True)]
+        yield f"{path}: {', '.join(classes)}{' (inverted: light border)' if image.inverted and invert == 'auto' else ''}"

@@ -1,0 +1,25 @@
+"""What the command line prints about runs; needs no torch."""
+
+from __future__ import annotations
+
+from .run import Run
+
+
+def runs_table(runs: list[Run]) -> str:
+    """One line per run: what it trained, how far it is, what it reached."""
+    rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
+    for run in runs:
+        config, metrics, result = run.config, run.metrics(), run.result()
+        rows.append(
+            (
+                str(run.path),
+                config.dataset,
+                config.model,
+                f"{len(metrics)}/{config.epochs}",
+                f"{max(float(row['val_accuracy']) for row in metrics):.2%}" if metrics else "-",
+                f"{result['test_accuracy']:.2%}" if result else "-",
+                f"{float(metrics[-1]['seconds']):.0f}" if metrics else "-",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows)
