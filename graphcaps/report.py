@@ -35,10 +35,12 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
     """One line per image file: its classes by capsule length, longest first."""
     model = load(run)
+    choice = {"auto": "auto", "yes": True, "no": False}[invert]
     for path in images:
-        image = read_image(path, model.image_shape, invert=invert)
+        image = read_image(path, model.image_shape, invert=choice)
         with torch.no_grad():
             lengths = model(image.pixels[None]).lengths[0]  # (J,)
         longest = lengths.topk(min(top, len(lengths)))
         classes = [f"{model.class_names[k]} {length:.3f}" for length, k in zip(*longest, strict=True)]
-        yield f"{path}: {', '.join(classes)}{' (inverted: light border)' if image.inverted and invert == 'auto' else ''}"
+        note = " (inverted: its border is light)" if image.inverted and invert == "auto" else ""
+        yield f"{path}: {', '.join(classes)}{note}"
