@@ -79,6 +79,20 @@ class TrainConfig:
         """The learning rate's peak."""
         return LEARNING_RATES[self.model] if self.learning_rate is None else self.learning_rate
 
+    def command(self) -> str:
+        """The command that makes this run anywhere: its settings that aren't defaults, less the folders.
+
+        >>> TrainConfig(dataset="digits", epochs=3).command()
+        'graphcaps train --dataset digits --epochs 3'
+        """
+        words = ["graphcaps train"]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("data", "out", "name") or value == field.default:
+                continue
+            words.append(f"--{field.name.replace('_', '-')}" + ("" if value is True else f" {value}"))
+        return " ".join(words)
+
     def to_json(self, **about) -> str:
         """The settings as JSON text, with ``about`` beside them."""
         settings = {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}

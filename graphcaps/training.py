@@ -230,6 +230,11 @@ class Trainer:
         test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
         low, high = test.interval
         result = {
+            "command": self.config.command(),
+            "model": self.config.model,
+            "dataset": self.config.dataset,
+            "epochs": self.config.epochs,
+            "seed": self.config.seed,
             "test_accuracy": test.accuracy,
             "test_interval_95": [low, high],
             "test_correct": test.correct,
