@@ -1,0 +1,22 @@
+"""Image data sets: found, checked and split; batched on the training device; and a user's own image files."""
+
+from __future__ import annotations
+
+from .batches import AUGMENTS, Batches
+from .datasets import DATASETS, DatasetSpec, load_images
+from .files import ImageFile, read_image
+from .images import Images, ImageSplits, stratified_split, to_float
+
+__all__ = [
+    "AUGMENTS",
+    "DATASETS",
+    "Batches",
+    "DatasetSpec",
+    "ImageFile",
+    "ImageSplits",
+    "Images",
+    "load_images",
+    "read_image",
+    "stratified_split",
+    "to_float",
+]

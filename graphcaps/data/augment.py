@@ -1,0 +1,57 @@
+"""What is drawn for each image of an epoch: a shift by whole pixels, or an affine map."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import affine_grid, grid_sample
+
+SHIFT = 2
+DEGREES = 15.0
+SCALES = (0.9, 1.1)
+
+
+def draw_shifts(count: int, most: int, generator: Generator) -> Tensor:
+    """Where each image is cut out of its frame padded by ``most``: rows and columns, (2, count), 0 to 2 * most."""
+    return torch.randint(0, 2 * most + 1, (2, count), generator=generator)
+
+
+def draw_affine(count: int, size: tuple[int, int], generator: Generator) -> Tensor:
+    """``affine_maps`` for uniform turns by up to 15 degrees, scales 0.9 to 1.1, shifts by up to 2 pixels each way."""
+    angle, scale, down, right = torch.rand(4, count, generator=generator)
+    low, high = SCALES
+    return affine_maps(
+        (2 * angle - 1) * math.radians(DEGREES),
+        low + (high - low) * scale,
+        torch.stack([2 * right - 1, 2 * down - 1]) * SHIFT,
+        size,
+    )
+
+
+def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
+    """Matrices for ``warp``: turn counter-clockwise about the centre and scale, then shift.
+
+    The result at x, counted from the centre, is read at R(angle)^-1 (x - shift) / scale. ``affine_grid`` counts in half
+    sizes of the image, so the matrix is scaled by them on both sides.
+
+    Args:
+        angle: (N,), radians.
+        scale: (N,), > 1 enlarges.
+        shift: (2, N), pixels to the right and down.
+        size: (H, W).
+
+    Returns:
+        (N, 2, 3)
+    """
+    cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
+    inverse = torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)  # (N, 2, 2)
+    offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
+    half = torch.tensor([size[1] / 2, size[0] / 2])
+    return torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1)  # (N, 2, 3)
+
+
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """Images (B, C, H, W) under ``affine_maps`` (B, 2, 3), bilinear, zeros outside."""
+    return grid_sample(images, affine_grid(maps, images.shape, align_corners=False), align_corners=False)

@@ -1,0 +1,131 @@
+"""Batches of images that stay on the training device as uint8; shuffled and augmented there, whole batches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..errors import expect
+from .augment import SHIFT, draw_affine, draw_shifts, warp
+from .images import Images, to_float
+
+AUGMENTS = ("none", "shift", "affine")
+
+
+class Batches:
+    """The batches of any epoch, from any step on.
+
+    All that is random in an epoch (the permutation, each image's shift or affine map) is drawn on the CPU from (seed,
+    epoch), before its first batch: an epoch taken up at step k has the batches of the whole one from there on, bit for
+    bit, and the draws are the same on every device.
+
+    Args:
+        images: N images.
+        batch_size: images per step, over all processes together, ``world`` to N.
+        device: where the images are held and the batches made.
+        seed: >= 0; with the epoch, fixes all draws.
+        augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
+            to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
+        rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
+        world: number of processes.
+
+    Raises:
+        InputError: an argument outside its range.
+
+    >>> images = Images(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10))
+    >>> [len(labels) for _, labels in Batches(images, 4).epoch(0)]
+    [4, 4, 2]
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        batch_size: int,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        augment: str = "none",
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
+        expect(seed >= 0, "seed", "an integer >= 0", seed)
+        expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
+        expect(batch_size >= world, "batch_size", f"an integer >= {world}, one image per process", batch_size)
+        self.batch_size = batch_size
+        self.augment = augment
+        self._seed, self._rank, self._world = seed, rank, world
+        self._margin = SHIFT if augment == "shift" else 0
+        images = images.to(device)
+        height, width = images.pixels.shape[2:]
+        padded = pad(images.pixels, [self._margin] * 4)
+        # every window of an image in its padded frame, as a view: (N, C, 2 margin + 1, 2 margin + 1, H, W)
+        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+        self._labels = images.labels
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        return len(self._bounds()) - 1
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """The shuffled, augmented batches of an epoch.
+
+        Each image comes once. A last batch that would leave a process with one image or none joins the one before:
+        batch norm can't train on one image.
+
+        Args:
+            epoch: >= 0.
+            start: the step to begin with, 0 to ``len(self)``.
+
+        Returns:
+            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,).
+
+        Raises:
+            InputError: ``start`` or ``epoch`` outside its range, or more images in a batch than there are.
+        """
+        steps = len(self)
+        expect(epoch >= 0, "epoch", "an integer >= 0", epoch)
+        expect(0 <= start <= steps, "start", f"0 to {steps}, the steps of an epoch", start)
+        return self._epoch(epoch, start)
+
+    def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images once, in order and not augmented, for evaluation; each process gets its slice of each batch."""
+        count = len(self._labels)
+        for first in range(0, count, self.batch_size):
+            here = self._share(first, min(first + self.batch_size, count))
+            if here.start < here.stop:
+                yield to_float(self._windows[here, :, self._margin, self._margin]), self._labels[here]
+
+    def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        count, device = len(self._labels), self._labels.device
+        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(count, generator=generator).to(device)
+        down, right = draw_shifts(count, self._margin, generator).to(device)
+        maps = None
+        if self.augment == "affine":
+            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator).to(device)
+        bounds = self._bounds()[start:]
+        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+            here = self._share(first, last)
+            rows = order[here]
+            images = to_float(self._windows[rows, :, down[here], right[here]])  # (B, C, H, W)
+            yield images if maps is None else warp(images, maps[here]), self._labels[rows]
+
+    def _bounds(self) -> list[int]:
+        """Where each batch of an epoch begins, and where the last one ends."""
+        count = len(self._labels)
+        expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
+        bounds = [*range(0, count, self.batch_size), count]
+        if 0 < count % self.batch_size < 2 * self._world:
+            del bounds[-2]
+        return bounds
+
+    def _share(self, first: int, last: int) -> slice:
+        """This process's part of the batch first..last."""
+        size = last - first
+        return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)

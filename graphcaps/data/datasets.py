@@ -1,0 +1,157 @@
+"""The data sets by name: where their files stand, what they must hold, and how they are split.
+
+The layouts are torchvision's, so a folder it filled is used as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import GraphcapsError, expect
+from .download import DOWNLOAD_ERRORS, download_files
+from .images import Images, ImageSplits, stratified_split
+from .readers import locate, read_cifar10, read_digits, read_idx_set, read_svhn
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What is known of a data set before it is read.
+
+    Args:
+        read: from this table's entry and a folder to (training images, test images), as the files have them.
+        image_shape: (C, H, W).
+        class_names: J names.
+        train: number of images in the training files.
+        test: number of test images; all are kept.
+        val: number of the training images held out to choose the model by.
+        torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
+        files: path below the folder -> md5 of the unpacked file, None where it isn't known.
+    """
+
+    read: Callable[[DatasetSpec, Path], tuple[Images, Images]]
+    image_shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    train: int
+    test: int
+    val: int = 5000
+    torchvision: str | None = None
+    files: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def _idx_spec(torchvision: str, class_names: tuple[str, ...], md5: tuple[str | None, ...]) -> DatasetSpec:
+    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    files = {f"{torchvision}/raw/{name}": known for name, known in zip(names, md5, strict=True)}
+    return DatasetSpec(
+        read_idx_set, (1, 28, 28), class_names, train=60_000, test=10_000, torchvision=torchvision, files=files
+    )
+
+
+_DIGITS = tuple("0123456789")
+
+DATASETS: dict[str, DatasetSpec] = {
+    "digits": DatasetSpec(read_digits, (1, 28, 28), _DIGITS, train=1547, test=250, val=250),
+    "mnist": _idx_spec(
+        "MNIST",
+        _DIGITS,
+        (
+            "6bbc9ace898e44ae57da46a324031adb",
+            "a25bea736e30d166cdddb491f175f624",
+            "2646ac647ad5339dbf082846283269ea",
+            "27ae3e4e09519cfbb04c329615203637",
+        ),
+    ),
+    "fashion-mnist": _idx_spec(
+        "FashionMNIST",
+        ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+        (
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "9018921c3c673c538a1fc5bad174d6f9",
+            "8181f5470baa50b63fa0f6fddb340f0a",
+            "15d484375f8d13e6eb1aabb0c3f46965",
+        ),
+    ),
+    "kmnist": _idx_spec("KMNIST", ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"), (None,) * 4),
+    "svhn": DatasetSpec(
+        read_svhn,
+        (3, 32, 32),
+        _DIGITS,
+        train=73_257,
+        test=26_032,
+        torchvision="SVHN",
+        files={
+            "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        },
+    ),
+    "cifar10": DatasetSpec(
+        read_cifar10,
+        (3, 32, 32),
+        ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        train=50_000,
+        test=10_000,
+        torchvision="CIFAR10",
+        files={
+            "cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "cifar-10-batches-py/data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "cifar-10-batches-py/data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "cifar-10-batches-py/data_batch_4": "634d18415352ddfa80567beed471001a",
+            "cifar-10-batches-py/data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e",
+            "cifar-10-batches-py/batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+        },
+    ),
+}
+
+
+def load_images(name: str, root: Path | str = Path("data"), download: bool = True) -> ImageSplits:
+    """Read a data set: found in ``root``, else downloaded there, checked, and split.
+
+    The validation images are taken from the training files, stratified by class, with a seed of their own: the split is
+    the same for everybody. The test files are kept whole.
+
+    Args:
+        name: one of ``DATASETS``. ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
+        root: the folder that holds ``MNIST/raw`` and the like, as torchvision lays them out; IDX files may be gzipped.
+        download: whether to download what isn't there.
+
+    Raises:
+        InputError: an unknown name, or a file that isn't what it should be (the text says which, and what was wanted).
+        GraphcapsError: files are missing and can't be downloaded, or a library that is needed is missing.
+    """
+    nearest = difflib.get_close_matches(str(name), DATASETS, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else ""
+    expect(name in DATASETS, "dataset", f"one of {', '.join(DATASETS)}", repr(name), hint)
+    spec, root = DATASETS[name], Path(root).expanduser()
+    _provide(name, spec, root, download)
+    train, test = spec.read(spec, root)
+    for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
+        got = tuple(images.pixels.shape)
+        expect(got == (count, *spec.image_shape), f"{name} {part} images", f"{(count, *spec.image_shape)}", f"{got}")
+    kept, taken = stratified_split(train.labels, spec.val)
+    return ImageSplits(
+        name,
+        spec.class_names,
+        train=Images(train.pixels[kept], train.labels[kept]),
+        val=Images(train.pixels[taken], train.labels[taken]),
+        test=test,
+    )
+
+
+def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
+    """Download what is missing of the data set's files, or say what was wanted, where, and what else there is."""
+    missing = [file for file in spec.files if locate(root, file) is None]
+    if not missing:
+        return
+    why, cause = "download=False", None
+    if download:
+        try:
+            return download_files(spec.torchvision, spec.files, root)
+        except DOWNLOAD_ERRORS as error:
+            why, cause = f"the download failed ({' '.join(str(error).split())})", error
+    raise GraphcapsError(
+        f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
+        "Name the folder that holds them with --data DIR, or use --dataset digits, which needs no download"
+    ) from cause

@@ -1,0 +1,98 @@
+"""A user's own image file, made to look like the images a network was trained on."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError, expect
+from .images import to_float
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class ImageFile(NamedTuple):
+    """``pixels`` float32 (C, H, W) in [0, 1]; ``inverted``: whether dark and bright were swapped."""
+
+    pixels: Tensor
+    inverted: bool
+
+
+def read_image(
+    path: Path | str, image_shape: tuple[int, int, int], invert: Literal["auto"] | bool = "auto"
+) -> ImageFile:
+    """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
+
+    The grey data sets are bright on black, ink on paper is the other way round: ``"auto"`` inverts a grey image whose
+    border is bright. What is transparent counts as white; a photo is turned upright as its camera recorded it.
+
+    Args:
+        path: any format Pillow reads, 8 or 16 bits, up to Pillow's limit of 89 million pixels; of several frames, the
+            first.
+        image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
+        invert: ``"auto"``, or whether to invert.
+
+    Raises:
+        InputError: missing, not an image, damaged or too large.
+    """
+    channels, height, width = image_shape
+    expect(channels in (1, 3), "image_shape", "1 or 3 channels", channels)
+    expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
+    values = _open(Path(path), "L" if channels == 1 else "RGB")  # (height, width, C)
+    border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
+    background = np.median(border, axis=0).astype(np.uint8)  # (C,)
+    inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
+    if inverted:
+        values, background = 255 - values, 255 - background
+    fitted = _fit(values, height, width)
+    canvas = np.tile(background, (height, width, 1))
+    top, left = (height - fitted.shape[0]) // 2, (width - fitted.shape[1]) // 2
+    canvas[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
+    return ImageFile(to_float(torch.from_numpy(canvas).permute(2, 0, 1).contiguous()), inverted)
+
+
+def _open(path: Path, mode: str) -> np.ndarray:
+    """The file's pixels: uint8 (height, width, C)."""
+    from PIL import Image, ImageOps
+
+    expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            values = np.asarray(_eight_bits(ImageOps.exif_transpose(image)).convert(mode))
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        limit = f"at most {Image.MAX_IMAGE_PIXELS} pixels"
+        raise InputError(f"{path}: expected {limit}, got: {error} Make it smaller first") from error
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
+    return values.reshape(*values.shape[:2], -1)
+
+
+def _eight_bits(image: Image) -> Image:
+    """16-bit greys scaled to 8, and what is transparent laid on white."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return image
+
+
+def _fit(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Resize (h, w, C) to the largest size within (height, width) that keeps its proportions."""
+    from PIL import Image
+
+    scale = min(height / values.shape[0], width / values.shape[1])
+    size = (max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale)))
+    resized = Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)
+    resized = np.asarray(resized.resize(size, Image.Resampling.BILINEAR))
+    return resized.reshape(*resized.shape[:2], -1)

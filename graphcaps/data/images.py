@@ -1,0 +1,134 @@
+"""Labelled images as uint8 tensors, the three parts of a data set, and the split that makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import expect
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images and their labels, on one device.
+
+    Args:
+        pixels: uint8 (N, C, H, W), 0 to 255, N >= 1.
+        labels: int64 (N,), class numbers from 0.
+
+    Raises:
+        InputError: wrong dtype or rank, no image, or not one label per image.
+
+    >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
+    >>> len(images)
+    5
+    """
+
+    pixels: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        pixels, labels = self.pixels, self.labels
+        expect(
+            pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0,
+            "pixels",
+            "uint8 (N, C, H, W), none of them 0",
+            f"{pixels.dtype} {tuple(pixels.shape)}",
+        )
+        expect(
+            labels.dtype == torch.int64 and labels.shape == pixels.shape[:1],
+            "labels",
+            f"int64 ({len(pixels)},), one per image",
+            f"{labels.dtype} {tuple(labels.shape)}",
+        )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def to(self, device: torch.device | str) -> Images:
+        """The same images on ``device``."""
+        return Images(self.pixels.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSplits:
+    """A data set: ``train`` to learn from, ``val`` to choose the model by, ``test`` to read once, at the end.
+
+    Raises:
+        InputError: the parts differ in image shape, or a label has no class name.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Images
+    val: Images
+    test: Images
+
+    def __post_init__(self) -> None:
+        for part in ("train", "val", "test"):
+            images = getattr(self, part)
+            shape = tuple(images.pixels.shape[1:])
+            expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
+            low, high = images.labels.min().item(), images.labels.max().item()
+            expect(
+                low >= 0 and high < self.num_classes,
+                f"{self.name} {part} labels",
+                f"0 to {self.num_classes - 1}",
+                f"{low} to {high}",
+            )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        return tuple(self.train.pixels.shape[1:])
+
+    @property
+    def num_classes(self) -> int:
+        """J, the number of class names."""
+        return len(self.class_names)
+
+
+def to_float(pixels: Tensor) -> Tensor:
+    """Pixels as the network reads them: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
+
+    Multiplies by 1 / 255, because dividing by 255 is done as a division on CPU and as this product on CUDA.
+
+    >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
+    tensor([0., 1.])
+    """
+    expect(pixels.dtype == torch.uint8, "pixels", "torch.uint8", pixels.dtype)
+    return pixels.to(torch.float32).mul_(1 / 255)
+
+
+def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
+
+    Args:
+        labels: int64 (N,).
+        count: how many to take, 1 to N - 1.
+        seed: fixes which; NumPy's ``RandomState`` draws them, whose stream is frozen across versions and platforms.
+
+    Returns:
+        kept (N - count,) and taken (count,): int64 indices, each ascending.
+
+    Raises:
+        InputError: ``count`` outside 1 to N - 1.
+
+    >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
+    >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
+    [0, 1]
+    """
+    total = len(labels)
+    expect(0 < count < total, "count", f"1 to {total - 1}, fewer than the images", count)
+    of_class = labels.numpy()
+    classes, sizes = np.unique(of_class, return_counts=True)
+    quota, remainder = np.divmod(sizes * count, total)
+    quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
+    random = np.random.RandomState(seed)
+    drawn = [random.permutation(np.flatnonzero(of_class == k))[:q] for k, q in zip(classes, quota, strict=True)]
+    taken = np.sort(np.concatenate(drawn))
+    kept = np.setdiff1d(np.arange(total), taken)
+    return torch.from_numpy(kept), torch.from_numpy(taken)

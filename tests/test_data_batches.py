@@ -1,0 +1,254 @@
+"""Batches: what is drawn, that it is fixed by (seed, epoch), and that every image is counted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps.data import AUGMENTS, Batches, Images, to_float
+from graphcaps.data.augment import affine_maps, draw_affine, warp
+from graphcaps.errors import InputError
+
+
+def numbered(count, shape=(1, 12, 10)):
+    """Images of random pixels; the label of each is its number."""
+    generator = torch.Generator().manual_seed(5)
+    return Images(torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator), torch.arange(count))
+
+
+def same(left, right):
+    left, right = list(left), list(right)
+    return len(left) == len(right) and all(
+        torch.equal(a, b) and torch.equal(s, t) for (a, s), (b, t) in zip(left, right, strict=True)
+    )
+
+
+def sizes(batches):
+    return [len(labels) for _, labels in batches]
+
+
+@pytest.mark.parametrize("augment", AUGMENTS)
+@pytest.mark.parametrize("start", [0, 1, 4, 6, 7])
+def test_an_epoch_taken_up_at_a_step_goes_on_bit_for_bit(augment, start):
+    whole = list(Batches(numbered(100), 15, seed=3, augment=augment).epoch(2))
+    assert len(whole) == 7
+    assert same(Batches(numbered(100), 15, seed=3, augment=augment).epoch(2, start), whole[start:])
+
+
+@pytest.mark.parametrize("augment", AUGMENTS)
+def test_seed_and_epoch_fix_everything_whatever_was_drawn_before(augment):
+    batches = Batches(numbered(50), 8, seed=1, augment=augment)
+    first = list(batches.epoch(3))
+    torch.manual_seed(99)
+    torch.rand(7)
+    list(batches.epoch(0))
+    assert same(batches.epoch(3), first)
+
+
+def test_drawing_batches_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    list(Batches(numbered(20), 4, augment="affine").epoch(0))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("seed", "epoch"), [(0, 1), (1, 0), (1, 1)])
+def test_another_seed_or_epoch_gives_another_permutation(seed, epoch):
+    order = [torch.cat([y for _, y in Batches(numbered(64), 8, seed=s).epoch(e)]) for s, e in ((0, 0), (seed, epoch))]
+    assert not torch.equal(*order) and torch.equal(order[0].sort().values, order[1].sort().values)
+
+
+@pytest.mark.parametrize("count", [10, 11, 12, 13])
+def test_every_image_comes_once_an_epoch(count):
+    labels = torch.cat([y for _, y in Batches(numbered(count), 4).epoch(0)])
+    assert sorted(labels.tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "expected"),
+    [(12, 4, [4, 4, 4]), (14, 4, [4, 4, 4, 2]), (13, 4, [4, 4, 5]), (3, 2, [3]), (3, 3, [3]), (3, 1, [1, 1, 1])],
+)
+def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
+    batches = Batches(numbered(count), batch_size)
+    assert sizes(batches.epoch(0)) == expected and len(batches) == len(expected)
+
+
+def test_images_keep_their_labels_and_pixels():
+    data = numbered(30)
+    for images, labels in Batches(data, 7).epoch(0):
+        assert torch.equal(images, to_float(data.pixels[labels]))
+
+
+@pytest.mark.parametrize("augment", AUGMENTS)
+def test_batches_are_contiguous_floats_from_zero_to_one(augment):
+    images, labels = next(Batches(numbered(16, (3, 9, 11)), 6, augment=augment).epoch(0))
+    assert images.shape == (6, 3, 9, 11) and images.dtype == torch.float32 and images.is_contiguous()
+    assert labels.shape == (6,) and labels.dtype == torch.int64
+    assert images.min() >= 0 and images.max() <= 1
+
+
+def shift_of(image, original):
+    """The (down, right) by which ``original`` was moved to give ``image``; None where none up to 4 pixels does."""
+    height, width = original.shape[-2:]
+    padded = torch.nn.functional.pad(original, [4] * 4)
+    for down in range(-4, 5):
+        for right in range(-4, 5):
+            if torch.equal(padded[:, 4 - down : 4 - down + height, 4 - right : 4 - right + width], image):
+                return down, right
+    return None
+
+
+def test_each_image_is_shifted_by_a_draw_of_its_own_up_to_two_pixels_each_way():
+    data = numbered(400)
+    shifts = [
+        shift_of(image, to_float(data.pixels[label]))
+        for images, labels in Batches(data, 100, augment="shift").epoch(0)
+        for image, label in zip(images, labels, strict=True)
+    ]
+    assert None not in shifts
+    assert set(shifts) == {(down, right) for down in range(-2, 3) for right in range(-2, 3)}
+    assert len(set(shifts[:100])) > 10
+
+
+def test_shifts_are_drawn_anew_each_epoch():
+    data = numbered(50)
+    batches = Batches(data, 50, augment="shift")
+    shifts = []
+    for epoch in (0, 1):
+        images, labels = next(batches.epoch(epoch))
+        shifts.append(
+            [
+                shift_of(image, to_float(data.pixels[k]))
+                for image, k in zip(images[labels.argsort()], range(50), strict=True)
+            ]
+        )
+    assert shifts[0] != shifts[1]
+
+
+def test_affine_draws_differ_within_a_batch():
+    data = Images(numbered(1).pixels.expand(32, -1, -1, -1), torch.arange(32))
+    images, _ = next(Batches(data, 32, augment="affine").epoch(0))
+    assert len({tuple(image.flatten().tolist()) for image in images}) == 32
+
+
+def test_affine_draws_stay_in_their_ranges_and_fill_them():
+    height, width = 12, 10
+    maps = draw_affine(20_000, (height, width), torch.Generator().manual_seed(0)).double()
+    half = torch.tensor([width / 2, height / 2], dtype=torch.float64)
+    inverse = maps[:, :, :2] * half[:, None] / half
+    shift = -torch.linalg.solve(inverse, (maps[:, :, 2] * half)[:, :, None])[:, :, 0]
+    scale = torch.linalg.det(inverse).rsqrt()
+    angle = torch.atan2(inverse[:, 1, 0], inverse[:, 0, 0]).rad2deg()
+    for values, low, high in ((angle, -15, 15), (scale, 0.9, 1.1), (shift[:, 0], -2, 2), (shift[:, 1], -2, 2)):
+        slack = 0.01 * (high - low)
+        assert low - 1e-4 <= values.min() <= low + slack and high - slack <= values.max() <= high + 1e-4
+
+
+def one_map(angle=0.0, scale=1.0, right=0.0, down=0.0, size=(12, 12)):
+    return affine_maps(torch.tensor([angle]), torch.tensor([scale]), torch.tensor([[right], [down]]), size)
+
+
+def test_an_affine_map_by_a_quarter_turn_is_rot90():
+    image = to_float(numbered(1, (2, 12, 12)).pixels)
+    turned = warp(image, one_map(angle=torch.pi / 2))
+    torch.testing.assert_close(turned, torch.rot90(image, 1, (2, 3)), atol=1e-5, rtol=0)
+
+
+def test_an_affine_map_by_whole_pixels_is_that_shift_on_an_image_that_is_not_square():
+    image = to_float(numbered(1).pixels)
+    moved = warp(image, one_map(right=2.0, down=-1.0, size=(12, 10)))
+    expected = torch.zeros_like(image)
+    expected[..., :-1, 2:] = image[..., 1:, :-2]
+    torch.testing.assert_close(moved, expected, atol=1e-5, rtol=0)
+
+
+def test_an_affine_map_with_a_scale_above_one_enlarges():
+    image = torch.zeros(1, 1, 12, 12)
+    image[..., 4:8, 4:8] = 1
+    assert warp(image, one_map(scale=1.5)).sum() == pytest.approx(16 * 1.5**2, rel=0.05)
+
+
+def test_a_turn_keeps_angles_on_an_image_that_is_not_square():
+    # a bar along the width, turned a quarter, is a bar of the same length along the height
+    image = torch.zeros(1, 1, 8, 20)
+    image[..., 3:5, 8:12] = 1
+    turned = warp(image, one_map(angle=torch.pi / 2, size=(8, 20)))
+    expected = torch.zeros(1, 1, 8, 20)
+    expected[..., 2:6, 9:11] = 1
+    torch.testing.assert_close(turned, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.fact(10)
+@pytest.mark.parametrize("augment", AUGMENTS)
+@pytest.mark.parametrize("batch_size", [1, 7, 30, 64])
+def test_in_order_counts_every_image_once_in_order_and_untouched(augment, batch_size):
+    data = numbered(30)
+    batches = list(Batches(data, batch_size, augment=augment).in_order())
+    assert torch.equal(torch.cat([labels for _, labels in batches]), data.labels)
+    assert torch.equal(torch.cat([images for images, _ in batches]), to_float(data.pixels))
+    assert all(images.is_contiguous() for images, _ in batches)
+
+
+@pytest.mark.parametrize("augment", AUGMENTS)
+@pytest.mark.parametrize("count", [40, 41, 43, 45])
+def test_ranks_together_have_the_batches_of_one_process(augment, count):
+    one = Batches(numbered(count), 10, augment=augment, seed=4)
+    ranks = [Batches(numbered(count), 10, augment=augment, seed=4, rank=r, world=2) for r in range(2)]
+    seen = []
+    for left, right in zip(ranks[0].epoch(1), ranks[1].epoch(1), strict=True):
+        assert abs(len(left[1]) - len(right[1])) <= 1 and min(len(left[1]), len(right[1])) >= 2
+        seen.append((torch.cat([left[0], right[0]]), torch.cat([left[1], right[1]])))
+    together = torch.cat([labels for _, labels in seen])
+    assert sorted(together.tolist()) == list(range(count))
+    images = torch.cat([images for images, _ in seen])
+    alone = list(one.epoch(1))
+    assert torch.equal(together, torch.cat([labels for _, labels in alone]))
+    torch.testing.assert_close(images, torch.cat([images for images, _ in alone]), atol=1e-6, rtol=0)
+
+
+def test_ranks_together_count_every_image_once_in_order():
+    labels = [
+        label
+        for r in range(3)
+        for _, part in Batches(numbered(10), 3, rank=r, world=3).in_order()
+        for label in part.tolist()
+    ]
+    assert sorted(labels) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"batch_size": 0}, "batch_size: expected an integer >= 1, one image per process, got 0"),
+        ({"batch_size": 1, "world": 2}, "batch_size: expected an integer >= 2, one image per process, got 1"),
+        ({"augment": "flip"}, "augment: expected one of none, shift, affine, got 'flip'"),
+        ({"seed": -1}, "seed: expected an integer >= 0, got -1"),
+        ({"rank": 2, "world": 2}, "rank: expected 0 to world - 1 = 1, got 2"),
+    ],
+)
+def test_arguments_out_of_range_are_errors(arguments, text):
+    with pytest.raises(InputError, match=text):
+        Batches(numbered(8), **{"batch_size": 4, **arguments})
+
+
+def test_a_batch_larger_than_the_data_is_an_error_in_training_and_none_in_evaluation():
+    batches = Batches(numbered(8), 9)
+    for train in (lambda: len(batches), lambda: batches.epoch(0)):
+        with pytest.raises(InputError, match="batch_size: expected at most 8, the number of images, got 9"):
+            train()
+    assert sizes(batches.in_order()) == [8]
+
+
+def test_a_start_beyond_the_epoch_is_an_error_before_the_first_batch():
+    with pytest.raises(InputError, match="start: expected 0 to 2, the steps of an epoch, got 3"):
+        Batches(numbered(8), 4).epoch(0, 3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("augment", AUGMENTS)
+def test_cuda_has_the_batches_of_the_cpu(augment):
+    # pixels that are only moved are equal in every bit; bilinear weights may round differently
+    slack = 1e-4 if augment == "affine" else 0
+    batches = [Batches(numbered(50), 8, augment=augment, device=device) for device in ("cpu", "cuda")]
+    for (images, labels), (there, numbers) in zip(batches[0].epoch(1), batches[1].epoch(1), strict=True):
+        assert there.is_cuda and torch.equal(labels, numbers.cpu())
+        torch.testing.assert_close(images, there.cpu(), atol=slack, rtol=0)

@@ -1,0 +1,158 @@
+"""A user's own image files: fitted, padded, inverted where ink is on paper, and refused with a reason."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.data import read_image, to_float
+from graphcaps.errors import InputError
+
+Image = pytest.importorskip("PIL.Image")
+GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(array, name="image.png", **options):
+        path = tmp_path / name
+        image = array if isinstance(array, Image.Image) else Image.fromarray(array)
+        image.save(path, **options)
+        return path
+
+    return save
+
+
+def digit():
+    """Bright on black, 28 x 28, not symmetric."""
+    pixels = np.zeros((28, 28), np.uint8)
+    pixels[4:24, 6:10] = 255
+    pixels[20:24, 6:20] = 200
+    return pixels
+
+
+def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was(saved):
+    pixels, inverted = read_image(saved(digit()), GREY)
+    assert torch.equal(pixels, to_float(torch.from_numpy(digit()))[None]) and not inverted
+
+
+def test_ink_on_paper_is_inverted(saved):
+    pixels, inverted = read_image(saved(255 - digit()), GREY)
+    assert inverted and torch.equal(pixels, to_float(torch.from_numpy(digit()))[None])
+
+
+@pytest.mark.parametrize("invert", [True, False])
+def test_inverting_can_be_asked_for(saved, invert):
+    pixels, inverted = read_image(saved(digit()), GREY, invert=invert)
+    assert inverted is invert and pixels[0, 0, 0] == float(invert)
+
+
+def test_a_bright_colour_image_is_not_inverted_by_itself(saved):
+    pixels, inverted = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
+    assert not inverted and pixels.min() > 0.9
+
+
+def test_a_wide_image_keeps_its_proportions_and_is_padded_with_its_border(saved):
+    wide = np.full((28, 112), 30, np.uint8)
+    wide[4:24, 36:76] = 255
+    pixels, _ = read_image(saved(wide), GREY)
+    assert pixels.shape == GREY and pixels.dtype == torch.float32
+    assert ((pixels[0] > 0.56).nonzero().amax(0) - (pixels[0] > 0.56).nonzero().amin(0)).tolist() == [4, 9]
+    assert torch.equal(pixels[0, 0], to_float(torch.full((28,), 30, dtype=torch.uint8)))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (100, 60)])
+def test_any_proportions_fit(saved, size):
+    assert read_image(saved(np.full(size, 9, np.uint8)), GREY).pixels.shape == GREY
+
+
+def test_colour_becomes_grey_and_grey_becomes_colour(saved):
+    colour = np.zeros((32, 32, 3), np.uint8)
+    colour[8:24, 8:24] = (255, 0, 0)
+    grey = read_image(saved(colour), (1, 32, 32)).pixels
+    assert grey.shape == (1, 32, 32) and grey[0, 16, 16] == pytest.approx(0.299, abs=0.01)
+    assert torch.equal(read_image(saved(colour), COLOUR).pixels[:, 16, 16], torch.tensor([1.0, 0.0, 0.0]))
+    back = read_image(saved(digit()), (3, 28, 28)).pixels
+    assert torch.equal(back[0], back[2]) and torch.equal(back[0], to_float(torch.from_numpy(digit())))
+
+
+def test_inverted_paper_is_padded_with_what_the_paper_became(saved):
+    pixels, inverted = read_image(saved(np.full((28, 112), 255, np.uint8)), GREY)
+    assert inverted and pixels.max() == 0
+
+
+def test_what_is_transparent_counts_as_white_paper(saved):
+    ink = np.zeros((28, 28, 4), np.uint8)
+    ink[..., 3] = digit()
+    pixels, inverted = read_image(saved(ink), GREY)
+    assert inverted and torch.equal(pixels, to_float(torch.from_numpy(digit()))[None])
+
+
+def test_sixteen_bits_are_scaled_to_eight(saved):
+    pixels, _ = read_image(saved(digit().astype(np.uint16) * 257), GREY)
+    assert torch.equal(pixels, to_float(torch.from_numpy(digit()))[None])
+
+
+def test_a_photo_is_turned_as_its_camera_recorded_it(saved):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held on its side: turn by 270 degrees to see it upright
+    turned = read_image(saved(digit(), exif=exif), GREY).pixels
+    assert torch.equal(turned, torch.rot90(to_float(torch.from_numpy(digit()))[None], -1, (1, 2)))
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "CMYK", "YCbCr"])
+def test_other_modes_are_read(saved, mode):
+    name = "image.jpg" if mode in ("CMYK", "YCbCr") else "image.png"
+    image = Image.fromarray(digit()).convert("RGB").convert(mode)
+    pixels = read_image(saved(image, name), GREY).pixels
+    assert (pixels - to_float(torch.from_numpy(digit()))).abs().mean() < 0.05
+
+
+def refuses(path, text, shape=GREY):
+    with pytest.raises(InputError) as caught:
+        read_image(path, shape)
+    assert str(caught.value).startswith(f"{path}: expected") and text in str(caught.value), str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
+    refuses(tmp_path / "none.png", "got nothing there")
+    refuses(tmp_path, "got a folder")
+
+
+@pytest.mark.parametrize("content", [b"", b"just text", b"<html></html>", b"\x89PNG\r\n\x1a\n", b"GIF89a"])
+def test_a_file_that_is_no_image_is_refused(tmp_path, content):
+    path = tmp_path / "image.png"
+    path.write_bytes(content)
+    refuses(path, "an image file that Pillow reads, got")
+
+
+@pytest.mark.parametrize("name", ["image.png", "image.jpg", "image.bmp"])
+def test_half_an_image_is_refused(saved, name):
+    path = saved(np.random.RandomState(0).randint(0, 256, (64, 64)).astype(np.uint8), name)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refuses(path, "an image file that Pillow reads, got")
+
+
+@pytest.mark.parametrize("side", [10_000, 100_000])
+def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path, side):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    path = tmp_path / "huge.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
+    refuses(path, f"expected at most {Image.MAX_IMAGE_PIXELS} pixels, got: Image size ({side**2} pixels)")
+
+
+def test_only_grey_and_colour_networks_have_files_read_for_them(saved):
+    with pytest.raises(InputError, match="image_shape: expected 1 or 3 channels, got 4"):
+        read_image(saved(digit()), (4, 28, 28))
+
+
+def test_an_unknown_way_to_invert_is_an_error(saved):
+    with pytest.raises(InputError, match="invert: expected \"auto\", True or False, got 'yes'"):
+        read_image(saved(digit()), GREY, invert="yes")
