@@ -1,0 +1,48 @@
+"""Pictures of routing, drawn from a trace alone: no model, no data set, no torch.
+
+Names are imported when first used, so that the command line doesn't wait for matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+_HOME = {
+    "draw": "drawing",
+    "confusion": "matrices",
+    "sheet": "sheets",
+    "EntropyPicture": "entropy",
+    "GraphPicture": "network",
+    "HistogramPicture": "histogram",
+    "color": "style",
+}
+
+__all__ = [
+    "EntropyPicture",
+    "GraphPicture",
+    "HistogramPicture",
+    "color",
+    "confusion",
+    "draw",
+    "sheet",
+]
+
+if TYPE_CHECKING:
+    from graphcaps.viz.drawing import draw
+    from graphcaps.viz.entropy import EntropyPicture
+    from graphcaps.viz.histogram import HistogramPicture
+    from graphcaps.viz.matrices import confusion
+    from graphcaps.viz.network import GraphPicture
+    from graphcaps.viz.sheets import sheet
+    from graphcaps.viz.style import color
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

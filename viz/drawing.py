@@ -1,0 +1,110 @@
+"""From a trace to files: which pictures, over what, in which format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from graphcaps.viz.entropy import EntropyPicture
+from graphcaps.viz.histogram import HistogramPicture
+from graphcaps.viz.movie import FORMATS, Picture, check_video, write_gif, write_mp4
+from graphcaps.viz.network import GraphPicture
+from graphcaps.viz.sheets import is_drawable, sheet
+from graphcaps.viz.story import OVER
+
+from graphcaps.errors import GraphcapsError, expect
+from graphcaps.files import replacing
+from graphcaps.trace import RoutingTrace
+
+WHAT = ("entropy", "graph", "histogram", "sheet", "all")
+
+
+def draw(
+    trace: RoutingTrace,
+    folder: str | os.PathLike,
+    *,
+    what: str = "all",
+    over: str = "both",
+    format: str = "gif",
+    image: int = 0,
+    top: int = 300,
+    on_written: Callable[[Path], object] | None = None,
+) -> list[Path]:
+    """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
+    (entropy-epochs.gif, ...) where the trace holds several, and sheet.png where it holds what a sheet shows.
+
+    Args:
+        trace: what routing did.
+        folder: made where it is missing; files of the same names are replaced.
+        what: entropy, graph, histogram, sheet or all.
+        over: iterations, epochs or both; both leaves epochs out where the trace has one.
+        format: gif or mp4 (needs ``pip install "graphcaps[video]"``).
+        image: which image of the trace moves, from 0.
+        top: of a larger graph, how many of the strongest couplings are drawn, >= 1.
+        on_written: called with each path when its file is complete.
+
+    Returns:
+        The files written, in that order.
+
+    Raises:
+        InputError: an argument that doesn't fit the trace.
+        GraphcapsError: a folder that can't be written, mp4 without imageio-ffmpeg, couplings that are not finite.
+    """
+    for name, value, known in (("what", what, WHAT), ("over", over, ("both", *OVER)), ("format", format, FORMATS)):
+        expect(value in known, name, f"{', '.join(known[:-1])} or {known[-1]}", repr(value))
+    if format == "mp4" and what != "sheet":
+        check_video()
+    folder = Path(folder)
+    _make(folder)
+    moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
+    stories = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    written = []
+
+    def done(path: Path) -> None:
+        written.append(path)
+        if on_written is not None:
+            on_written(path)
+
+    for story in stories:
+        for name in moving:
+            picture = _picture(name, trace, story, image, top)
+            path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
+            _film(picture, path)
+            done(path)
+    if what == "sheet" or (what == "all" and is_drawable(trace)):
+        figure = sheet(trace)
+        path = folder / "sheet.png"
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=200)
+        done(path)
+    return written
+
+
+def _make(folder: Path) -> None:
+    """Make the folder, or say why files can't be written there before anything is drawn."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        got = "" if os.access(folder, os.W_OK) else "no permission"
+    except OSError as error:
+        got = error.strerror
+    if got:
+        raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
+
+
+def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int) -> Picture:
+    if name == "graph":
+        return GraphPicture(trace, over, image, top=top)
+    return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image)
+
+
+def _film(picture: Picture, path: Path) -> None:
+    """Write the file, with a bar over its frames where there is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    write = write_gif if path.suffix == ".gif" else write_mp4
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(path.name, total=len(picture.story.frames()))
+        write(picture, path, lambda: progress.advance(task))

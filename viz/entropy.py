@@ -1,0 +1,135 @@
+"""How undecided the children are: coupling entropy, mean and spread over children, drawn as it falls."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from graphcaps.viz import style
+from graphcaps.viz.story import Story, between, caption
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.patches import Polygon
+from matplotlib.ticker import MaxNLocator
+
+from graphcaps.trace import RoutingTrace
+
+_FEW = 40  # children drawn as lines of their own
+
+
+def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Entropy of each child's couplings in nats, and its uniform level; children without edges are left out.
+
+    H_i = -sum over its edges of c ln c, with c divided by its sum over them, which float16 leaves at 1 within 5e-4.
+
+    Args:
+        trace: I' <= I of its children have edges.
+        c: (S, E) couplings.
+
+    Returns:
+        (S, I') entropies and (I',) ln of the number of each child's edges.
+    """
+    degree = np.bincount(trace.src, minlength=trace.num_children)
+    linked = degree > 0
+    total = _per_child(trace, c)[:, trace.src]
+    share = np.divide(c, total, out=np.zeros_like(c), where=total > 0)
+    logs = np.log(share, out=np.zeros_like(share), where=share > 0)
+    return -_per_child(trace, share * logs)[:, linked], np.log(degree[linked])
+
+
+def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
+    """(S, E) summed over each child's edges: (S, I)."""
+    return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
+
+
+class EntropyPicture:
+    """Coupling entropy over iterations or epochs, drawn up to a position.
+
+    Args:
+        trace: what routing did.
+        over: iterations (of the last epoch) or epochs (each after the trained iterations).
+        image: which image of the trace.
+
+    Attributes:
+        figure: the matplotlib figure.
+        story: the steps it moves through.
+        mean: Line2D of the mean over children.
+        band: Polygon of mean +- one standard deviation.
+        children: LineCollection with a line per child where there are at most 40, else None.
+        uniform: Line2D at the mean uniform level.
+        moving: the artists that ``show`` changes.
+    """
+
+    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0):
+        self.story = Story.of(trace, over, image)
+        self._entropies, levels = entropies(trace, self.story.c)  # (S, I'), (I',)
+        self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
+        self._level = levels.mean()
+        same = bool(np.all(levels == levels[0]))
+        self._choices = f"ln {round(math.exp(levels[0]))}" if same else "its uniform level"
+        # Epochs kept are spaced as logarithms are: one place each. Iterations stand at their numbers.
+        self._x = np.arange(len(self.story)) + (1 if over == "iterations" else 0)
+        with style.applied():
+            self.figure = style.blank(720, 400)
+            self._heading = style.Heading.on(self.figure)
+            axes = self.figure.add_axes((0.115, 0.135, 0.85, 0.585))
+            self._frame(axes, ", ".join(caption(trace, over, image)))
+            self._lines(axes, levels, same)
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
+        children = [] if self.children is None else [self.children]
+        self.moving = [self.band, *children, self.mean, self._tip, *self._heading.artists]
+        self.show(self.story.end)
+
+    def _frame(self, axes: Axes, source: str) -> None:
+        over, x = self.story.over, self._x
+        axes.set_xlim(x[0] - 0.4, x[-1] + 0.4)
+        axes.set_ylabel("coupling entropy H (nat)")
+        where = "routing iteration" if over == "iterations" else "epoch of training (those kept)"
+        axes.set_xlabel(where + (f"  ({source})" if source else ""))
+        if over == "epochs":
+            shown = x[:: math.ceil(len(x) / 20)]
+            axes.set_xticks(shown, [str(self.story.steps[k]) for k in shown])
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
+            if self.story.trained < len(self.story):
+                axes.axvspan(self.story.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
+                place = {"transform": axes.transAxes, "ha": "right", "va": "top", "size": style.SMALL}
+                axes.text(0.99, 0.975, self.story.note(self.story.end), color=style.MUTED, **place)
+
+    def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
+        few = self._entropies.shape[1] <= _FEW
+        lowest = self._entropies.min() if few else max(0.0, (self._means - self._spreads).min())
+        highest = levels.max() if few else max(self._level, (self._means + self._spreads).max())
+        pad = 0.06 * (highest - lowest) or 0.05
+        axes.set_ylim(lowest - pad, highest + 2.6 * pad)
+        named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
+        dashed = {"color": style.INK, "lw": 1.1, "ls": (0, (4, 3))}
+        self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
+        self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
+        axes.add_patch(self.band)
+        self.children = None
+        if few:
+            self.children = LineCollection([], colors=style.MUTED, linewidths=0.7, alpha=0.45, label="each child")
+            axes.add_collection(self.children, autolim=False)
+        self.mean = axes.plot([], [], color=style.ACCENT, lw=2.4, label="mean over children", clip_on=False)[0]
+        self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7, clip_on=False)[0]
+
+    def show(self, position: float) -> None:
+        """Draw the lines up to ``position``, in steps from 0."""
+        whole = int(position)
+        taken = [*range(whole + 1), *([position] if position > whole else [])]
+        x, means, spreads, children = (
+            np.stack([between(values, at) for at in taken])
+            for values in (self._x, self._means, self._spreads, self._entropies)
+        )
+        self.mean.set_data(x, means)
+        self._tip.set_data(x[-1:], means[-1:])
+        low, high = np.column_stack((x, means - spreads)), np.column_stack((x, means + spreads))
+        self.band.set_xy(np.concatenate((low, high[::-1])))
+        if self.children is not None:
+            self.children.set_segments([np.column_stack((x, child)) for child in children.T])
+        ratio = "is not defined: one parent leaves no choice"
+        if self._level > 0:
+            ratio = f"= {means[-1] / self._level:.3f}   (1: undecided, 0: decided)"
+        line = f"mean H = {means[-1]:.3f} ± {spreads[-1]:.3f} nat,   H / {self._choices} {ratio}"
+        self._heading.say(f"Coupling entropy: {self.story.title(position)}", line)

@@ -1,0 +1,91 @@
+"""How couplings are distributed: a histogram over edges that moves, and the uniform value they start from."""
+
+from __future__ import annotations
+
+import numpy as np
+from graphcaps.viz import style
+from graphcaps.viz.story import Story, caption, wide_range
+from matplotlib.axes import Axes
+
+from graphcaps.trace import RoutingTrace
+
+_BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
+_MARKS = 6  # uniform values marked; of more, the smallest and the largest
+_LOG_FROM = 100  # edges: with fewer, counts are read off a linear axis
+
+
+class HistogramPicture:
+    """Histogram of the couplings of all edges, and of those with the parent that ends longest.
+
+    Args:
+        trace: what routing did.
+        over: iterations (of the last epoch) or epochs (each after the trained iterations).
+        image: which image of the trace.
+
+    Attributes:
+        figure: the matplotlib figure.
+        story: the steps it moves through.
+        bins: (36,) bin edges, fixed over the story.
+        bars: 35 rectangles; their heights sum to the number of edges.
+        winner_bars: 35 rectangles for the edges to the parent that ends longest, in its colour.
+        uniform: the lines at 1 / number of edges, for the numbers that children have.
+        moving: the artists that ``show`` changes.
+    """
+
+    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0):
+        self.story = Story.of(trace, over, image)
+        winner = int(self.story.lengths[-1].argmax())
+        self._to_winner = trace.dst == winner
+        degrees = np.unique(np.bincount(trace.src))
+        self._degrees = degrees[degrees > 0]
+        self.bins = np.linspace(*self._span(), _BINS + 1)
+        with style.applied():
+            self.figure = style.blank(720, 400)
+            self._heading = style.Heading.on(self.figure)
+            axes = self.figure.add_axes((0.115, 0.135, 0.85, 0.585))
+            self._draw_bars(axes, style.parent_names(trace.class_names, trace.num_parents)[winner], style.color(winner))
+            self._draw_uniform(axes)
+            source = ", ".join(caption(trace, over, image))
+            axes.set_xlabel("coupling c" + (f"  ({source})" if source else ""))
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=3, columnspacing=1.5, handlelength=1.8)
+        self.moving = [*self.bars, *self.winner_bars, *self.uniform, *self._heading.artists]
+        self.show(self.story.end)
+
+    def _span(self) -> tuple[float, float]:
+        """From the smallest to the largest coupling of the story, or from 0 where that is near."""
+        low, high = wide_range(self.story.c)
+        return 0.0 if low < 0.3 * high else low, high
+
+    def _draw_bars(self, axes: Axes, winner: str, color: tuple[float, float, float]) -> None:
+        edges, width = len(self._to_winner), np.diff(self.bins)
+        empty = np.zeros(_BINS)
+        named = {"label": f"all {style.thousands(edges)} couplings"}
+        self.bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=style.FAINT, **named))
+        named = {"label": f"those with {winner} (ends longest)"}
+        self.winner_bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=color, **named))
+        axes.set_xlim(self.bins[0], self.bins[-1])
+        axes.set_ylabel("number of couplings")
+        if edges >= _LOG_FROM:
+            axes.set_ylim(0.7, 1.7 * edges)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda count, _: style.thousands(round(count)))
+        else:
+            axes.set_ylim(0, 1.05 * edges)
+
+    def _draw_uniform(self, axes: Axes) -> None:
+        fewest, most = self._degrees[0], self._degrees[-1]
+        shown = self._degrees if len(self._degrees) <= _MARKS else [fewest, most]
+        dashed = {"color": style.INK, "lw": 1.1, "ls": (0, (4, 3))}
+        self.uniform = [axes.axvline(1 / degree, **dashed) for degree in shown]
+        self.uniform[0].set_label(f"uniform: 1/{most}" + (f" to 1/{fewest}" if fewest < most else ""))
+
+    def show(self, position: float) -> None:
+        """Set the bars to the couplings at ``position``, in steps from 0."""
+        c, _ = self.story.at(position)
+        counts, to_winner = (np.histogram(chosen, self.bins)[0] for chosen in (c, c[self._to_winner]))
+        for bars, heights in ((self.bars, counts), (self.winner_bars, to_winner)):
+            for bar, height in zip(bars, heights, strict=True):
+                bar.set_height(height)
+        strong = style.thousands(int((c > 0.5).sum()))
+        line = f"largest coupling: {c.max():.3f},   above one half: {strong} of {style.thousands(len(c))}"
+        self._heading.say(f"Coupling strengths: {self.story.title(position)}", line, self.story.note(position))

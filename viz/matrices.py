@@ -1,0 +1,77 @@
+"""Which classes are taken for which: the confusion matrix as a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+from graphcaps.viz import style
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from graphcaps.errors import expect
+
+_ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
+
+
+def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
+    """Draw a confusion matrix; errors are coloured, so that they stand out from the many right answers.
+
+    Args:
+        matrix: (J, J) integers >= 0; row: true class, column: predicted class.
+        class_names: J names, or none for 0 to J - 1.
+
+    Returns:
+        A figure without a window: ``confusion(...).savefig("confusion.png")``.
+
+    Raises:
+        InputError: not a square of counts, or not J names.
+
+    >>> confusion(np.array([[9, 1], [0, 10]]), ("cat", "dog")).axes[0].get_xlabel()
+    'predicted class'
+    """
+    matrix = np.asarray(matrix)
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and matrix.size > 0
+    expect(square, "matrix", "(J, J) counts", matrix.shape)
+    whole = np.issubdtype(matrix.dtype, np.integer) and matrix.min() >= 0
+    expect(bool(whole), "matrix", "integers >= 0", f"{matrix.dtype} from {matrix.min()}")
+    number = len(matrix)
+    expect(len(class_names) in (0, number), "class_names", f"{number} names or none", len(class_names))
+    names = [style.cut(name, 14) for name in class_names or map(str, range(number))]
+    longest = max(map(len, names))
+    cell, margin = 46 if number <= 12 else 36, 40 + 7.5 * longest
+    turned = longest > 4
+    below = 40 + (5.5 * longest if turned else 14)
+    size = cell * number
+    width, height = max(margin + size + 20, 380), 70 + size + below
+    with style.applied():
+        figure = style.blank(round(width), round(height))
+        axes = figure.add_axes((margin / width, below / height, size / width, size / height))
+        _fill(axes, matrix)
+        ticks = np.arange(number)
+        turn = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        axes.set_xticks(ticks, names, **turn)
+        axes.set_yticks(ticks, names)
+        axes.tick_params(length=0)
+        axes.set(xlabel="predicted class", ylabel="true class")
+        right, total = int(matrix.trace()), int(matrix.sum())
+        share = f" ({100 * right / total:.2f} %)" if total else ""
+        heading = style.Heading.on(figure)
+        counted = f"{style.thousands(right)} of {style.thousands(total)} right{share}"
+        heading.say("Which class is taken for which", counted)
+    return figure
+
+
+def _fill(axes: Axes, matrix: np.ndarray) -> None:
+    """Cells with counts: white to orange for errors by their number, grey for right answers."""
+    right = np.eye(len(matrix), dtype=bool)
+    errors = np.ma.masked_array(matrix, right)
+    most = max(1, int(np.where(right, 0, matrix).max()))
+    axes.set_facecolor(style.SHADE)
+    axes.imshow(errors, cmap=_ERRORS, vmin=0, vmax=most)
+    axes.spines[:].set_visible(False)
+    lines = np.arange(len(matrix) + 1) - 0.5
+    axes.hlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)
+    axes.vlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)
+    for (row, column), count in np.ndenumerate(matrix):
+        color = style.INK if count else style.FAINT
+        axes.text(column, row, str(count), ha="center", va="center", size=style.SMALL, color=color)

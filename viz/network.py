@@ -1,0 +1,196 @@
+"""The bipartite graph as it routes: one line per coupling, beside the image and the lengths of the parents."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from graphcaps.viz import style
+from graphcaps.viz.story import Story, caption, count, wide_range
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgb
+
+from graphcaps.errors import expect
+from graphcaps.trace import RoutingTrace
+
+THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of the story, where there is room
+PALE, STRONG = 0.16, 0.95  # their opacities
+
+_PICTURED = 20  # children shown as small pictures of what they look at
+_LABELLED = 30  # parents that have room for a name each
+_CURVE = np.linspace(0, 1, 18)
+
+
+class GraphPicture:
+    """Children at the left, parents at the right; width and strength of a line are its coupling.
+
+    Both grow linearly from the smallest to the largest coupling shown in the whole story; a scale says which.
+    Children are ordered by the parents they end with, so that lines cross little.
+
+    Args:
+        trace: what routing did.
+        over: iterations (of the last epoch) or epochs (each after the trained iterations).
+        image: which image of the trace.
+        top: of a larger graph, the strongest ``top`` couplings of the last frame are drawn, >= 1.
+
+    Attributes:
+        figure: the matplotlib figure.
+        story: the steps it moves through.
+        edges: (K,) the edge each line stands for, weakest first.
+        lines: LineCollection of K lines in that order.
+        bars: PolyCollection of J rectangles, the lengths of the parents.
+        nodes: PathCollection of the J parents.
+        moving: the artists that ``show`` changes.
+    """
+
+    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, top: int = 300):
+        expect(isinstance(top, int) and top >= 1, "top", "an integer >= 1", repr(top))
+        self.story = Story.of(trace, over, image)
+        self._trace = trace
+        self._image = image
+        self.edges = np.argsort(self.story.c[-1], kind="stable")[-top:]
+        self._whole = len(self.edges) == trace.num_edges
+        self._range = wide_range(self.story.c[:, self.edges])
+        self._names = style.parent_names(trace.class_names, trace.num_parents)
+        self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
+        self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
+        with style.applied():
+            self.figure = style.blank(720, 540)
+            self._heading = style.Heading.on(self.figure)
+            pictured = trace.images is not None
+            left, bars = 0.25 if pictured else 0.04, 0.78
+            right = bars - (24 + 7.5 * max(map(len, self._names))) / 720
+            if pictured:
+                self._draw_image(caption(trace, over, image))
+            self._draw_graph(self.figure.add_axes((left, 0.135, right - left, 0.655)))
+            self._draw_scale(self.figure.add_axes((left, 0.035, 0.42, 0.05)))
+            self._draw_bars(self.figure.add_axes((bars, 0.135, 0.975 - bars, 0.655)))
+        self.moving = [self.lines, *self._dots, self.nodes, self.bars, *self._values, *self._heading.artists]
+        self.show(self.story.end)
+
+    def _draw_image(self, source: list[str]) -> None:
+        image = self._trace.images[self._image]
+        height = min(0.3, 0.19 * 720 / 540 * image.shape[1] / image.shape[2])
+        axes = self.figure.add_axes((0.03, 0.79 - height, 0.19, height), anchor="NW")
+        style.show_image(axes, image)
+        axes.set_title("input image", size=style.TEXT)
+        labels = self._trace.labels
+        label = -1 if labels is None else int(labels[self._image])
+        if 0 <= label < len(self._names):
+            self.figure.text(0.03, 0.77 - height, f"true label: {self._names[label]}", size=style.TEXT, va="top")
+        looks = {"size": style.SMALL, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
+        self.figure.text(0.03, 0.135, "\n".join(source), **looks)
+
+    def _draw_graph(self, axes: Axes) -> None:
+        trace = self._trace
+        order = self._children_in_order()
+        room = 0.8 * 72 / 100 * axes.bbox.height / len(order)  # points, between children
+        self._thick = float(np.clip(room, 3 * THIN, THICK))
+        self._child_y = np.full(trace.num_children, np.nan)
+        self._child_y[order] = 1 - (np.arange(len(order)) + 0.5) / len(order)
+        start, end = self._child_y[trace.src[self.edges]], self._y[trace.dst[self.edges]]
+        y = start[:, None] + (end - start)[:, None] * _CURVE * _CURVE * (3 - 2 * _CURVE)  # (K, points)
+        self.lines = LineCollection(np.stack((np.broadcast_to(_CURVE, y.shape), y), axis=-1), capstyle="butt")
+        axes.add_collection(self.lines, autolim=False)
+        self._dots = self._draw_children(axes)
+        self.nodes = axes.scatter(np.ones_like(self._y), self._y, color=self._colors, zorder=3, clip_on=False)
+        axes.set(xlim=(-0.12, 1.03), ylim=(0, 1))
+        style.bare(axes)
+        children = count(trace.num_children, "child", "children")
+        if len(order) < trace.num_children:
+            children = f"{len(order)} of {children}"
+        if not self._dots:
+            children = f"what {children} look at"
+        axes.text(-0.12, 1.025, children, ha="left", va="bottom", size=style.TEXT)
+        axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", va="bottom", size=style.TEXT)
+
+    def _children_in_order(self) -> np.ndarray:
+        """Children that are drawn, by the mean place of the parents they end with, weighted by coupling."""
+        trace, c = self._trace, self.story.c[-1]
+        weight = np.bincount(trace.src, c, trace.num_children)
+        place = np.bincount(trace.src, c * trace.dst, trace.num_children)
+        mean = np.divide(place, weight, out=np.full_like(place, np.inf), where=weight > 0)
+        order = np.argsort(mean, kind="stable")
+        return order if self._whole else order[np.isin(order, trace.src[self.edges])]
+
+    def _draw_children(self, axes: Axes) -> list[Artist]:
+        """A dot per child, or the image with what the child looks at lit up; the dots are returned."""
+        trace, image = self._trace, self._image
+        if trace.images is None or trace.saliency is None or trace.num_children > _PICTURED:
+            size = np.clip(600 / trace.num_children, 2, 30)
+            drawn = self._child_y[np.isfinite(self._child_y)]
+            return [axes.scatter(np.zeros_like(drawn), drawn, s=size, color=style.INK, zorder=3, lw=0)]
+        seen = style.displayed(trace.images[image]) / 255
+        seen = 0.45 * (seen if seen.ndim == 3 else seen[..., None])
+        height = 0.94 / trace.num_children
+        width = height * axes.bbox.height / axes.bbox.width * 1.15
+        for y, looked in zip(self._child_y, trace.saliency[image, ..., None].astype(np.float64), strict=True):
+            lit = seen * (1 - looked) + looked * np.array(to_rgb(style.GLOW))
+            axes.imshow(lit, extent=(-width, 0, y - height / 2, y + height / 2), aspect="auto", zorder=3)
+        return []
+
+    def _draw_scale(self, axes: Axes) -> None:
+        """Lines of known coupling, and how many are drawn where that is not all."""
+        if not self._whole:
+            shown = f"strongest {len(self.edges)} of {style.thousands(self._trace.num_edges)} couplings"
+            self.figure.text(0.975, 0.06, shown, size=style.SMALL, ha="right", va="center")
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        style.bare(axes)
+        axes.text(0, 0.5, "coupling c", size=style.SMALL, va="center")
+        low, high = self._range
+        digits = max(2, 1 - math.floor(math.log10(high - low)))
+        for x, c in zip((0.25, 0.51, 0.77), (low, (low + high) / 2, high), strict=True):
+            gray = (*to_rgb(style.INK), self.alpha(c))
+            axes.add_collection(LineCollection([((x, 0.5), (x + 0.09, 0.5))], colors=[gray], linewidths=self.width(c)))
+            axes.text(x + 0.105, 0.5, f"{c:.{digits}f}", size=style.SMALL, va="center")
+
+    def _draw_bars(self, axes: Axes) -> None:
+        self.bars = PolyCollection([], facecolors=self._colors, edgecolors=style.INK)
+        axes.add_collection(self.bars, autolim=False)
+        self._half = min(0.31 / len(self._y), 0.06)
+        longest = self.story.lengths.max()
+        end = 1.0 if longest > 0.5 else 1.25 * longest or 1.0
+        axes.set_xlim(0, end * 1.3)
+        axes.set_xticks([0, end / 2, end], ["0", f"{end / 2:.2g}", f"{end:.2g}"])
+        axes.set(ylim=(0, 1), yticks=[])
+        axes.spines.left.set_visible(False)
+        axes.text(0, 1.025, "length of the parent", transform=axes.transAxes, va="bottom", size=style.TEXT)
+        every = -(-len(self._y) // _LABELLED)
+        middle = {"size": style.SMALL, "va": "center_baseline"}
+        for y, name in zip(self._y[::every], self._names[::every], strict=True):
+            axes.text(-0.05 * end, y, name, ha="right", **middle)
+        self._values = [axes.text(0, y, "", **middle) for y in self._y] if every == 1 else []
+        self._nudge = 0.03 * end
+
+    def width(self, c: np.ndarray | float) -> np.ndarray | float:
+        """Width of a line in points, linear in its coupling."""
+        return THIN + (self._thick - THIN) * self._share(c)
+
+    def alpha(self, c: np.ndarray | float) -> np.ndarray | float:
+        """Opacity of a line in [0, 1], linear in its coupling."""
+        return PALE + (STRONG - PALE) * self._share(c)
+
+    def _share(self, c: np.ndarray | float) -> np.ndarray | float:
+        low, high = self._range
+        return (c - low) / (high - low)
+
+    def show(self, position: float) -> None:
+        """Set every line and bar to the couplings and lengths at ``position``, in steps from 0."""
+        c, lengths = self.story.at(position)
+        c = c[self.edges]
+        self.lines.set_linewidth(self.width(c))
+        self.lines.set_color(np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c))))
+        winner = int(lengths.argmax())
+        rings = np.where(np.arange(len(lengths)) == winner, 2.0, 0.0)
+        self.nodes.set(sizes=np.where(rings > 0, 130, 55), linewidths=rings, edgecolors=style.INK)
+        zero, low, high = np.zeros_like(lengths), self._y - self._half, self._y + self._half
+        corners = np.array([(zero, low), (lengths, low), (lengths, high), (zero, high)])  # (4, 2, J)
+        self.bars.set(verts=corners.transpose(2, 0, 1), linewidths=0.8 * rings)
+        for j, value in enumerate(self._values):
+            weight = "bold" if j == winner else "normal"
+            value.set(text=f"{lengths[j]:.2f}", x=lengths[j] + self._nudge, fontweight=weight)
+        line = f"longest parent: {self._names[winner]} ({lengths[winner]:.2f})"
+        title = f"Children choose parents: {self.story.title(position)}"
+        self._heading.say(title, line, self.story.note(position))

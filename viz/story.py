@@ -1,0 +1,139 @@
+"""What a picture moves through: the routing of one image over iterations, or over epochs at the trained iteration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphcaps.errors import GraphcapsError, expect
+from graphcaps.trace import RoutingTrace
+
+OVER = ("iterations", "epochs")
+
+_BETWEEN = 4  # frames between two steps
+_MOST_FRAMES = 200
+_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds per frame: between steps, on a step, on the last
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A moment of a story: ``position`` counts steps from 0, fractions lie between two of them."""
+
+    position: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Story:
+    """S steps of routing one image."""
+
+    over: str
+    """iterations or epochs."""
+    steps: np.ndarray
+    """(S,) what each step is called: 1 to R, or the epochs kept."""
+    c: np.ndarray
+    """(S, E) float64 couplings."""
+    lengths: np.ndarray
+    """(S, J) float64 lengths of the parents."""
+    trained: int
+    """Iterations the network is trained with."""
+
+    @classmethod
+    def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Story:
+        """Take the last epoch's iterations, or every kept epoch's state after the trained iterations.
+
+        Raises:
+            InputError: no such story or image, epochs of a trace with one epoch, a trace that doesn't fit together.
+            GraphcapsError: couplings or lengths of this image that are not finite.
+        """
+        trace.check()
+        expect(over in OVER, "over", " or ".join(OVER), repr(over))
+        whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
+        held = f"an image of the trace, 0 to {trace.num_images - 1}"
+        expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
+        expect(trace.num_edges > 0, "trace", "edges to draw", "none")
+        several = over == "iterations" or len(trace.epochs) > 1
+        expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
+        trained = min(trace.trained_iterations, trace.num_iterations)
+        cut = (-1, slice(None), image) if over == "iterations" else (slice(None), trained - 1, image)
+        steps = np.arange(1, trace.num_iterations + 1) if over == "iterations" else trace.epochs
+        taken = {name: getattr(trace, name)[cut].astype(np.float64) for name in ("c", "lengths")}
+        for name, values in taken.items():
+            broken = ~np.isfinite(values).all(axis=1)
+            if broken.any():
+                at = f"{over[:-1]} {steps[broken.argmax()]}"
+                raise GraphcapsError(
+                    f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. "
+                    "Its votes were not finite: draw another image, or train with a lower rate"
+                )
+        return cls(over, np.asarray(steps), **taken, trained=trained)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def end(self) -> float:
+        """Position of the last step."""
+        return float(len(self) - 1)
+
+    def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
+        """Couplings (E,) and lengths (J,) at ``position``, linear between steps."""
+        return between(self.c, position), between(self.lengths, position)
+
+    def title(self, position: float) -> str:
+        """``iteration 2 of 10``, ``iteration 2 → 3 of 10`` on the way, ``epoch 4 of 10 - after 3 iterations``."""
+        low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
+        name = f"{low}" if low == high else f"{low} → {high}"
+        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
+        return f"{self.over[:-1]} {name} of {self.steps[-1]}{after}"
+
+    def note(self, position: float) -> str:
+        """A remark where the iterations run on beyond those of training, else nothing."""
+        beyond = self.over == "iterations" and position > self.trained - 1
+        return f"beyond the {count(self.trained, 'iteration')} of training" if beyond else ""
+
+    def frames(self) -> list[Frame]:
+        """Each step, held a little, with eased frames between; the last is held longest."""
+        number = min(_BETWEEN, _MOST_FRAMES // len(self) - 1) if len(self) < _MOST_FRAMES else 0
+        eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
+        frames = []
+        for step in range(len(self) - 1):
+            frames.append(Frame(float(step), _HOLD))
+            frames += [Frame(step + part, _MOVE) for part in eased]
+        return [*frames, Frame(self.end, _END)]
+
+
+def between(values: np.ndarray, position: float) -> np.ndarray:
+    """``values[position]`` along the first axis, linear between whole positions; ``values`` is (S, ...)."""
+    low, high = math.floor(position), math.ceil(position)
+    part = position - low
+    return values[low] * (1 - part) + values[high] * part if part else values[low]
+
+
+def wide_range(c: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest of ``c``, moved apart to a fifth of the largest, within [0, 1].
+
+    >>> wide_range(np.array([0.1, 0.6])), wide_range(np.array([1.0, 1.0]))
+    ((0.1, 0.6), (0.8, 1.0))
+    """
+    low, high = float(c.min()), float(c.max())
+    missing = max(0.0, 0.2 * high - (high - low))
+    top = min(1.0, high + missing / 2)
+    return low - (missing - (top - high)), top
+
+
+def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
+    """Where the numbers come from, in a few words each: data set, model, image, epochs of training."""
+    parts = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
+    if trace.num_images > 1 or trace.images is not None:
+        parts.append(f"image {image}")
+    if over == "iterations" and trace.epochs[-1] > 0:
+        parts.append(f"after {count(int(trace.epochs[-1]), 'epoch')}")
+    return parts
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 epoch``, ``2 epochs``, ``3 children``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,151 @@
+"""The look of every picture: one colour per class everywhere, readable type, white paper.
+
+The ten colours are Petroff's accessible cycle (arXiv 2107.02270), chosen to stay apart under colour blindness.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+PALETTE = (
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+)
+INK = "#22262b"
+MUTED = "#5f6670"
+FAINT = "#c9ced4"
+SHADE = "#eff1f4"
+GLOW = "#ffc845"
+ACCENT = "#0b7a75"  # for what is not a class: none of the ten, nor near one
+
+TITLE = 13
+TEXT = 10
+SMALL = 9
+
+_RC = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": TEXT,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": TEXT,
+    "axes.titlelocation": "left",
+    "axes.labelsize": TEXT,
+    "axes.grid": False,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.fontsize": SMALL,
+    "legend.frameon": False,
+    "image.interpolation": "nearest",
+    "text.usetex": False,
+    "savefig.facecolor": "white",
+}
+
+
+def color(index: int) -> tuple[float, float, float]:
+    """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then lighter, and so on.
+
+    >>> color(0) == color(30) and color(0) != color(10)
+    True
+    """
+    red, green, blue = to_rgb(PALETTE[index % 10])
+    hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
+    return colorsys.hls_to_rgb(hue, (light, light * 0.55, light + 0.45 * (1 - light))[index // 10 % 3], saturation)
+
+
+def applied() -> AbstractContextManager:
+    """Draw in this style, whatever the settings of the caller's matplotlib are."""
+    return matplotlib.rc_context(_RC)
+
+
+def blank(width: int, height: int) -> Figure:
+    """An empty figure of ``width`` x ``height`` pixels; it belongs to no window and no global list."""
+    figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The words above a picture, as text artists: a title, and under it a line and, at the right, a remark."""
+
+    title: Text
+    line: Text
+    note: Text
+
+    @classmethod
+    def on(cls, figure: Figure) -> Heading:
+        height = figure.get_figheight()
+        title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", va="top")
+        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, va="top")
+        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, va="top", ha="right")
+        return cls(title, line, note)
+
+    @property
+    def artists(self) -> list[Artist]:
+        return [self.title, self.line, self.note]
+
+    def say(self, title: str, line: str, note: str = "") -> None:
+        self.title.set_text(title)
+        self.line.set_text(line)
+        self.note.set_text(note)
+
+
+def show_image(axes: Axes, image: np.ndarray) -> None:
+    """Show a (C, H, W) uint8 image without ticks: grey for one channel, colour for three."""
+    axes.imshow(displayed(image), vmin=0, vmax=255, cmap="gray")
+    bare(axes)
+
+
+def displayed(image: np.ndarray) -> np.ndarray:
+    """A (C, H, W) image as imshow wants it: (H, W, 3) for three channels, else the first one (H, W)."""
+    return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]
+
+
+def bare(axes: Axes) -> None:
+    """No ticks, no frame."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+def parent_names(class_names: tuple[str, ...], count: int) -> list[str]:
+    """What the parents are called: their class names cut at 14 characters, or ``parent 0``, ``parent 1``, ..."""
+    return [cut(name, 14) for name in class_names or [f"parent {j}" for j in range(count)]]
+
+
+def cut(name: str, most: int) -> str:
+    """``name`` in at most ``most`` characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def thousands(number: int) -> str:
+    """``11 520``."""
+    return f"{number:,}".replace(",", " ")
