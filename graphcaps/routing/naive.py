@@ -27,7 +27,7 @@ def dynamic(graph, u_hat, activation, b, iterations, on_iteration):
                     c[e] = torch.exp(b[e] - top) / total
         for j, edges in enumerate(in_edges):
             # line 5: for all capsules j in layer l + 1: s_j <- sum over i of c_ij u_hat_j|i
-            s = sum((c[e].unsqueeze(-1) * u_hat[e] for e in edges), torch.zeros_like(u_hat.sum(0)))
+            s = sum((c[e].unsqueeze(-1) * u_hat[e] for e in edges), u_hat[:0].sum(0))
             # line 6: for all capsules j in layer l + 1: v_j <- squash(s_j)
             squared = (s * s).sum(-1, keepdim=True)
             zero = squared == 0

@@ -1,0 +1,226 @@
+"""Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
+
+A test marked ``fact(n)`` proves fact n of the README; one that takes ``way`` proves it for every routing and engine of
+``graphcaps.routing.engines.ENGINES``, on every device at hand. A skip that hides an engine which can run fails the
+session.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from graphcaps import LinearVotes, bipartite_graph, complete_graph, dgl, route
+from graphcaps._dgl import has_cuda
+from graphcaps.routing import Routed
+from graphcaps.routing.engines import ENGINES
+
+FACTS = {
+    1: "c sums to 1 over each child's edges",
+    2: "an image alone gives what it gives in a batch",
+    3: "one iteration is uniform coupling",
+    4: "a second call equals the first",
+    5: "squash: length < 1, zero has a gradient",
+    6: "margin loss: sum over classes, mean over batch",
+    7: "graph routing equals dense routing",
+    8: "a primary capsule is one position's channels",
+    9: "evaluation sees no labels",
+    10: "all test images are counted",
+    11: "the test set doesn't choose the model",
+    12: "value and gradient equal naive's",
+}
+
+
+class Way(NamedTuple):
+    """One routing on one engine and device; calling it routes there, with tensors from and to the CPU."""
+
+    routing: str
+    engine: str
+    device: str
+
+    def __str__(self) -> str:
+        return "-".join(self)
+
+    def graph(self, graph):
+        """The graph where the engine wants it: DGL's own kernels need it beside the votes."""
+        return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
+
+    def __call__(self, graph, votes, prior=None, **options):
+        linear = isinstance(votes, LinearVotes)
+        votes = LinearVotes(*(x.to(self.device) for x in votes)) if linear else votes.to(self.device)
+        prior = prior.to(self.device) if hasattr(prior, "to") else prior
+        options |= {"routing": self.routing, "engine": self.engine, "prior": prior}
+        return Routed(*(x.cpu() for x in route(self.graph(graph), votes, **options)))
+
+    def watch(self, graph, votes, **options) -> list[tuple]:
+        """What an observer is given: (r, b, c, v, agreement) of each iteration."""
+        seen = []
+        self(graph, votes, on_iteration=lambda r, *state: seen.append((r, *(x.cpu() for x in state))), **options)
+        return seen
+
+
+def why_not(way: Way) -> str:
+    """Why this way can't be gone here, or "" where it can: the only reasons for which a fact may be skipped."""
+    if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
+        return "the installed DGL is CPU-only"
+    return ""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fact", type=int, choices=list(FACTS), help="run only the tests of this fact")
+
+
+def pytest_generate_tests(metafunc):
+    if "way" in metafunc.fixturenames:
+        devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+        ways = [Way(*names, device) for device in devices for names in ENGINES]
+        metafunc.parametrize("way", ways, ids=str, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """For tests of many tiny tensors: waking a second thread for each takes longer than the work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def way(request) -> Way:
+    if reason := why_not(request.param):
+        pytest.skip(reason)
+    return request.param
+
+
+def _random_ends(num_edges: int, num_children: int, num_parents: int, dtype):
+    """More edges than pairs, so with duplicates; the last child and the first parent are isolated."""
+    draw = torch.Generator().manual_seed(num_edges)
+    src = torch.randint(0, num_children - 1, (num_edges,), generator=draw)
+    dst = torch.randint(1, num_parents, (num_edges,), generator=draw)
+    return src.to(dtype), dst.to(dtype)
+
+
+LOOPS = dgl.graph(([0, 1, 2, 2, 4, 4], [1, 2, 0, 2, 1, 1]), num_nodes=6)
+GRAPHS = {
+    "complete": complete_graph(4, 3),
+    "one_parent": complete_graph(5, 1),
+    "sparse_7x5": bipartite_graph(*_random_ends(63, 7, 5, torch.int64), 7, 5),
+    "sparse_5x9_int32": bipartite_graph(*_random_ends(100, 5, 9, torch.int32), 5, 9),
+    "no_edges": bipartite_graph([], [], 3, 2),
+    "homogeneous": LOOPS,
+    "other_names": dgl.heterograph({("user", "buys", "item"): ([0, 0, 2, 2], [1, 0, 1, 1])}, {"user": 4, "item": 3}),
+    "block": dgl.to_block(LOOPS, [1, 2, 5, 0]),
+}
+
+
+@pytest.fixture
+def graphs():
+    return GRAPHS
+
+
+@pytest.fixture(params=list(GRAPHS))
+def graph(request):
+    """Complete and random graphs with isolated capsules and duplicate edges, and graphs made by others."""
+    return GRAPHS[request.param]
+
+
+@pytest.fixture(params=[(), (3,), (2, 3)], ids=["no_batch", "batch", "batch_heads"])
+def trailing(request) -> tuple[int, ...]:
+    return request.param
+
+
+@pytest.fixture(params=[torch.float64, torch.float32], ids=["float64", "float32"])
+def dtype(request) -> torch.dtype:
+    return request.param
+
+
+@pytest.fixture
+def draw():
+    """Seeded normal numbers, drawn in float64 so that every dtype gets the same: ``draw(*shape, dtype=...)``."""
+    source = torch.Generator().manual_seed(0)
+    return lambda *shape, dtype=torch.float64: torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted = config.getoption("fact")
+    for item in items:
+        way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()
+        for mark in item.iter_markers("fact"):
+            item.user_properties.append(("fact", [mark.args[0], *way]))
+    if wanted is not None:
+        of_fact = {item: any(mark.args[0] == wanted for mark in item.iter_markers("fact")) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not of_fact[item]])
+        items[:] = [item for item in items if of_fact[item]]
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # with xdist, the workers' reports come together in the controller
+        config.pluginmanager.register(FactGrid(), "fact-grid")
+
+
+class FactGrid:
+    """Counts the fact tests by outcome, prints them as a grid, and fails the session on a skip that hides something."""
+
+    def __init__(self):
+        self.outcomes = defaultdict(lambda: defaultdict(int))  # {(fact, way): {"passed": 3, ...}}
+        self.reasons = defaultdict(set)  # {(fact, way): reasons of its skips}
+
+    def pytest_runtest_logreport(self, report):
+        if report.when != "call" and report.passed:
+            return
+        for name, value in report.user_properties:
+            if name == "fact":
+                number, *way = value
+                cell = number, Way(*way) if way else None
+                self.outcomes[cell][report.outcome] += 1
+                if report.skipped:
+                    said = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else str(report.longrepr)
+                    self.reasons[cell].add(said.removeprefix("Skipped: "))
+
+    def hiding(self) -> list[tuple[int, Way | None]]:
+        """Cells with skips although their engine can run here; without an engine, cells where nothing passed."""
+        return [
+            (number, way)
+            for number, way in self.reasons
+            if (not why_not(way) if way else not self.outcomes[number, way]["passed"])
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session):
+        if self.hiding() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if not self.outcomes:
+            return
+        write = terminalreporter.write_line
+        ways = list(dict.fromkeys(way for _, way in self.outcomes if way))
+        # "any": tests of what no engine has a part in
+        columns = [*ways, None] if any(way is None for _, way in self.outcomes) else ways
+        terminalreporter.section("facts x engines, tests passed")
+        width = max(len(text) for text in FACTS.values()) + 4
+        for part in range(3):
+            heads = [way[part] if way else ("any", "", "")[part] for way in columns]
+            write(" " * width + "".join(f"{head:>12}" for head in heads))
+        for number, text in FACTS.items():
+            cells = "".join(f"{self.cell(number, way):>12}" for way in columns)
+            write(f"{number:>2}  {text:<{width - 4}}{cells}")
+        if not any(way.device == "cuda" for way in ways):
+            write("cuda: not run, torch sees no CUDA device")
+        for (number, way), reasons in sorted(self.reasons.items(), key=str):
+            write(f"skipped: fact {number}, {way or 'any'}: {'; '.join(sorted(reasons))}")
+        for number, way in self.hiding():
+            write(f"FAILED: fact {number}, {way or 'any'}: skipped although it can run here", red=True)
+
+    def cell(self, number: int, way: Way | None) -> str:
+        counts = self.outcomes.get((number, way))
+        if not counts:
+            return "-"
+        if counts["failed"]:
+            return f"FAILED {counts['failed']}"
+        said = [str(counts["passed"])] if counts["passed"] else []
+        return " ".join(said + ([f"skip {counts['skipped']}"] if counts["skipped"] else []))

@@ -1,0 +1,301 @@
+"""The twelve facts, each broken in some popular capsule repository (10 and 11 are in test_training.py)."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import CapsNet, margin_loss, squash
+from graphcaps.graph import links
+from graphcaps.nn import DepthwisePrimaryCaps, PrimaryCaps
+from graphcaps.routing import naive
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+D = 4
+
+# float64: eps is 2e-16, sums have at most 100 terms, nothing here multiplies an error by more than 1e3.
+# float32: eps is 1.2e-7. A sum over at most 100 edges of votes of length about 2 is off by at most 100 * 2 * eps =
+# 2.4e-5; each iteration after the first sends an error in v through <u_hat, v> and c u_hat, which makes it |u_hat|^2 =
+# 4 times as large: 4e-4 for three iterations.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 4e-4}
+
+
+def assert_close(got, wanted):
+    tolerance = TOLERANCE[got.dtype]
+    torch.testing.assert_close(got, wanted.to(got.dtype), rtol=tolerance, atol=tolerance)
+
+
+def by_incidence(graph, u_hat, b, iterations):
+    """Procedure 1 of the paper in numpy, for any graph: votes (E, B, D) and logits (E, B) -> v (J, B, D)."""
+    edges = links(graph)
+    leaves = np.eye(edges.num_children)[edges.src]  # (E, I): 1 where edge e leaves child i
+    enters = np.eye(edges.num_parents)[edges.dst]  # (E, J): 1 where edge e enters parent j
+    for _ in range(iterations):
+        total = leaves.T @ np.exp(b)  # (I, B)
+        c = np.exp(b) / (leaves @ total)  # (E, B)
+        s = np.einsum("ej,eb,ebd->jbd", enters, c, u_hat)
+        squared = (s * s).sum(-1, keepdims=True)
+        v = squared / (1 + squared) * s / np.sqrt(np.where(squared == 0, 1, squared))
+        b = b + np.einsum("ebd,ej,jbd->eb", u_hat, enters, v, optimize=True)
+    return v
+
+
+def by_textbook(u_hat, iterations):
+    """Procedure 1 on dense arrays, as the paper writes it: votes (B, I, J, D) -> v (B, J, D)."""
+    b = np.zeros(u_hat.shape[:3])
+    for _ in range(iterations):
+        c = np.exp(b) / np.exp(b).sum(axis=2, keepdims=True)  # c_i = softmax(b_i), over the parents
+        s = np.einsum("bij,bijd->bjd", c, u_hat)
+        length = np.linalg.norm(s, axis=-1, keepdims=True)
+        v = length**2 / (1 + length**2) * s / length
+        b = b + np.einsum("bijd,bjd->bij", u_hat, v)
+    return v
+
+
+@pytest.mark.fact(1)
+def test_couplings_of_a_child_sum_to_one(way, graph, trailing, dtype, draw):
+    edges = links(graph)
+    has_edges = torch.bincount(edges.src, minlength=edges.num_children) > 0
+    for _, _, c, _, _ in way.watch(graph, draw(graph.num_edges(), *trailing, D, dtype=dtype), iterations=3):
+        total = c.new_zeros(edges.num_children, *trailing).index_add(0, edges.src, c)
+        assert_close(total[has_edges], torch.ones(int(has_edges.sum()), *trailing))
+        assert (c >= 0).all()
+
+
+@pytest.mark.fact(2)
+def test_one_image_does_not_see_the_batch(way, graph, dtype, draw):
+    votes = draw(graph.num_edges(), 3, D, dtype=dtype)
+    votes[:, 1] *= 3
+    together = way(graph, votes)
+    for image in range(3):
+        assert_close(way(graph, votes[:, image : image + 1]).v, together.v[:, image : image + 1])
+        assert_close(way(graph, votes[:, image]).v, together.v[:, image])
+
+
+@pytest.mark.fact(2)
+def test_no_gradient_goes_from_one_image_to_another(way, graphs, draw):
+    votes = draw(63, 2, 3, D).requires_grad_()
+    way(graphs["sparse_7x5"], votes).v[:, 1, 2].sum().backward()
+    seen = votes.grad.abs().amax(dim=(0, 3)) > 0  # (2, 3)
+    assert seen.tolist() == [[False, False, False], [False, False, True]]
+
+
+@pytest.mark.fact(3)
+def test_one_iteration_is_uniform_coupling(way, graph, trailing, dtype, draw):
+    votes = draw(graph.num_edges(), *trailing, D, dtype=dtype)
+    edges = links(graph)
+    degree = torch.bincount(edges.src, minlength=edges.num_children)
+    s = torch.zeros(edges.num_parents, *trailing, D, dtype=dtype)
+    for e, (i, j) in enumerate(zip(edges.src, edges.dst, strict=True)):
+        s[j] += votes[e] / degree[i]
+    assert_close(way(graph, votes, iterations=1).v, squash(s))
+
+
+@pytest.mark.fact(4)
+def test_a_second_call_equals_the_first(way, graph, draw):
+    votes, others = draw(graph.num_edges(), 3, D), draw(graph.num_edges(), 3, D)
+    first = way(graph, votes)
+    way(graph, others, iterations=5)
+    second = way(graph, votes)
+    assert_close(second.v, first.v)
+    assert_close(second.activation, first.activation)
+
+
+@pytest.mark.fact(4)
+def test_an_observer_does_not_change_the_result(way, graph, draw):
+    votes = draw(graph.num_edges(), 3, D)
+    alone = way(graph, votes)
+    watched = way(graph, votes, on_iteration=lambda *state: None)
+    assert_close(watched.v, alone.v)
+
+
+@pytest.mark.fact(4)
+def test_a_call_leaves_the_graph_as_it_was(way, graph, draw):
+    graph = graph.local_var()
+    kind = graph.canonical_etypes[0][2]
+    mine = {name: torch.full((graph.num_edges(),), 7.0) for name in ("b", "c", "u_hat", "agreement", "m", "mine")}
+    graph.edata.update(mine)
+    graph.dstnodes[kind].data["v"] = torch.full((graph.num_dst_nodes(),), 7.0)
+    votes = draw(graph.num_edges(), 3, D)
+    names, before = (set(graph.edata), set(graph.dstnodes[kind].data)), votes.clone()
+    way.watch(graph, votes)
+    assert (set(graph.edata), set(graph.dstnodes[kind].data)) == names
+    assert all((graph.edata[name] == 7).all() for name in mine)
+    assert (graph.dstnodes[kind].data["v"] == 7).all()
+    assert torch.equal(votes, before)
+
+
+@pytest.mark.fact(5)
+@pytest.mark.parametrize("length", [0.0, 1e-4, 0.5, 1.0, 3.0, 1e3])
+def test_squash_shrinks_the_length_and_keeps_the_direction(dtype, length):
+    direction = torch.tensor([[2.0, -1.0, 2.0]], dtype=dtype) / 3
+    v = squash(length * direction)
+    assert v.norm() < 1
+    torch.testing.assert_close(v, length**2 / (1 + length**2) * direction)
+
+
+@pytest.mark.fact(5)
+def test_squash_works_along_the_last_dim_unless_told(draw):
+    s = draw(3, 5, 4)
+    row_by_row = torch.stack([torch.stack([x * x.norm() / (1 + x.norm() ** 2) for x in rows]) for rows in s])
+    assert_close(squash(s), row_by_row)
+    assert_close(squash(s.movedim(-1, 0), dim=0).movedim(0, -1), row_by_row)
+
+
+@pytest.mark.fact(5)
+def test_the_gradient_of_squash_is_right_and_zero_at_zero(draw):
+    assert torch.autograd.gradcheck(squash, draw(3, 2, 4).requires_grad_())
+    zero = torch.zeros(2, 4, dtype=torch.float64, requires_grad=True)
+    squash(zero).sum().backward()
+    assert torch.equal(zero.grad, torch.zeros(2, 4, dtype=torch.float64))
+
+
+@pytest.mark.fact(5)
+def test_zero_votes_give_zero_parents_and_a_finite_gradient(way, graph, dtype):
+    votes = torch.zeros(graph.num_edges(), 3, D, dtype=dtype, requires_grad=True)
+    v, activation = way(graph, votes)
+    assert not v.any() and not activation.any()
+    (v.sum() + activation.sum()).backward()
+    assert votes.grad.isfinite().all()
+
+
+@pytest.mark.fact(5)
+def test_a_parent_is_shorter_than_one_and_its_activation_is_its_length(way, graph, dtype, draw):
+    v, activation = way(graph, 10 * draw(graph.num_edges(), 3, D, dtype=dtype))
+    assert (activation < 1).all()
+    assert_close(activation, v.norm(dim=-1))
+
+
+@pytest.mark.fact(6)
+def test_margin_loss_sums_over_classes_and_averages_over_images(dtype):
+    lengths = torch.tensor([[0.5, 0.3, 0.05], [0.95, 0.7, 0.1]], dtype=dtype)
+    labels = torch.tensor([0, 1])
+    # image 0: (0.9 - 0.5)^2 + 0.5 (0.3 - 0.1)^2 + 0        = 0.16 + 0.02 = 0.18
+    # image 1: 0.5 (0.95 - 0.1)^2 + (0.9 - 0.7)^2 + 0        = 0.36125 + 0.04 = 0.40125
+    wanted = torch.tensor((0.18 + 0.40125) / 2, dtype=dtype)
+    torch.testing.assert_close(margin_loss(lengths, labels), wanted)
+    torch.testing.assert_close(margin_loss(lengths, torch.tensor([[1, 0, 0], [0, 1, 0]])), wanted)
+
+
+@pytest.mark.fact(7)
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+def test_routing_on_a_complete_graph_equals_dense_routing(way, graphs, iterations, draw):
+    votes = draw(12, 2, D)
+    dense = votes.reshape(4, 3, 2, D).permute(2, 0, 1, 3).numpy()  # e = i * J + j
+    wanted = torch.from_numpy(by_textbook(dense, iterations)).transpose(0, 1)
+    assert_close(way(graphs["complete"], votes, iterations=iterations).v, wanted)
+
+
+@pytest.mark.fact(7)
+def test_routing_on_any_graph_equals_routing_with_incidence_matrices(way, graph, trailing, dtype, draw):
+    votes = draw(graph.num_edges(), *trailing, D, dtype=dtype)
+    prior = draw(graph.num_edges(), *trailing, dtype=dtype)
+    count = int(np.prod(trailing))
+    flat = votes.double().reshape(-1, count, D).numpy(), prior.double().reshape(-1, count).numpy()
+    v = way(graph, votes, prior=prior).v
+    assert_close(v, torch.from_numpy(by_incidence(graph, *flat, iterations=3)).reshape(v.shape))
+
+
+@pytest.mark.fact(7)
+def test_naive_imports_only_torch():
+    tree = ast.parse(inspect.getsource(naive))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add("." * node.level + (node.module or ""))
+    assert imported == {"__future__", "torch"}
+
+
+@pytest.mark.fact(8)
+def test_a_primary_capsule_holds_the_channels_of_one_type_at_one_position(draw):
+    layer = PrimaryCaps(5, num_types=3, dim=4, kernel_size=3, stride=2)
+    features = draw(2, 5, 9, 7, dtype=torch.float32)
+    maps = layer.conv(features)  # (2, 12, 4, 3)
+    u = layer(features)
+    assert u.shape == (3 * 4 * 3, 2, 4)
+    capsules = [(t, y, x) for t in range(3) for y in range(4) for x in range(3)]
+    for i, (t, y, x) in enumerate(capsules):
+        torch.testing.assert_close(u[i], squash(maps[:, 4 * t : 4 * t + 4, y, x]))
+
+
+@pytest.mark.fact(8)
+def test_a_depthwise_primary_capsule_holds_neighbouring_channels(draw):
+    layer = DepthwisePrimaryCaps(12, (5, 6), dim=4)
+    features = draw(2, 12, 5, 6, dtype=torch.float32)
+    channels = layer.conv(features)[:, :, 0, 0]  # (2, 12)
+    u = layer(features)
+    assert u.shape == (3, 2, 4)
+    for i in range(3):
+        torch.testing.assert_close(u[i], squash(channels[:, 4 * i : 4 * i + 4]))
+
+
+@pytest.fixture
+def small_net(way):
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 11, 11), 3, routing=way.routing, engine=way.engine).to(way.device)
+
+
+@pytest.mark.fact(9)
+def test_evaluation_sees_no_labels(way, small_net):
+    images = torch.rand(6, 1, 11, 11, device=way.device)
+    small_net.eval()
+    without = small_net(images)
+    for shift in range(3):
+        labels = (without.lengths.argmax(dim=1) + shift) % 3
+        assert all(torch.equal(got, wanted) for got, wanted in zip(small_net(images, labels), without, strict=True))
+
+
+@pytest.mark.fact(9)
+def test_the_longest_capsule_is_decoded_in_evaluation_and_the_true_one_in_training(way, small_net):
+    images = torch.rand(6, 1, 11, 11, device=way.device)
+    output = small_net.eval()(images)
+    longest = output.lengths.argmax(dim=1)
+    assert torch.equal(output.reconstruction, small_net.decoder(output.capsules, longest))
+    output = small_net.train()(images, labels := (longest + 1) % 3)
+    assert torch.equal(output.reconstruction, small_net.decoder(output.capsules, labels))
+
+
+def value_and_gradient(router, graph, votes, prior, iterations, cotangents):
+    votes, prior = votes.clone().requires_grad_(), prior.clone().requires_grad_()
+    routed = router(graph, votes, prior=prior, iterations=iterations)
+    cotangents = [x.to(votes.dtype) for x in cotangents]
+    gradients = torch.autograd.grad(routed, (votes, prior), cotangents, materialize_grads=True)
+    return *routed, *gradients
+
+
+def assert_equals_naive(way, graph, trailing, dtype, iterations, draw):
+    votes, prior = draw(graph.num_edges(), *trailing, D, dtype=dtype), draw(graph.num_edges(), *trailing, dtype=dtype)
+    cotangents = draw(graph.num_dst_nodes(), *trailing, D), draw(graph.num_dst_nodes(), *trailing)
+    oracle = way._replace(engine="naive", device="cpu")
+    exact = value_and_gradient(oracle, graph, votes.double(), prior.double(), iterations, cotangents)
+    for got, wanted in zip(value_and_gradient(way, graph, votes, prior, iterations, cotangents), exact, strict=True):
+        assert_close(got, wanted)
+
+
+@pytest.mark.fact(12)
+def test_value_and_gradient_equal_naive_in_float64(way, graph, trailing, dtype, draw):
+    assert_equals_naive(way, graph, trailing, dtype, 3, draw)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+def test_value_and_gradient_equal_naive_after_any_iteration(way, graphs, iterations, draw):
+    assert_equals_naive(way, graphs["sparse_7x5"], (3,), torch.float64, iterations, draw)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_the_gradient_is_that_of_finite_differences(way, graphs, iterations, draw):
+    graph = graphs["other_names"]  # isolated capsules, a duplicate edge
+
+    def run(votes, prior):
+        return tuple(way(graph, votes, prior=prior, iterations=iterations))
+
+    assert torch.autograd.gradcheck(run, (draw(4, 2, 2).requires_grad_(), draw(4, 2).requires_grad_()))

@@ -1,0 +1,218 @@
+"""The presets: sizes, shapes, receptive fields, images apart from each other, losses, bad images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import CapsNet, margin_loss
+from graphcaps.errors import InputError
+from graphcaps.models import capsnet_loss
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def net_of(preset, image_shape=(1, 28, 28), num_classes=10, **options):
+    torch.manual_seed(0)
+    return CapsNet.from_preset(preset, image_shape, num_classes, **options)
+
+
+def images_of(count, image_shape):
+    return torch.rand(count, *image_shape, generator=torch.Generator().manual_seed(1))
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_paper_has_the_parameters_of_the_paper():
+    net = net_of("paper")
+    # section 4 of the paper: 8.2 M with the decoder, 6.8 M without
+    assert count(net) == 8_215_568
+    assert count(net.stem) == 256 * 81 + 256
+    assert count(net.primary) == 256 * 256 * 81 + 256  # one convolution for all 32 types
+    assert count(net.capsules) == 1152 * 10 * 8 * 16
+    assert count(net.decoder) == 160 * 512 + 512 + 512 * 1024 + 1024 + 1024 * 784 + 784
+
+
+def test_compact_has_162_k_parameters_and_160_edges():
+    net = net_of("compact")
+    assert count(net) - count(net.decoder) == 161_664
+    assert count(net.decoder) == count(net_of("paper").decoder)
+    assert net.capsules.graph().num_edges() == 160
+
+
+SHAPES = [
+    ("paper", (1, 17, 17), 1),
+    ("paper", (3, 32, 32), 10),
+    ("paper", (2, 18, 23), 4),
+    ("compact", (1, 11, 11), 1),
+    ("compact", (3, 32, 32), 10),
+    ("compact", (2, 12, 29), 4),
+]
+
+
+@pytest.mark.parametrize(("preset", "shape", "num_classes"), SHAPES)
+def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
+    net, images = net_of(preset, shape, num_classes), images_of(2, shape)
+    lengths, capsules, reconstruction = net.eval()(images)
+    assert lengths.shape == (2, num_classes) and capsules.shape == (2, num_classes, 16)
+    assert reconstruction.shape == images.shape
+    torch.testing.assert_close(lengths, capsules.norm(dim=-1))
+    assert ((lengths >= 0) & (lengths < 1)).all() and ((reconstruction >= 0) & (reconstruction <= 1)).all()
+    u = net.children_of(images)
+    assert u.shape == (net.capsules.num_children, 2, 8) and (u.norm(dim=-1) < 1).all()
+    assert net.receptive_fields().shape == (net.capsules.num_children, 4)
+
+
+@pytest.mark.fact(2)
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 17)), ("compact", (1, 28, 28))])
+def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
+    net, images = net_of(preset, shape).eval(), images_of(4, shape)
+    together = net(images)
+    for k in range(4):
+        for got, wanted in zip(net(images[k : k + 1]), together, strict=True):
+            # float32 sums of up to 256 * 81 terms, taken in another order: sqrt(20736) * 1.2e-7 = 2e-5
+            torch.testing.assert_close(got, wanted[k : k + 1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape"), [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("compact", (1, 29, 28))]
+)
+def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
+    net = net_of(preset, shape).eval()
+    fields = net.receptive_fields()
+    images = images_of(1, shape).requires_grad_()
+    u = net.children_of(images)[:, 0]  # (I, 8)
+    step = max(1, len(u) // 17)  # a spread of types and positions; every child where there are few
+    for i in range(0, len(u), step):
+        (gradient,) = torch.autograd.grad(u[i].sum(), images, retain_graph=True)
+        rows, columns = gradient[0].abs().amax(0).nonzero().T
+        top, left = rows.min(), columns.min()
+        measured = [top, left, rows.max() - top + 1, columns.max() - left + 1]
+        assert fields[i].tolist() == [int(x) for x in measured]
+
+
+def test_fields_of_the_paper_on_mnist_are_17_pixels_wide_and_2_apart():
+    fields = net_of("paper").receptive_fields().reshape(32, 6, 6, 4)
+    assert (fields[..., 2:] == 17).all()
+    assert fields[5, 3, 4].tolist() == [6, 8, 17, 17]
+
+
+@pytest.mark.parametrize("preset", ["paper", "compact"])
+def test_training_reaches_every_parameter(preset):
+    net, images, labels = net_of(preset, (1, 19, 19), 3).train(), images_of(6, (1, 19, 19)), torch.arange(6) % 3
+    capsnet_loss(net(images, labels), images, labels).backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad.isfinite().all() and parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("preset", ["paper", "compact"])
+def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset):
+    shape = (1, 19, 19)
+    net, images, labels = net_of(preset, shape, 3).eval(), images_of(4, shape), torch.arange(4) % 3
+    exact = net(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = net.train(preset == "paper")(images, labels if preset == "paper" else None)
+        loss = capsnet_loss(output, images, labels)
+    assert output.lengths.dtype == output.reconstruction.dtype == loss.dtype == torch.float32
+    # bfloat16 keeps 8 bits: 2^-8 per layer, a handful of layers, lengths below 1
+    torch.testing.assert_close(output.lengths, exact.lengths, rtol=0, atol=0.05)
+    loss.backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in net.parameters())
+    assert all(parameter.grad.isfinite().all() for parameter in net.parameters())
+
+
+def test_every_engine_gives_the_same_network(way):
+    shape = (1, 11, 11)
+    net = net_of("compact", shape, 3, routing=way.routing, engine=way.engine).to(way.device).eval()
+    wanted = net_of("compact", shape, 3, routing=way.routing, engine="naive").eval()(images_of(2, shape))
+    for got, expected in zip(net(images_of(2, shape).to(way.device)), wanted, strict=True):
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_iterations_reach_the_routing():
+    net, images = net_of("compact", (1, 11, 11), 3, iterations=1).eval(), images_of(2, (1, 11, 11))
+    one = net(images).lengths
+    net.capsules.iterations = 3
+    assert (net(images).lengths - one).abs().max() > 1e-3
+
+
+def test_no_images_give_no_capsules():
+    lengths, capsules, reconstruction = net_of("compact", (1, 11, 11), 3).eval()(torch.zeros(0, 1, 11, 11))
+    assert (lengths.shape, capsules.shape, reconstruction.shape) == ((0, 3), (0, 3, 16), (0, 1, 11, 11))
+
+
+def test_the_loss_is_margin_plus_weighted_sum_of_squared_pixels():
+    net, images, labels = (
+        net_of("compact", (1, 11, 11), 3).eval(),
+        images_of(4, (1, 11, 11)),
+        torch.tensor([0, 1, 2, 0]),
+    )
+    output = net(images)
+    margin = margin_loss(output.lengths, labels)
+    squares = [((output.reconstruction[k] - images[k]) ** 2).sum() for k in range(4)]
+    torch.testing.assert_close(capsnet_loss(output, images, labels), margin + 0.0005 * sum(squares) / 4)
+    torch.testing.assert_close(capsnet_loss(output, images, labels, reconstruction_weight=0.0), margin)
+
+
+def test_only_the_chosen_capsule_is_decoded():
+    net = net_of("compact", (1, 11, 11), 3)
+    capsules = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0))
+    chosen = torch.tensor([2, 0])
+    others = capsules.clone()
+    others[0, :2] += 1
+    others[1, 1:] += 1
+    picture = net.decoder(capsules, chosen)
+    assert torch.equal(net.decoder(others, chosen), picture)
+    assert not torch.equal(net.decoder(capsules + 1, chosen), picture)
+
+
+def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
+    layer = net_of("paper").capsules
+    u = torch.randn(1152, 8, 8, generator=torch.Generator().manual_seed(0))
+    u = u / u.norm(dim=-1, keepdim=True)
+    votes = layer.votes(u).tensor(layer.graph())
+    s = votes.reshape(1152, 10, 8, 16).sum(0) / 10  # at uniform coupling
+    # E|s|^2 = 1, from 16 numbers each: off by sqrt(2 / (16 * 80)) = 4 % over 80 sums
+    assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.2)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("paper", (1, 16, 17)), "image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17"),
+        (("compact", (1, 28, 10)), "image_shape: expected at least 11 x 11 pixels for 'compact', got 28 x 10"),
+        (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
+        (("compact", (0, 28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (0, 28, 28)"),
+        (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
+        (("pper",), "preset: expected one of paper, compact, got 'pper'. Did you mean 'paper'?"),
+    ],
+)
+def test_a_preset_says_what_it_can_not_take(arguments, text):
+    with pytest.raises(InputError) as caught:
+        CapsNet.from_preset(*arguments)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "text"),
+    [
+        (torch.rand(2, 3, 11, 11), None, "images: expected (B, C=1, H=11, W=11), got (2, 3, 11, 11)"),
+        (torch.rand(1, 11, 11), None, "images: expected (B, C=1, H=11, W=11), got (1, 11, 11)"),
+        (
+            torch.zeros(2, 1, 11, 11, dtype=torch.uint8),
+            None,
+            "images: expected floating point in [0, 1], got torch.uint8. uint8: images / 255",
+        ),
+        (torch.rand(2, 1, 11, 11), torch.tensor([0]), "labels: expected (B=2,) int64, got (1,) torch.int64"),
+        (torch.rand(2, 1, 11, 11), torch.tensor([0.0, 1.0]), "labels: expected (B=2,) int64, got (2,) torch.float32"),
+    ],
+)
+def test_images_and_labels_that_do_not_fit_are_named(images, labels, text):
+    with pytest.raises(InputError) as caught:
+        net_of("compact", (1, 11, 11), 3).train()(images, labels)
+    assert str(caught.value) == text

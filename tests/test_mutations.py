@@ -1,0 +1,140 @@
+"""The tests are tested: wrong code must turn them red, and a skip that hides an engine must fail the session."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+MUTATIONS = yaml.safe_load((ROOT / "tests/mutations/mutations.yaml").read_text(encoding="utf-8"))
+
+
+def copy_project(folder: Path, *tests: str) -> None:
+    """The package and these test files, which then import the copy of the package beside them."""
+    shutil.copytree(ROOT / "graphcaps", folder / "graphcaps", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "tests").mkdir()
+    for name in ("pyproject.toml", "tests/conftest.py", *tests):
+        shutil.copy(ROOT / name, folder / name)
+
+
+def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
+    # Wide, so that pytest's summary gives each failure with its reason.
+    environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "400", "OMP_NUM_THREADS": "1"}
+    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def replace_once(path: Path, old: str, new: str) -> None:
+    """Put ``new`` in the place of ``old``, which stands there exactly once; further lines get the first one's indent."""
+    text, first = path.read_text(encoding="utf-8"), old.splitlines()[0]
+    found = [line for line in text.splitlines() if first in line]
+    assert len(found) >= 1, f"{path.name}: no line with {first!r}; bring mutations.yaml up to date"
+    candidates = set()
+    for line in found:
+        indent = line[: len(line) - len(line.lstrip())]
+        candidates.add((textwrap.indent(old, indent).strip(), textwrap.indent(new, indent).strip()))
+    matches = [(before, after) for before, after in candidates if text.count(before) == 1]
+    assert len(matches) == 1, f"{path.name}: {first!r} stands there {len(found)} times; bring mutations.yaml up to date"
+    path.write_text(text.replace(*matches[0]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation["name"].replace(" ", "_"))
+def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, tmp_path):
+    tests = mutation.get("tests", "tests/test_facts.py")
+    copy_project(tmp_path, tests)
+    replace_once(tmp_path / mutation["file"], mutation["old"], mutation["new"])
+    code, said = run_pytest(tmp_path, tests, "-x", "--fact", str(mutation["fact"]))
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
+    assert re.search(r"^FAILED \S+ - (AssertionError|assert |.*GradcheckError)", said, re.MULTILINE), said
+    assert not re.search(r"^ERROR ", said, re.MULTILINE), said
+
+
+def test_the_copy_is_green_without_a_mutation(tmp_path):
+    tests = sorted({mutation.get("tests", "tests/test_facts.py") for mutation in MUTATIONS})
+    copy_project(tmp_path, *tests)
+    code, said = run_pytest(tmp_path, *tests)
+    assert code == pytest.ExitCode.OK, said
+
+
+def test_a_mutation_that_is_out_of_date_is_an_error(tmp_path):
+    path = tmp_path / "code.py"
+    path.write_text("if a:\n    x = 1\n    y = 2\nx = 1\nx = 1\n")
+    with pytest.raises(AssertionError, match="code.py: no line with 'z'"):
+        replace_once(path, "z", "")
+    with pytest.raises(AssertionError, match="code.py: 'x = 1' stands there 3 times"):
+        replace_once(path, "x = 1", "x = 2")
+    replace_once(path, "x = 1\ny = 2\n", "x = 3\ny = 4\n")
+    assert path.read_text() == "if a:\n    x = 3\n    y = 4\nx = 1\nx = 1\n"
+
+
+# The grid
+
+SKIPS = """
+import pytest
+
+@pytest.mark.fact(1)
+def test_engine(way, dtype):
+    if way.engine == "torch":
+        pytest.skip("no time")
+
+@pytest.mark.fact(10)
+@pytest.mark.parametrize("data", ["digits", "elsewhere"])
+def test_no_engine(data):
+    if data == "elsewhere":
+        pytest.skip("no such data here")
+
+@pytest.mark.fact(11)
+@pytest.mark.skip(reason="later")
+def test_later():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one_process", "xdist"])
+def test_a_skip_that_hides_something_fails_the_session(tmp_path, workers):
+    copy_project(tmp_path)
+    (tmp_path / "tests/test_skips.py").write_text(SKIPS)
+    code, said = run_pytest(tmp_path, "tests/test_skips.py", *workers)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    assert re.search(r"^ 1  c sums .* 2 +2 +skip 2 +-$", said, re.MULTILINE), said
+    assert re.search(r"^10  all test images .* - +- +- +1 skip 1$", said, re.MULTILINE), said
+    assert "skipped: fact 10, any: no such data here" in said
+    hidden = re.findall(r"^FAILED: (.*)$", said, re.MULTILINE)
+    assert hidden == [
+        f"fact {where}: skipped although it can run here" for where in ("1, dynamic-torch-cpu", "11, any")
+    ]
+
+
+def test_a_skip_of_what_can_not_run_here_is_shown_and_allowed(tmp_path):
+    copy_project(tmp_path)
+    (tmp_path / "tests/test_skips.py").write_text(SKIPS.split("@pytest.mark.fact(10)")[0])
+    conftest = tmp_path / "tests/conftest.py"
+    replace_once(
+        conftest, 'if way.engine == "dgl" and', 'if way.engine == "torch":\n    return "no time"\nif False and'
+    )
+    code, said = run_pytest(tmp_path, "tests/test_skips.py")
+    assert code == pytest.ExitCode.OK, said
+    assert "skipped: fact 1, dynamic-torch-cpu: no time" in said
+
+
+def test_a_failure_is_shown_in_the_grid(tmp_path):
+    copy_project(tmp_path)
+    (tmp_path / "tests/test_skips.py").write_text(
+        SKIPS.split("@pytest.mark.fact(10)")[0].replace("pytest.skip", "1/0 #")
+    )
+    code, said = run_pytest(tmp_path, "tests/test_skips.py")
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"^ 1  c sums .* 2 +2 +FAILED 2$", said, re.MULTILINE), said
