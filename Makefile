@@ -1,0 +1,65 @@
+# make demo         train a small capsule network on handwritten digits and animate its routing
+# make test         every check that CI makes: lint, doctests, tests, notebooks, the built wheel
+# make test-fast    the tests of a few seconds
+# make test-oldest  the same on the oldest libraries that pyproject.toml allows
+#
+# Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.12) to make it from.
+
+PYTHON ?= python3.12 python3.11 python3.10 python3
+VENV ?= .venv
+OLDEST = .venv-oldest
+
+INSTALL = -m pip install --disable-pip-version-check -e
+PYTEST = -m pytest -n 2
+# torch would start a thread per core in each of pytest's workers.
+test test-fast test-oldest: export OMP_NUM_THREADS = 1
+
+.PHONY: help demo test test-fast test-oldest lower-bounds
+
+help:
+	@sed '/^$$/q; s/^# *//' Makefile
+
+demo: $(VENV)/installed
+	rm -rf runs/demo
+	$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 30 --name demo
+	$(VENV)/bin/graphcaps viz runs/demo
+	@printf '\nThe pictures are in runs/demo/figures:\n' && ls runs/demo/figures
+	@printf 'Next: %s --help\n' $(VENV)/bin/graphcaps
+
+test: $(VENV)/installed-dev
+	$(VENV)/bin/ruff check graphcaps viz tests notebooks
+	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks
+	$(VENV)/bin/python $(PYTEST) -m ''
+
+test-fast: $(VENV)/installed-dev
+	$(VENV)/bin/python $(PYTEST)
+
+test-oldest: $(OLDEST)/installed-dev
+	$(OLDEST)/bin/python $(PYTEST)
+
+LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml
+
+lower-bounds:
+	@$(LOWER_BOUNDS)
+
+# No Python 3.12: some of the oldest libraries have no wheels for it.
+$(OLDEST)/bin/python: PYTHON = python3.10 python3.11
+$(VENV)/bin/python $(OLDEST)/bin/python:
+	@python=$$(sh .ci/find-python $(PYTHON)) && echo "Making $(@:/bin/python=) from $$python" && \
+		rm -rf $(@:/bin/python=) && "$$python" -m venv $(@:/bin/python=)
+
+# A stamp newer than pyproject.toml says that an environment is up to date; the install is editable, so code needs none.
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV): some 3 GB to download the first time, mostly torch"
+	$(VENV)/bin/python $(INSTALL) .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV): some 3 GB to download the first time, mostly torch"
+	$(VENV)/bin/python $(INSTALL) '.[dev]'
+	@touch $@ $(VENV)/installed
+
+$(OLDEST)/installed-dev: pyproject.toml | $(OLDEST)/bin/python
+	$(LOWER_BOUNDS) > $(OLDEST)/lower-bounds.txt
+	$(OLDEST)/bin/python $(INSTALL) '.[dev]' -c $(OLDEST)/lower-bounds.txt
+	@touch $@

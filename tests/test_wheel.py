@@ -1,0 +1,84 @@
+"""The built wheel, installed into an environment of its own and used from another folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import graphcaps
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("graphcaps", "viz", "pyproject.toml", "README.md", "LICENSE")
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command, cwd: Path) -> str:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built from a copy: setuptools would put leftovers of an older build in the checkout into it."""
+    copy, dist = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    for name in SOURCES:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+    build = ("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", dist, ".")
+    run(sys.executable, *build, cwd=copy)
+    return next(dist.glob("graphcaps-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The bin folder of an environment that has the wheel, and this one's libraries but not its graphcaps."""
+    env = tmp_path_factory.mktemp("env")
+    run(sys.executable, "-m", "venv", "--without-pip", env, cwd=env)
+    site = run(env / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=env).strip()
+    # A folder named in a .pth file is searched, but its own .pth files, the editable install's, are not read.
+    Path(site, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(sys.executable, "-m", "pip", "--python", env / "bin" / "python", "install", "--no-deps", wheel, cwd=env)
+    return env / "bin"
+
+
+def test_the_wheel_holds_every_python_file_and_the_licence(wheel):
+    folders = {"graphcaps": "graphcaps", "viz": "graphcaps/viz"}
+    files = {
+        f"{there}/{p.relative_to(ROOT / here)}" for here, there in folders.items() for p in (ROOT / here).rglob("*.py")
+    }
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name for name in names if name.endswith(".py")} == files
+    assert any(name.endswith("LICENSE") for name in names)
+
+
+@pytest.mark.parametrize("command", ["graphcaps", "python -m graphcaps"])
+def test_the_installed_command_says_its_version(installed, tmp_path, command):
+    program, *options = command.split()
+    assert graphcaps.__version__ in run(installed / program, *options, "--version", cwd=tmp_path)
+
+
+def test_every_module_of_the_wheel_can_be_imported(installed, tmp_path):
+    script = """
+import importlib, pathlib, pkgutil, sys, graphcaps
+names = [m.name for m in pkgutil.walk_packages(graphcaps.__path__, "graphcaps.") if not m.name.endswith("__main__")]
+for name in names:
+    assert sys.prefix in importlib.import_module(name).__file__, name
+print(*names)
+"""
+    names = run(installed / "python", "-c", script, cwd=tmp_path).split()
+    assert {"graphcaps.viz", "graphcaps.routing", "graphcaps.nn", "graphcaps.data", "graphcaps.cli"} <= set(names)
+
+
+def test_the_wheel_routes(installed, tmp_path):
+    script = "import graphcaps as g, torch; print(*g.dynamic_routing(g.complete_graph(3, 2), torch.ones(6, 4)).shape)"
+    assert run(installed / "python", "-c", script, cwd=tmp_path).splitlines()[-1] == "2 4"
