@@ -1,6 +1,6 @@
 """Weights on disk: one safetensors file with the training state as JSON in its head. Reading one never runs code.
 
-safetensors doesn't notice a flipped bit, so the head holds a sha256 of the tensors.
+safetensors doesn't notice a flipped bit, so a sha256 of the JSON and the tensors stands beside them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from .errors import GraphcapsError, InputError
+from .errors import GraphcapsError
 from .files import replacing
 from .models import CapsNet
 
@@ -23,10 +23,10 @@ FORMAT_VERSION = 1
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
     """Write tensors and a JSON head as one file, atomically."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    head = {"format_version": FORMAT_VERSION, "sha256": _sha256(tensors), **head}
+    text = json.dumps({"format_version": FORMAT_VERSION, **head})
     with replacing(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata={"graphcaps": json.dumps(head)})
+            save_file(tensors, temporary, metadata={"graphcaps": text, "sha256": _sha256(text, tensors)})
         except SafetensorError as error:
             raise GraphcapsError(f"{path}: expected to be able to write it, got: {error}") from None
 
@@ -37,24 +37,27 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     Raises:
         GraphcapsError: missing, not safetensors, not ours, damaged, or of a newer format.
     """
+    then = f"It is written when an epoch ends; go on with: graphcaps train --resume {path.parent.parent}"
     try:
         with safe_open(path, framework="pt") as file:
-            head = json.loads((file.metadata() or {})["graphcaps"])
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        version, checksum = head["format_version"], head["sha256"]
+        text, checksum = metadata["graphcaps"], metadata["sha256"]
+        head = json.loads(text)
+        version = head["format_version"]
     except FileNotFoundError:
-        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. Has the run saved yet?") from None
+        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}") from None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise GraphcapsError(f"checkpoint: expected weights written by graphcaps at {path}, got: {error!r}") from None
     if version != FORMAT_VERSION:
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. Update graphcaps")
-    if _sha256(tensors) != checksum:
-        raise GraphcapsError(f"checkpoint: expected the sha256 in its head, {path} differs: the file is damaged")
+    if _sha256(text, tensors) != checksum:
+        raise GraphcapsError(f"checkpoint: expected {path} to fit its sha256, it doesn't: the file is damaged")
     return tensors, head
 
 
-def _sha256(tensors: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
+def _sha256(text: str, tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
@@ -109,7 +112,7 @@ def read_model(path: Path) -> CapsNet:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]), engine="auto")
         model = CapsNet.from_preset(**preset)
         class_names = tuple(head["class_names"])
-    except (KeyError, TypeError, InputError) as error:
+    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     restore(path, model)
     model.class_names = class_names

@@ -6,7 +6,9 @@ Nothing here imports torch before a command needs it, so that help and mistakes 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,15 +16,16 @@ from typing import Annotated, Literal
 import tyro
 
 from . import __version__
-from .config import TrainConfig
+from .config import OF_THE_MACHINE, TrainConfig
 from .errors import GraphcapsError, InputError, expect
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
 
---version prints the version; --debug before or after a command shows the traceback of an error."""
+Start with: graphcaps train --dataset digits. --version prints the version; --debug shows the traceback of an error."""
 
-Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
-Run = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")]
+# The hint is tyro's "(default: None)": the help texts say what happens without the flag.
+Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+Run = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")]
 
 
 def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
@@ -33,16 +36,20 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
 
     Args:
         config: settings of the run.
-        resume: Run folder to go on with; it brings its own settings.
+        resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
+            --device may be given with it.
     """
     if resume is not None:
-        changed = [key for key, value in vars(config).items() if value != getattr(TrainConfig(), key)]
-        flags = ", ".join(f"--{key.replace('_', '-')}" for key in changed)
-        expect(not changed, "resume", "no other flags (a run keeps its settings)", flags, "Drop them")
+        flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
+        expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
     config.check()
     from .training import train
 
     result = train(config, resume=resume)
+    from accelerate import PartialState
+
+    if not PartialState().is_main_process:
+        return
     low, high = result["test_interval_95"]
     print(
         f"\ntest accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
@@ -50,7 +57,7 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
         f"{result['parameters']:,} parameters ({result['parameters_without_decoder']:,} without the decoder), "
         f"{result['seconds']:.0f} s on {result['device']}\n"
-        f"next: graphcaps viz {result['run']}"
+        f"next: graphcaps viz {shlex.quote(result['run'])}"
     )
 
 
@@ -72,7 +79,7 @@ def evaluate(
 
     chosen = Run.open(run) if run else newest_run(out)
     from .data import Batches, load_images
-    from .evaluation import evaluate
+    from .evaluation import EVALUATION_BATCH, evaluate
     from .hardware import pick_device
     from .report import accuracy_table
     from .run import load
@@ -80,7 +87,7 @@ def evaluate(
     device = pick_device(device)
     model = load(chosen.path, device=device)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
-    result = evaluate(model, Batches(splits.test, min(250, len(splits.test)), device=device))
+    result = evaluate(model, Batches(splits.test, EVALUATION_BATCH, device=device))
     print(accuracy_table(result, splits.class_names))
     from .files import replacing
     from .viz import confusion
@@ -92,19 +99,19 @@ def evaluate(
 
 
 def predict(
-    run: Annotated[Path, tyro.conf.Positional],
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help_behavior_hint="")],
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")],
     invert: Literal["auto", "yes", "no"] = "auto",
     top: int = 3,
 ) -> None:
-    """Classify image files.
+    """Classify image files: prints each one's classes with the lengths of their capsules.
 
     Args:
         run: Run folder.
-        images: Image files.
-        invert: Whether dark and light are swapped first; auto does it for grey images with a light border, since MNIST
-            is light on dark.
-        top: How many classes to print, the longest capsules first.
+        images: Image files; any size, fitted to what the network was trained on.
+        invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
+            light on dark.
+        top: How many classes to print for each image, the longest capsules first.
     """
     expect(len(images) >= 1, "images", "at least one file", "none")
     expect(top >= 1, "top", "an integer >= 1", top)
@@ -133,7 +140,7 @@ def viz(
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4"] = "gif",
     image: int = 0,
-    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ")] = None,
+    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
     iterations: int = 10,
     seed: int = 0,
     to: Folder = None,
@@ -143,14 +150,14 @@ def viz(
 
     Args:
         run: Run folder; default: the newest one.
-        what: Coupling entropy, the bipartite graph beside the image, histogram of couplings, or the still sheet of
-            training curves and reconstructions.
+        what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
+            couplings. sheet: a still of training curves and reconstructions. all: these four.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif needs nothing more; mp4 needs: pip install "graphcaps[video]".
         image: Which of the trace's test images, from 0; there is one per class.
-        random: Route random votes instead of a run's, as CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
-        iterations: Routing iterations for --random.
-        seed: Of the random votes.
+        random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
+        iterations: Routing iterations, with --random only.
+        seed: Seed of the random votes, with --random only.
         to: Folder for the pictures; default: figures in the run folder, or figures-random.
         out: Folder that holds the run folders.
     """
@@ -158,12 +165,15 @@ def viz(
 
     if random is not None:
         expect(run is None, "random", "no run beside it", run)
+        expect(0 <= seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", seed)
         size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
         expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         from .trace import RoutingTrace
 
         trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
     else:
+        alone = (iterations, seed) == (10, 0)
+        expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
         from .run import Run, newest_run
 
         chosen = Run.open(run) if run else newest_run(out)
@@ -197,6 +207,6 @@ def main(argv: list[str] | None = None) -> int:
         signum = getattr(error, "signum", 0)
         return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more when it flushes
         return 1
     return 0

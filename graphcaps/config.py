@@ -16,6 +16,7 @@ from .errors import GraphcapsError, InputError, expect
 
 FORMAT_VERSION = 1
 LEARNING_RATES = {"compact": 0.005, "paper": 0.001}
+OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
 
 @dataclass(frozen=True)
@@ -25,37 +26,42 @@ class TrainConfig:
     dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits"] = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download."""
     model: Literal["compact", "paper"] = "compact"
-    """compact: 16 child capsules, minutes on a CPU. paper: Sabour, Frosst & Hinton 2017, 1152 child capsules."""
+    """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
-    """Images per step."""
+    """Images per step, over all processes together."""
     iterations: int = 3
-    """Routing iterations R."""
+    """Routing iterations; the 2017 paper has 3."""
     routing: Literal["dynamic"] = "dynamic"
-    """Routing algorithm."""
+    """Routing algorithm; dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017."""
     engine: Literal["auto", "naive", "dgl", "torch"] = "auto"
-    """What runs the routing: DGL's kernels, torch's scatter operations, or plain loops (slow)."""
+    """What runs the routing. naive: plain loops, slow. dgl: DGL's kernels. torch: torch's scatter. auto: what can run here."""
     learning_rate: float | None = None
-    """Peak of Adam's one-cycle rate; default 0.005 for compact, 0.001 for paper."""
+    """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper."""
     augment: Literal["shift", "affine", "none"] = "shift"
-    """Training images are moved by up to 2 pixels (shift), also turned and scaled (affine), or left alone."""
+    """shift: training images are moved by up to 2 pixels. affine: also turned and scaled. none: left alone."""
     seed: int = 0
-    """Fixes weights, order and augmentation."""
+    """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32."""
     deterministic: bool = False
-    """Only deterministic kernels: slower on a GPU; a CPU repeats its numbers anyway."""
+    """Use deterministic kernels only: slower on a GPU; a CPU repeats its numbers anyway."""
     data: Path = Path("data")
-    """Folder where data sets are looked for, and downloaded to."""
+    """Folder where the data set is looked for, else downloaded to."""
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""
-    """Name of the run folder; default: dataset-model-number."""
+    """Name of the run folder; empty: dataset, model and a number, such as mnist-compact-1."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard (pip install "graphcaps[tensorboard]")."""
+
+    def __post_init__(self) -> None:
+        for key in ("data", "out"):
+            if isinstance(getattr(self, key), str):
+                object.__setattr__(self, key, Path(getattr(self, key)))
 
     def check(self) -> None:
         """Raise ``InputError`` where a value can't work."""
@@ -63,14 +69,16 @@ class TrainConfig:
             value = getattr(self, key)
             if typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
+            elif kind is Path:
+                expect(isinstance(value, Path), key, "a folder", repr(value))
             elif kind in (int, bool, str):
                 expect(type(value) is kind, key, f"of type {kind.__name__}", repr(value))
         for key in ("epochs", "batch_size", "iterations"):
             expect(getattr(self, key) >= 1, key, "an integer >= 1", getattr(self, key))
-        expect(self.seed >= 0, "seed", "an integer >= 0", self.seed)
+        expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
         rate = self.learning_rate
-        numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < float("inf"))
-        expect(numeric, "learning_rate", "a number > 0", rate)
+        numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
+        expect(numeric, "learning_rate", "a number > 0 and < 1e30", rate)
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
 
@@ -79,6 +87,10 @@ class TrainConfig:
         """The learning rate's peak."""
         return LEARNING_RATES[self.model] if self.learning_rate is None else self.learning_rate
 
+    def changed(self) -> list[str]:
+        """Names of the settings that aren't defaults."""
+        return [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+
     def command(self) -> str:
         """The command that makes this run anywhere: its settings that aren't defaults, less the folders.
 
@@ -86,11 +98,10 @@ class TrainConfig:
         'graphcaps train --dataset digits --epochs 3'
         """
         words = ["graphcaps train"]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("data", "out", "name") or value == field.default:
-                continue
-            words.append(f"--{field.name.replace('_', '-')}" + ("" if value is True else f" {value}"))
+        for key in self.changed():
+            if key not in ("data", "out", "name"):
+                value = getattr(self, key)
+                words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}"))
         return " ".join(words)
 
     def to_json(self, **about) -> str:
@@ -113,9 +124,6 @@ class TrainConfig:
         if unknown:
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:
-            for key in ("data", "out"):
-                if key in settings:
-                    settings[key] = Path(settings[key])
             config = cls(**settings)
             config.check()
         except (InputError, TypeError) as error:

@@ -10,6 +10,8 @@ import torch
 from .data import Batches
 from .models import CapsNet, capsnet_loss
 
+EVALUATION_BATCH = 250
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from .errors import GraphcapsError
 
+_PREFIX = ".unfinished-"
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
@@ -22,7 +24,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.stem}-", suffix=path.suffix, dir=path.parent)
         os.close(handle)
         temporary = Path(name)
         yield temporary
@@ -37,6 +39,12 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what writers that were killed left in ``folder``; nobody may be writing there."""
+    for leftover in folder.glob(f"{_PREFIX}*"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -73,7 +73,7 @@ def record(
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
     """Reconstructions, perturbed ones and saliency of images (N, C, H, W), as ``RoutingTrace`` keeps them."""
     with torch.no_grad():
-        output = model(images)
+        output = CapsNet.forward(model, images)  # in float32, as its routing: Accelerate puts autocast around model()
         longest = output.lengths.argmax(dim=1)  # (N,)
         num_images, num_classes, dim = output.capsules.shape
         moves = torch.from_numpy(STEPS).to(images.device)

@@ -23,7 +23,7 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
         "",
     ]
     width = max(5, *(len(name) for name in class_names))
-    lines.append(f"{'class':<{width}}  images  recall            95 % interval  precision")
+    lines.append(f"{'class':<{width}}  images   recall         95 % interval  precision")
     for k, name in enumerate(class_names):
         images, hits, answers = int(confusion[k].sum()), int(confusion[k, k]), int(confusion[:, k].sum())
         bounds = "{:7.2%} to {:7.2%}".format(*wilson_interval(hits, images)) if images else "-"

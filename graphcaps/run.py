@@ -5,17 +5,22 @@ runs/<name>/  config.json  metrics.csv  result.json  trace.npz  checkpoints/{bes
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import logging
+import shlex
 from pathlib import Path
 
 import filelock
 
 from .config import TrainConfig
 from .errors import GraphcapsError
-from .files import write_text
+from .files import remove_unfinished, write_text
 from .trace import RoutingTrace
+
+log = logging.getLogger(__name__)
 
 
 class Run:
@@ -24,6 +29,10 @@ class Run:
     def __init__(self, path: Path, config: TrainConfig):
         self.path, self.config = path, config
 
+    def __str__(self) -> str:
+        """The folder as a shell reads it."""
+        return shlex.quote(str(self.path))
+
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
         """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there."""
@@ -31,13 +40,16 @@ class Run:
         try:
             path = _make_folder(config)
         except FileExistsError:
-            then = f"Choose another --name, or go on with: graphcaps train --resume {config.out / config.name}"
-            raise GraphcapsError(
-                f"name: expected a new run folder, {config.out / config.name} exists. {then}"
-            ) from None
+            run = cls(config.out / config.name, config)
+            then = f"Choose another --name, or go on with: graphcaps train --resume {run}"
+            raise GraphcapsError(f"name: expected a new run folder, {run} exists. {then}") from None
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-        write_text(path / "config.json", config.to_json(**about))
+        try:
+            write_text(path / "config.json", config.to_json(**about))
+        except BaseException:
+            path.rmdir()  # without its settings it isn't a run
+            raise
         return cls(path, config)
 
     @classmethod
@@ -52,13 +64,17 @@ class Run:
             ) from None
         return cls(path, TrainConfig.from_json(text, str(path / "config.json")))
 
-    def lock(self) -> filelock.BaseFileLock:
-        """Hold the folder for writing; raise ``GraphcapsError`` while another process does."""
-        lock = filelock.FileLock(self.path / ".lock")
+    def lock(self) -> contextlib.AbstractContextManager:
+        """Hold the folder for writing, rid of what killed writers left; raise ``GraphcapsError`` while another does."""
         try:
-            return lock.acquire(timeout=0).lock
+            held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
         except filelock.Timeout:
-            raise GraphcapsError(f"run: expected {self.path} to be free, but a training is running in it") from None
+            raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
+        except OSError as error:
+            raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
+        for folder in (self.path, self.path / "checkpoints"):
+            remove_unfinished(folder)
+        return held
 
     def checkpoint(self, which: str) -> Path:
         """Path of the ``"best"`` (on validation images) or ``"last"`` weights."""
@@ -78,20 +94,27 @@ class Run:
 
     def result(self) -> dict | None:
         """What the run reached, or None while it isn't finished."""
+        path = self.path / "result.json"
         try:
-            return json.loads((self.path / "result.json").read_text(encoding="utf-8"))
+            result = json.loads(path.read_text(encoding="utf-8"))
+            float(result["test_accuracy"])
+            return result
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise GraphcapsError(f"{self.path / 'result.json'}: expected JSON, got: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            then = f"Delete it and make it again with: graphcaps train --resume {self}"
+            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error!r}. {then}") from None
 
-    def metrics(self) -> list[dict[str, str]]:
+    def metrics(self) -> list[dict[str, float]]:
         """Rows of metrics.csv; none before the first epoch ends."""
+        path = self.path / "metrics.csv"
         try:
-            with open(self.path / "metrics.csv", encoding="utf-8", newline="") as file:
-                return list(csv.DictReader(file))
+            with open(path, encoding="utf-8", newline="") as file:
+                return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
         except FileNotFoundError:
             return []
+        except (OSError, ValueError, TypeError) as error:
+            raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
     def trace(self) -> RoutingTrace:
         """The recorded routing; raise ``GraphcapsError`` where there is none."""
@@ -113,8 +136,13 @@ def _make_folder(config: TrainConfig) -> Path:
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
-    """All run folders in ``folder``, newest first (by their last written checkpoint or config)."""
-    found = [Run.open(path.parent) for path in Path(folder).glob("*/config.json")]
+    """All run folders in ``folder``, newest first (by what they wrote last); says which it can't read."""
+    found = []
+    for path in Path(folder).glob("*/config.json"):
+        try:
+            found.append(Run.open(path.parent))
+        except GraphcapsError as error:
+            log.warning("left out: %s", error)
 
     def touched(run: Run) -> float:
         files = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]

@@ -16,9 +16,9 @@ def runs_table(runs: list[Run]) -> str:
                 config.dataset,
                 config.model,
                 f"{len(metrics)}/{config.epochs}",
-                f"{max(float(row['val_accuracy']) for row in metrics):.2%}" if metrics else "-",
+                f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-",
                 f"{result['test_accuracy']:.2%}" if result else "-",
-                f"{float(metrics[-1]['seconds']):.0f}" if metrics else "-",
+                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import time
 from pathlib import Path
 
 import torch
 
 from . import checkpoint
-from .config import TrainConfig
+from .config import OF_THE_MACHINE, TrainConfig
 from .data import Batches, ImageSplits, load_images
 from .errors import GraphcapsError, expect
-from .evaluation import evaluate
+from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
 from .models import CapsNet, capsnet_loss
@@ -31,14 +32,11 @@ from .run import Run, load
 from .signals import StopSignals
 from .trace import RoutingTrace
 
-EVALUATION_BATCH = 250
-
-
 class Interrupted(GraphcapsError):
-    """Training was stopped by a signal and saved; ``signum`` says which."""
+    """Training was stopped by the signal ``signum``; ``resume`` takes it up where it was saved."""
 
-    def __init__(self, run: Run, signum: int):
-        super().__init__(f"stopped and saved. Go on with: graphcaps train --resume {run.path}")
+    def __init__(self, run: Run, signum: int, how: str = "stopped and saved"):
+        super().__init__(f"{how}. Go on with: graphcaps train --resume {run}")
         self.signum = signum
 
 
@@ -63,26 +61,25 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     """Train a network and return what it reached (the run's result.json).
 
     Args:
-        config: the settings; ignored where ``resume`` names a run, whose own settings are used.
-        resume: path of a run folder to go on with.
+        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults.
+        resume: path of a run folder to go on with, in its own settings.
         progress: show a bar on a terminal, one line per epoch elsewhere.
 
     Raises:
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
     """
     run = Run.open(resume) if resume is not None else None
-    config = run.config if run else config
-    config.check()
     if run and run.result():
-        raise GraphcapsError(f"resume: expected an unfinished run, {run.path} has finished its {config.epochs} epochs")
+        raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {run.config.epochs} epochs")
+    if run:
+        moved = {key: getattr(config, key) for key in OF_THE_MACHINE if key in config.changed()}
+        config = dataclasses.replace(run.config, **moved)
+    config.check()
     accelerator = make_accelerator(config)
     splits = load_images(config.dataset, config.data)
-    expect(
-        config.batch_size <= len(splits.train),
-        "batch_size",
-        f"at most the {len(splits.train)} training images of {config.dataset}",
-        config.batch_size,
-    )
+    least, most = accelerator.num_processes, len(splits.train)
+    wanted = f"from {least} (processes) to {most} (training images of {config.dataset})"
+    expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
     model = CapsNet.from_preset(
         config.model, splits.image_shape, splits.num_classes, config.iterations, config.routing, config.engine
@@ -96,7 +93,11 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     if not accelerator.is_main_process:
         return Trainer(config, run, model, splits, accelerator, show=False).fit(resume is not None)
     with run.lock():
-        return Trainer(config, run, model, splits, accelerator, show=progress).fit(resume is not None)
+        try:
+            return Trainer(config, run, model, splits, accelerator, show=progress).fit(resume is not None)
+        except KeyboardInterrupt:
+            how = "stopped at once; what was saved before is sound"
+            raise Interrupted(run, signal.SIGINT, how) from None
 
 
 class Trainer:
@@ -124,20 +125,22 @@ class Trainer:
 
     def fit(self, resume: bool) -> dict:
         """Train to the last epoch, saving as it goes; then test the best network once."""
-        if resume and self.run.checkpoint("last").exists():
-            self._restore()
-        elif self.accelerator.is_main_process:
-            self.trace = self._recorded(0)
-            self.trace.save(self.run.path / "trace.npz")
-            self._save("last")
-        self.started = time.perf_counter() - self.state.seconds
+        state = self.state
         with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
             self._introduce(progress)
-            while self.state.epoch < self.config.epochs:
+            if resume and self.run.checkpoint("last").exists():
+                state = self._restore(progress)
+            if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
+                self.trace = self._recorded(state.epoch)
+                self.trace.save(self.run.path / "trace.npz")
+                self._save("last")
+            self.started = time.perf_counter() - state.seconds
+            while state.epoch < self.config.epochs:
                 self._train_epoch(stop, progress)
                 self._end_epoch(progress)
-                if stop.signum and self.state.epoch < self.config.epochs:
-                    raise Interrupted(self.run, stop.signum)
+                stopped = self._anywhere(stop.signum)
+                if stopped and state.epoch < self.config.epochs:
+                    raise Interrupted(self.run, stopped)
         return self._finish()
 
     def _train_epoch(self, stop, progress: Progress) -> None:
@@ -160,18 +163,18 @@ class Trainer:
             correct += (output.lengths.argmax(dim=1) == labels).sum()
             state.step += 1
             state.seen += len(labels)
-            last = state.step == steps
             stopped = self._anywhere(stop.signum)
-            if progress.due() or last or stopped:
+            leaving = state.step == steps or stopped
+            if progress.due() or leaving:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
-                self._check_finite(rate)
+                self._check_finite(rate, weights=leaving)
                 speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
                     state.epoch, state.step, f"loss {means[0]:.4f}  accuracy {means[1]:.2%}  {speed:,.0f} img/s"
                 )
-            if stopped and not last:
+            if stopped:
                 state.seconds = time.perf_counter() - self.started
                 if self.accelerator.is_main_process:
                     self._save("last")
@@ -206,7 +209,7 @@ class Trainer:
         state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
         if self.accelerator.is_main_process:
             # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
-            if state.epoch in kept_epochs(config.epochs):
+            if self.trace is None or state.epoch in kept_epochs(config.epochs):
                 self.trace = self._recorded(state.epoch)
             self.trace = with_history(self.trace, state.history)
             self.trace.save(self.run.path / "trace.npz")
@@ -217,6 +220,7 @@ class Trainer:
         if self.writer:
             for key, value in row.items():
                 self.writer.add_scalar(key, value, state.epoch)
+            self.writer.flush()
         progress.say(
             f"epoch {state.epoch}/{config.epochs}  loss {row['train_loss']:.4f}  train {row['train_accuracy']:.2%}  "
             f"validation {val.accuracy:.2%}{' (best)' if best else ''}  {row['images_per_second']:,.0f} img/s"
@@ -271,18 +275,24 @@ class Trainer:
         }
         checkpoint.write(self.run.checkpoint(which), tensors, head)
 
-    def _restore(self) -> None:
+    def _restore(self, progress: Progress) -> State:
         path = self.run.checkpoint("last")
         head = checkpoint.restore(path, self.net, self.optimizer)
         try:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.accelerator.is_main_process:
-            trace = self.run.trace()
-            keep = trace.epochs <= self.state.epoch
-            parts = {name: getattr(trace, name)[keep] for name in ("epochs", "b", "c", "agreement", "lengths")}
-            self.trace = dataclasses.replace(trace, **parts)
+            try:
+                trace = self.run.trace()
+            except GraphcapsError as error:  # pictures are not worth a training
+                progress.say(f"{error} (the routing is kept from here on)")
+            else:
+                keep = trace.epochs <= self.state.epoch
+                parts = {name: getattr(trace, name)[keep] for name in ("epochs", "b", "c", "agreement", "lengths")}
+                self.trace = dataclasses.replace(trace, **parts)
+        return self.state
 
     def _engine(self) -> str:
         layer = self.net.capsules
@@ -299,13 +309,16 @@ class Trainer:
             f"device {self.device}, {precision(self.accelerator)}, run {self.run.path}"
         )
 
-    def _check_finite(self, rate: float) -> None:
-        if not math.isfinite(self.state.loss_sum):
-            where = f"epoch {self.state.epoch + 1}, by step {self.state.step}"
-            raise GraphcapsError(
-                f"loss: expected a finite number, got {self.state.loss_sum} in {where} at learning rate {rate:.2g}. "
-                f"Try a smaller --learning-rate; the last checkpoint in {self.run.path} is sound"
-            )
+    def _check_finite(self, rate: float, weights: bool) -> None:
+        tensors = self.net.state_dict().values() if weights else ()
+        if math.isfinite(self.state.loss_sum) and all(tensor.isfinite().all() for tensor in tensors):
+            return
+        what = "weights" if math.isfinite(self.state.loss_sum) else "loss"
+        raise GraphcapsError(
+            f"{what}: expected finite numbers, got NaN or infinity in epoch {self.state.epoch + 1}, by step "
+            f"{self.state.step}, at learning rate {rate:.2g}. Train anew with a smaller --learning-rate; "
+            f"the last checkpoint in {self.run} is sound"
+        )
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:

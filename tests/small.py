@@ -1,0 +1,77 @@
+"""Short trainings for tests: real digits of 12 x 12 pixels, few of them, on one thread."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.functional import interpolate
+
+from graphcaps import TrainConfig, checkpoint
+from graphcaps.data import Images, ImageSplits, load_images
+from graphcaps.run import Run
+
+CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # what two equal trainings may differ in
+
+
+@functools.cache
+def digits(train: int = 120, val: int = 40, test: int = 41, size: int = 12) -> ImageSplits:
+    """The first images of each part, made ``size`` pixels high and wide; all ten classes are in each part."""
+    whole = load_images("digits")
+    few = {}
+    for part, count in {"train": train, "val": val, "test": test}.items():
+        images = getattr(whole, part)
+        pixels = interpolate(images.pixels[:count].float(), size=(size, size), mode="area").round().to(torch.uint8)
+        few[part] = Images(pixels, images.labels[:count])
+        assert len(few[part]) == count and set(few[part].labels.tolist()) == set(range(10))
+    return ImageSplits("digits", whole.class_names, **few)
+
+
+def use(monkeypatch, images: ImageSplits | None = None) -> None:
+    """Let every command read these images, on one thread; perturb little, and don't wait for the disk."""
+    images = images or digits()
+    for module in ("graphcaps.training", "graphcaps.data"):
+        monkeypatch.setattr(f"{module}.load_images", lambda name, root: images)
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    monkeypatch.setattr("graphcaps.recording.STEPS", np.float32([-0.25, 0, 0.25]))
+    torch.set_num_threads(1)
+
+
+def config(out: Path, **settings) -> TrainConfig:
+    """Two epochs of three steps."""
+    defaults = dict(dataset="digits", epochs=2, batch_size=40, device="cpu", precision="float32", out=out, name="run")
+    return TrainConfig(**defaults | settings)
+
+
+def content(path: Path) -> dict:
+    """All that a run has computed: weights, optimizer, history, metrics and routing; clock readings left out."""
+    run = Run.open(path)
+    found = {}
+    for which in ("best", "last"):
+        tensors, head = checkpoint.read(run.checkpoint(which))
+        state = {key: value for key, value in head["state"].items() if key not in CLOCKS}
+        state["history"] = [_timeless(row) for row in state["history"]]
+        found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()} | {f"{which} head": state}
+    trace = vars(run.trace())
+    found |= trace | {"history": _timeless(trace["history"])}
+    found["metrics"] = [_timeless(row) for row in run.metrics()]
+    found["result"] = _timeless(run.result() or {})
+    return found
+
+
+def _timeless(row: dict) -> dict:
+    return {key: value for key, value in row.items() if key not in CLOCKS}
+
+
+def differences(left: dict, right: dict) -> list[str]:
+    """Names under which two contents differ in any bit."""
+    keys = left.keys() | right.keys()
+    return sorted(key for key in keys if not _same(left.get(key), right.get(key)))
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+    return type(left) is type(right) and left == right

@@ -1,0 +1,241 @@
+"""Checkpoints: what is written comes back to the bit; anything else is refused, and no pickle is ever run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import graphcaps
+from graphcaps import CapsNet, GraphcapsError, checkpoint
+
+SHAPE = (1, 12, 12)
+
+
+class Hostile:
+    """Its pickle makes a file when it is read."""
+
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self):
+        return Path.touch, (self.marker,)
+
+
+def build(preset: str = "compact", num_classes: int = 3, image_shape=SHAPE) -> CapsNet:
+    torch.manual_seed(0)
+    return CapsNet.from_preset(preset, image_shape, num_classes)
+
+
+def head_of(model: CapsNet) -> dict:
+    return {"preset": model.preset, "class_names": [f"class {k}" for k in range(model.preset["num_classes"])]}
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run" / "checkpoints" / "best.safetensors"
+
+
+def rewritten(path: Path, **head) -> None:
+    """Change what the head says, with a right checksum."""
+    tensors, old = checkpoint.read(path)
+    checkpoint.write(path, tensors, old | head)
+
+
+ALL_DTYPES = {
+    "float64": torch.tensor([1 / 3, float("nan"), -0.0, float("inf")], dtype=torch.float64),
+    "float32": torch.tensor([[1e-45, 3.4e38]]),
+    "float16": torch.tensor([0.1], dtype=torch.float16),
+    "bfloat16": torch.tensor([0.1, 2.0], dtype=torch.bfloat16),
+    "int64": torch.tensor(2**62),
+    "int32": torch.tensor([-1], dtype=torch.int32),
+    "uint8": torch.tensor([255], dtype=torch.uint8),
+    "bool": torch.tensor([True, False]),
+    "empty": torch.empty(0, 3),
+    "transposed": torch.arange(6.0).view(2, 3).T,
+}
+
+
+def test_tensors_of_every_dtype_come_back_to_the_bit(path):
+    head = {"state": {"loss": float("inf"), "third": 1 / 3}, "class_names": ["Ärmel", "袖"]}
+    checkpoint.write(path, ALL_DTYPES, head)
+    tensors, found = checkpoint.read(path)
+    assert found == {"format_version": 1, **head}
+    assert tensors.keys() == ALL_DTYPES.keys()
+    for name, tensor in ALL_DTYPES.items():
+        assert tensors[name].dtype == tensor.dtype and tensors[name].shape == tensor.shape
+        raw = [each.contiguous().reshape(-1).view(torch.uint8) if each.numel() else each for each in (tensor, tensors[name])]
+        assert torch.equal(*raw), name
+
+
+def test_a_file_is_plain_safetensors(path):
+    checkpoint.write(path, ALL_DTYPES, {})
+    assert load_file(path).keys() == ALL_DTYPES.keys()
+
+
+def test_a_network_and_its_optimizer_come_back(path):
+    model, other = build(), CapsNet.from_preset("compact", SHAPE, 3)
+    optimizers = [torch.optim.Adam(net.parameters()) for net in (model, other)]
+    model(torch.rand(4, *SHAPE)).lengths.sum().backward()
+    optimizers[0].step()
+    tensors = checkpoint.model_tensors(model) | checkpoint.optimizer_tensors(optimizers[0])
+    checkpoint.write(path, tensors, head_of(model))
+    checkpoint.restore(path, other, optimizers[1])
+    left, right = (optimizer.state_dict()["state"] for optimizer in optimizers)
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[k][name], right[k][name]) for k in left for name in left[k])
+    restored = checkpoint.read_model(path)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor) and torch.equal(restored.state_dict()[name], tensor)
+    assert restored.class_names == ("class 0", "class 1", "class 2") and restored.preset == model.preset
+
+
+@pytest.fixture
+def saved(path) -> Path:
+    model = build()
+    checkpoint.write(path, checkpoint.model_tensors(model), head_of(model))
+    return path
+
+
+def refused(path: Path, text: str) -> None:
+    """The command line's own ways to a network refuse the file with these words, and name it."""
+    with pytest.raises(GraphcapsError, match=text) as error:
+        checkpoint.read_model(path)
+    assert str(path) in str(error.value) and str(error.value).startswith("checkpoint: expected")
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 100, 5000, -100, -1])
+def test_a_truncated_file_is_refused(saved, size):
+    saved.write_bytes(saved.read_bytes()[:size])
+    refused(saved, "expected weights written by graphcaps")
+
+
+def test_a_file_that_grew_is_refused(saved):
+    saved.write_bytes(saved.read_bytes() + b"\0")
+    refused(saved, "expected weights written by graphcaps")
+
+
+def test_no_flipped_bit_goes_unnoticed(path):
+    tensors, head = {"a": torch.arange(5.0), "b.c": torch.tensor(7)}, {"state": {"step": 3}, "class_names": ["x"]}
+    checkpoint.write(path, tensors, head)
+    sound = path.read_bytes()
+    for place in range(8 * len(sound)):
+        damaged = bytearray(sound)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(GraphcapsError, match="checkpoint: expected"):
+            checkpoint.read(path)
+    path.write_bytes(sound)
+    checkpoint.read(path)
+
+
+@pytest.mark.parametrize("name", ["best.safetensors", "best.pt", "last.safetensors"])
+@pytest.mark.parametrize("how", ["pickle", "torch.save"])
+def test_a_hostile_pickle_is_never_run(saved, tmp_path, name, how):
+    marker = tmp_path / "was run"
+    evil = saved.parent / name
+    evil.unlink(missing_ok=True)
+    if how == "pickle":
+        evil.write_bytes(pickle.dumps({"model": Hostile(marker)}))
+    else:
+        torch.save({"model": Hostile(marker)}, evil)
+    (tmp_path / "run" / "config.json").write_text(graphcaps.TrainConfig().to_json())
+    for which in ("best", "last"):
+        if name == f"{which}.safetensors":
+            with pytest.raises(GraphcapsError, match="checkpoint: expected weights written by graphcaps"):
+                graphcaps.load(tmp_path / "run", which)
+        elif which == "best":
+            graphcaps.load(tmp_path / "run", which)
+    assert not marker.exists()
+    if how == "pickle":  # the trap works
+        pickle.loads(evil.read_bytes())
+        assert marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (lambda: build("paper", image_shape=(1, 17, 17)), r"got none in .*: it is of another model"),
+        (lambda: build(num_classes=4), r"expected capsules.weight \(64, 8, 16\) .*, got \(48, 8, 16\)"),
+        (lambda: build(image_shape=(3, 12, 12)), r"expected decoder.layers.4.bias \(432,\) .*, got \(144,\)"),
+        (lambda: build().double(), r"expected capsules.weight .* torch.float64, got .* torch.float32"),
+    ],
+    ids=["preset", "classes", "channels", "dtype"],
+)
+def test_weights_of_another_network_are_refused_and_change_nothing(saved, other, text):
+    model = other()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(GraphcapsError, match=text):
+        checkpoint.restore(saved, model)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(saved, value):
+    tensors, head = checkpoint.read(saved)
+    tensors["model.capsules.weight"][3, 2, 1] = value
+    checkpoint.write(saved, tensors, head)
+    refused(saved, "expected finite numbers, got NaN or infinity in capsules.weight")
+
+
+def test_a_missing_file_says_how_to_get_one(saved):
+    saved.unlink()
+    refused(saved, f"got none. .* go on with: graphcaps train --resume {saved.parents[1]}$")
+
+
+def test_a_folder_in_its_place_is_refused(saved):
+    saved.unlink()
+    saved.mkdir()
+    refused(saved, "expected")
+
+
+def test_a_newer_format_is_refused(saved):
+    rewritten(saved, format_version=2)
+    refused(saved, "expected format 1 in .*, got 2. Update graphcaps")
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"graphcaps": "{"}, {"graphcaps": "[]", "sha256": ""}])
+def test_safetensors_of_others_are_refused(saved, metadata):
+    save_file({"weight": torch.zeros(3)}, saved, metadata=metadata)
+    refused(saved, "expected weights written by graphcaps")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"preset": None},
+        {"preset": "compact"},
+        {"preset": {"name": "compact"}},
+        {"preset": {"name": "huge", "image_shape": [1, 12, 12], "num_classes": 3}},
+        {"preset": {"name": "compact", "image_shape": 12, "num_classes": 3}},
+        {"preset": {"name": "compact", "image_shape": [1, 12, 12], "num_classes": 3, "speed": 9}},
+        {"preset": {"name": "compact", "image_shape": [1, 12, 12], "num_classes": -3}},
+        {"class_names": None},
+    ],
+    ids=json.dumps,
+)
+def test_a_head_that_describes_no_network_is_refused(saved, head):
+    rewritten(saved, **head)
+    refused(saved, "expected a description of the network")
+
+
+def test_class_names_that_do_not_fit_the_network_are_refused(saved):
+    rewritten(saved, class_names=["one"])
+    refused(saved, r"expected a description of the network in .*, got: 1 class names for 3 classes")
+
+
+def test_a_full_disk_leaves_the_old_file(saved, monkeypatch):
+    old = saved.read_bytes()
+
+    def full(tensors, file, metadata):
+        Path(file).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(GraphcapsError, match=f"{saved}: expected to be able to write it, got: No space left on device"):
+        checkpoint.write(saved, {}, {})
+    assert saved.read_bytes() == old and list(saved.parent.iterdir()) == [saved]

@@ -1,0 +1,155 @@
+"""Settings: their choices are what the code has, and a config.json is read back or refused with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+import typing
+from pathlib import Path
+
+import pytest
+
+from graphcaps import GraphcapsError, InputError, TrainConfig
+from graphcaps.cli import main
+from graphcaps.config import LEARNING_RATES, OF_THE_MACHINE
+from graphcaps.data import AUGMENTS, DATASETS
+from graphcaps.models import PRESETS
+from graphcaps.routing import engines, routings
+
+UNUSUAL = TrainConfig(
+    dataset="kmnist",
+    model="paper",
+    epochs=3,
+    batch_size=7,
+    iterations=2,
+    engine="torch",
+    learning_rate=0.02,
+    augment="affine",
+    seed=2**63 - 1,
+    device="cpu",
+    precision="float32",
+    deterministic=True,
+    data=Path("där drüben"),
+    out=Path("/tmp/x"),
+    name="a b",
+    tensorboard=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "have"),
+    [
+        ("dataset", DATASETS),
+        ("model", PRESETS),
+        ("routing", routings()),
+        ("engine", ["auto", *engines("dynamic")]),
+        ("augment", AUGMENTS),
+    ],
+)
+def test_choices_are_what_the_code_has(key, have):
+    assert set(typing.get_args(typing.get_type_hints(TrainConfig)[key])) == set(have)
+
+
+def test_every_model_has_a_learning_rate():
+    assert LEARNING_RATES.keys() == PRESETS.keys()
+    assert TrainConfig(model="paper").peak_rate == 0.001
+    assert TrainConfig(model="paper", learning_rate=0.5).peak_rate == 0.5
+
+
+def test_every_setting_has_a_help_text(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    for field in dataclasses.fields(TrainConfig):
+        after = re.split(rf"(?m)^\W*--{field.name.replace('_', '-')}\b", shown)[1]
+        after = re.split(r"\n\W*--", after)[0]
+        assert len(re.findall("[a-z]{2,}", after)) > 4, field.name
+
+
+def test_folders_may_be_given_as_text():
+    config = TrainConfig(data="here", out="there")
+    assert (config.data, config.out) == (Path("here"), Path("there"))
+
+
+@pytest.mark.parametrize("config", [TrainConfig(), UNUSUAL], ids=["defaults", "unusual"])
+def test_settings_come_back_from_json(config):
+    assert TrainConfig.from_json(config.to_json(made_with={"torch": "2.4"})) == config
+
+
+def test_unusual_differs_everywhere_it_can():
+    assert set(UNUSUAL.changed()) == {field.name for field in dataclasses.fields(TrainConfig)} - {"routing"}
+    assert set(OF_THE_MACHINE) < set(UNUSUAL.changed())
+
+
+def test_the_command_makes_the_same_settings(monkeypatch):
+    seen = []
+    monkeypatch.setattr("graphcaps.training.train", lambda config, resume: seen.append(config) or exit(0))
+    with pytest.raises(SystemExit):
+        main(shlex.split(UNUSUAL.command())[1:])
+    assert seen == [dataclasses.replace(UNUSUAL, data=Path("data"), out=Path("runs"), name="")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("dataset", "mnits", "dataset: expected one of mnist, fashion-mnist"),
+        ("engine", None, "engine: expected one of auto, naive"),
+        ("epochs", 0, "epochs: expected an integer >= 1, got 0"),
+        ("epochs", 2.0, "epochs: expected of type int, got 2.0"),
+        ("epochs", True, "epochs: expected of type int, got True"),
+        ("batch_size", -1, "batch_size: expected an integer >= 1, got -1"),
+        ("iterations", 0, "iterations: expected an integer >= 1, got 0"),
+        ("seed", -1, "seed: expected an integer from 0 to"),
+        ("seed", 2**63, "seed: expected an integer from 0 to"),
+        ("learning_rate", 0.0, "learning_rate: expected a number > 0 and < 1e30, got 0.0"),
+        ("learning_rate", float("nan"), "learning_rate: expected a number > 0 and < 1e30, got nan"),
+        ("learning_rate", float("inf"), "learning_rate: expected a number > 0 and < 1e30, got inf"),
+        ("learning_rate", 1e30, "learning_rate: expected a number > 0 and < 1e30, got 1e+30"),
+        ("learning_rate", "fast", "learning_rate: expected a number > 0 and < 1e30, got fast"),
+        ("deterministic", 1, "deterministic: expected of type bool, got 1"),
+        ("name", "a/b", "name: expected a folder name without slashes, got 'a/b'. Use --out"),
+        ("name", "..", "name: expected a folder name without slashes, got '..'"),
+        ("name", 3, "name: expected of type str, got 3"),
+        ("data", 3, "data: expected a folder, got 3"),
+        ("out", None, "out: expected a folder, got None"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name(key, value, text):
+    with pytest.raises(InputError) as error:
+        dataclasses.replace(TrainConfig(), **{key: value}).check()
+    assert text in str(error.value)
+
+
+def stored(**settings) -> dict:
+    text = TrainConfig().to_json()
+    return {**json.loads(text), "settings": {**json.loads(text)["settings"], **settings}}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (TrainConfig().to_json()[:100], "expected settings of a run as JSON"),
+        ("", "expected settings of a run as JSON"),
+        ("[1, 2]", "expected settings of a run as JSON"),
+        ("null", "expected settings of a run as JSON"),
+        ('{"settings": {}}', "expected settings of a run as JSON, got: KeyError('format_version')"),
+        ('{"format_version": 1}', "expected settings of a run as JSON, got: KeyError('settings')"),
+        ('{"format_version": 1, "settings": "abc"}', "expected settings of a run as JSON"),
+        ('{"format_version": 2, "settings": {}}', "expected format 1, got 2. Update graphcaps"),
+        (json.dumps(stored(speed=3)), "expected the settings of train, got unknown speed"),
+        (json.dumps(stored(epochs="3")), "epochs: expected of type int, got '3'"),
+        (json.dumps(stored(dataset=["mnist"])), "dataset: expected one of mnist"),
+        (json.dumps(stored(out=3)), "out: expected a folder, got 3"),
+        (json.dumps(stored(name="../elsewhere")), "name: expected a folder name without slashes"),
+    ],
+    ids=[
+        "truncated", "empty", "list", "null", "no_version", "no_settings", "settings_text", "newer", "unknown_key",
+        "wrong_type", "unhashable", "wrong_path", "path_as_name",
+    ],
+)  # fmt: skip
+def test_a_broken_config_is_refused_with_its_reason(text, wanted):
+    with pytest.raises(GraphcapsError) as error:
+        TrainConfig.from_json(text, "runs/x/config.json")
+    assert str(error.value).startswith("runs/x/config.json: ") and wanted in str(error.value)

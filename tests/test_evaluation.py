@@ -1,0 +1,108 @@
+"""Evaluation: every image counted once, no labels seen, and its numbers against published ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import CapsNet
+from graphcaps.data import Batches, Images, to_float
+from graphcaps.evaluation import Evaluation, evaluate, wilson_interval
+from graphcaps.models import capsnet_loss
+from graphcaps.report import accuracy_table
+
+from . import small
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 12, 12))
+
+
+@pytest.fixture
+def images():
+    return small.digits().test
+
+
+@pytest.mark.fact(10)
+@pytest.mark.parametrize("batch_size", [1, 7, 20, 41, 250])
+def test_all_images_are_counted_whatever_the_batch(model, images, batch_size):
+    result = evaluate(model, Batches(images, batch_size))
+    model.eval()
+    with torch.no_grad():
+        outputs = [model(to_float(image[None])) for image in images.pixels]
+        losses = [
+            capsnet_loss(output, to_float(image[None]), label[None])
+            for output, image, label in zip(outputs, images.pixels, images.labels, strict=True)
+        ]
+    assert torch.equal(result.labels, images.labels)
+    assert torch.equal(result.predicted, torch.stack([output.lengths.argmax() for output in outputs]))
+    assert result.loss == pytest.approx(float(torch.stack(losses).mean()), rel=1e-4)  # float32 sums of 41
+    right = sum(int(output.lengths.argmax() == label) for output, label in zip(outputs, images.labels, strict=True))
+    assert result.correct == right and result.accuracy == right / 41
+
+
+@pytest.mark.fact(9)
+def test_labels_do_not_reach_the_network(model, images, monkeypatch):
+    seen, forward = [], CapsNet.forward
+    monkeypatch.setattr(CapsNet, "forward", lambda self, *args: seen.append(args[1:]) or forward(self, *args))
+    true = evaluate(model, Batches(images, 20))
+    false = evaluate(model, Batches(Images(images.pixels, (images.labels + 1) % 10), 20))
+    assert seen == [()] * 6
+    assert torch.equal(true.predicted, false.predicted) and true.loss != false.loss
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_network_is_evaluated_in_eval_mode_and_left_as_it_was(model, images, training, monkeypatch):
+    model.train(training)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    modes, forward = [], CapsNet.forward
+    monkeypatch.setattr(CapsNet, "forward", lambda self, x: modes.append(self.training) or forward(self, x))
+    evaluate(model, Batches(images, 20))
+    assert modes == [False] * 3 and model.training is training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_an_error_on_the_way_leaves_the_mode_as_it_was(model, images):
+    model.train()
+    with pytest.raises(ValueError, match="images: expected"):
+        evaluate(model, Batches(Images(images.pixels[..., 1:], images.labels), 20))
+    assert model.training
+
+
+# Newcombe 1998, Statistics in Medicine 17, table I, method 3
+@pytest.mark.parametrize(
+    ("correct", "total", "published"),
+    [
+        (81, 263, (0.2553, 0.3662)),
+        (15, 148, (0.0624, 0.1605)),
+        (0, 20, (0.0000, 0.1611)),
+        (1, 29, (0.0061, 0.1718)),
+    ],
+)
+def test_the_interval_equals_published_ones(correct, total, published):
+    assert wilson_interval(correct, total) == pytest.approx(published, abs=5e-5)
+    low, high = wilson_interval(total - correct, total)
+    assert (1 - high, 1 - low) == pytest.approx(published, abs=5e-5)
+
+
+RESULT = Evaluation(torch.tensor([0, 1, 1, 0, 1]), torch.tensor([0, 0, 1, 2, 2]), 0.5)
+
+
+def test_rows_of_the_confusion_matrix_are_true_classes():
+    assert RESULT.confusion(4).tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
+    assert RESULT.correct == 2 and RESULT.accuracy == 0.4
+
+
+def test_the_table_holds_every_class_also_one_without_images():
+    lines = accuracy_table(RESULT, ("a", "b", "a long name", "none")).splitlines()
+    assert lines[0] == "test accuracy 40.00% (95 % interval 11.76% to 76.93%)"
+    assert lines[1] == "error rate    60.00% (3 of 5 images wrong)"
+    assert [line.split() for line in lines[4:]] == [
+        ["a", "2", "50.00%", "9.45%", "to", "90.55%", "50.00%"],
+        ["b", "1", "100.00%", "20.65%", "to", "100.00%", "33.33%"],
+        ["a", "long", "name", "2", "0.00%", "0.00%", "to", "65.76%", "-"],
+        ["none", "0", "-", "-", "-"],
+    ]
+    assert len({len(line) for line in lines[3:]}) == 1

@@ -1,0 +1,183 @@
+"""What training keeps of the routing: of which images and epochs, that it is the network's own, and free of effects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import CapsNet, train, training
+from graphcaps.data import Images, to_float
+from graphcaps.recording import STEPS, kept_epochs, one_of_each_class, pictures, record, routing_of, saliency
+from graphcaps.run import Run
+
+from . import small
+
+
+@pytest.fixture(autouse=True)
+def images(monkeypatch):
+    small.use(monkeypatch)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def run(request, tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        patch.setattr("graphcaps.recording.STEPS", STEPS)
+        config = small.config(tmp_path_factory.mktemp("runs"), epochs=3, batch_size=60, precision=request.param)
+        return Path(train(config, progress=False)["run"])
+
+
+@pytest.fixture(scope="module")
+def trace(run):
+    return Run.open(run).trace()
+
+
+def test_kept_epochs_are_the_first_the_last_and_powers_of_two():
+    assert kept_epochs(1) == [0, 1]
+    assert kept_epochs(2) == [0, 1, 2]
+    assert kept_epochs(12) == [0, 1, 2, 4, 8, 12]
+    assert kept_epochs(64) == [0, 1, 2, 4, 8, 16, 32, 64]
+
+
+def test_the_first_image_of_each_class_in_the_order_of_classes():
+    images = Images(torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1), torch.tensor([3, 1, 3, 0, 1, 0]))
+    chosen = one_of_each_class(images, 5)
+    assert chosen.labels.tolist() == [0, 1, 3] and chosen.pixels.flatten().tolist() == [3, 1, 0]
+
+
+def test_the_trace_has_one_test_image_per_class_and_ten_iterations(trace):
+    test = small.digits().test
+    assert trace.labels.tolist() == list(range(10)) and trace.class_names == tuple("0123456789")
+    for image, label in zip(trace.images, trace.labels, strict=True):
+        assert any(np.array_equal(image, pixels) for pixels in test.pixels[test.labels == label].numpy())
+    assert trace.c.shape == trace.b.shape == trace.agreement.shape == (4, 10, 10, 160)
+    assert trace.trained_iterations == 3 and trace.epochs.tolist() == [0, 1, 2, 3]
+    assert (trace.src == np.repeat(np.arange(16), 10)).all() and (trace.dst == np.tile(np.arange(10), 16)).all()
+    assert trace.about == {
+        "dataset": "digits", "model": "compact", "routing": "dynamic", "epochs": 3, "seed": 0, "run": "run",
+    }  # fmt: skip
+
+
+def test_the_trace_has_the_training_curves(run, trace):
+    rows = Run.open(run).metrics()
+    assert trace.history["epoch"] == [1, 2, 3]
+    for key, values in trace.history.items():
+        assert values == pytest.approx([row[key] for row in rows], rel=1e-5)
+
+
+def test_epoch_0_is_the_untrained_network(trace):
+    torch.manual_seed(0)
+    untrained = CapsNet.from_preset("compact", (1, 12, 12)).eval()
+    for name, values in routing_of(untrained, to_float(torch.from_numpy(trace.images))).items():
+        # training holds its weights in another order in memory, so float32 sums are rounded otherwise
+        np.testing.assert_allclose(getattr(trace, name)[0], values, atol=1e-3, err_msg=name)
+
+
+@pytest.mark.fact(1)
+def test_kept_couplings_of_a_child_sum_to_one(trace):
+    # each of the ten is rounded to 11 bits: together off by at most 2 ** -11
+    np.testing.assert_allclose(trace.c.astype(np.float64).reshape(4, 10, 10, 16, 10).sum(-1), 1, atol=2**-11)
+
+
+def test_lengths_after_the_trained_iterations_are_the_networks_own(run, trace):
+    with torch.no_grad():
+        own = graphcaps.load(run, "last")(to_float(torch.from_numpy(trace.images))).lengths
+    np.testing.assert_allclose(trace.lengths[-1, 2], own.numpy(), atol=1e-5)  # float32 through another batch
+    assert np.abs(trace.lengths[-1, 9] - own.numpy()).max() > 1e-4
+
+
+def test_a_network_of_more_iterations_is_kept_whole():
+    model = CapsNet.from_preset("compact", (1, 12, 12), iterations=12).eval()
+    images = to_float(small.digits().test.pixels[:2])
+    with torch.no_grad():
+        np.testing.assert_allclose(routing_of(model, images)["lengths"][11], model(images).lengths, atol=1e-5)
+
+
+def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_through_them(run, trace):
+    model = graphcaps.load(run, "last")
+    with torch.no_grad():
+        own = model(to_float(torch.from_numpy(trace.images))).reconstruction
+    np.testing.assert_allclose(trace.reconstructions, own * 255, atol=0.51)
+    np.testing.assert_allclose(trace.steps, np.linspace(-0.25, 0.25, 11), atol=1e-7)
+    assert trace.perturbed.shape == (10, 16, 11, 1, 12, 12)
+    still = np.broadcast_to(trace.reconstructions[:, None], trace.perturbed[:, :, 5].shape)
+    # rounding to bytes may fall the other way in another batch
+    np.testing.assert_allclose(trace.perturbed[:, :, 5].astype(int), still.astype(int), atol=1)
+
+
+def test_perturbing_moves_one_dimension_of_the_longest_capsule():
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
+    images = to_float(small.digits().test.pixels[:3])
+    perturbed = pictures(model, images)["perturbed"]
+    with torch.no_grad():
+        capsules, longest = model(images).capsules, model(images).lengths.argmax(dim=1)
+        for image, d, s in ((0, 0, 0), (1, 7, 2), (2, 15, 2)):
+            moved = capsules[image : image + 1].clone()
+            moved[0, longest[image], d] += (-0.25, 0, 0.25)[s]
+            own = model.decoder(moved, longest[image : image + 1])[0]
+            np.testing.assert_allclose(perturbed[image, d, s], own * 255, atol=0.51)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "children"), [("compact", (1, 28, 28), 16), ("compact", (3, 13, 14), 16), ("paper", (1, 17, 19), 64)]
+)
+def test_saliency_is_zero_outside_a_childs_field_and_its_largest_is_one(preset, shape, children):
+    torch.manual_seed(0)
+    model = CapsNet.from_preset(preset, shape).eval()
+    found = saliency(model, torch.rand(2, *shape))
+    assert found.shape == (2, children, *shape[1:])
+    assert (found >= 0).all() and torch.equal(found.amax(dim=(2, 3)), torch.ones(2, children))
+    outside = torch.ones(children, *shape[1:], dtype=torch.bool)
+    for child, (top, left, height, width) in enumerate(model.receptive_fields().tolist()):
+        outside[child, top : top + height, left : left + width] = False
+    assert outside.any() and not found[:, outside].any() and (found[:, ~outside] > 0).float().mean() > 0.5
+
+
+def test_saliency_is_the_slope_of_the_childs_length():
+    """Against differences in float64, with the child's length written out: |s|^2 / (1 + |s|^2), s its 8 channels."""
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
+    image, child, step = torch.rand(1, 1, 12, 12), 4, 1e-6
+    found = saliency(model, image)[0, child].flatten()
+    moves = step * torch.eye(144, dtype=torch.float64).view(144, 1, 12, 12)
+    moved = torch.cat([image + moves, image - moves])
+    with torch.no_grad():
+        channels = model.double().primary.conv(model.stem(moved))[:, 8 * child : 8 * child + 8]
+    squared = channels.square().sum(dim=(1, 2, 3))
+    high, low = (squared / (1 + squared)).chunk(2)
+    slopes = (high - low).abs()
+    torch.testing.assert_close(found.double(), slopes / slopes.max(), rtol=1e-3, atol=1e-3)
+
+
+def test_of_many_children_no_saliency_is_kept():
+    model = CapsNet.from_preset("paper", (1, 19, 19)).eval()
+    assert model.capsules.num_children == 128
+    assert pictures(model, torch.rand(1, 1, 19, 19))["saliency"] is None
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_recording_leaves_the_network_and_the_random_numbers_alone(mode):
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("compact", (1, 12, 12)).train(mode)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    numbers = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    trace = record(None, model, small.digits(), 0, "cpu", {})
+    record(trace, model, small.digits(), 1, "cpu", {})
+    assert model.training is mode
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), numbers[0]) and np.random.get_state()[1].tolist() == numbers[1]
+
+
+def test_a_run_that_records_has_the_weights_of_one_that_does_not(tmp_path, monkeypatch):
+    train(small.config(tmp_path, name="recorded"), progress=False)
+    once = Run.open(tmp_path / "recorded").trace()
+    monkeypatch.setattr(training, "record", lambda *args: once)
+    train(small.config(tmp_path, name="not"), progress=False)
+    differences = small.differences(small.content(tmp_path / "recorded"), small.content(tmp_path / "not"))
+    assert differences == []

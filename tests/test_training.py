@@ -1,0 +1,517 @@
+"""Training: it resumes to the bit, survives a crash at any write, chooses by validation and tests once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import GraphcapsError, InputError, TrainConfig, checkpoint, train, training
+from graphcaps.data import Images
+from graphcaps.evaluation import Evaluation
+from graphcaps.run import Run
+from graphcaps.training import Interrupted, one_cycle
+
+from . import small
+
+STEPS = 6  # of small.config: two epochs of three
+
+
+@pytest.fixture(autouse=True)
+def images(monkeypatch):
+    small.use(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a training that nothing disturbed has written."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        result = train(small.config(tmp_path_factory.mktemp("whole")), progress=False)
+    return small.content(Path(result["run"]))
+
+
+def stop_at(monkeypatch, step: int, signum: int = signal.SIGTERM) -> None:
+    """Send this process a signal during the given step, counted from 1 on."""
+    steps, loss = iter(range(1, 1000)), training.capsnet_loss
+
+    def stopping(*args):
+        if next(steps) == step:
+            signal.raise_signal(signum)
+        return loss(*args)
+
+    monkeypatch.setattr(training, "capsnet_loss", stopping)
+
+
+def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, resume=None) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, step, signum)
+        with pytest.raises(Interrupted) as stopped:
+            train(config, resume=resume, progress=False)
+    assert stopped.value.signum == signum
+    assert f"stopped and saved. Go on with: graphcaps train --resume {config.out / config.name}" in str(stopped.value)
+    return config.out / config.name
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_stopped_at_any_step_and_resumed_is_as_if_never_stopped(tmp_path, whole, step):
+    run = interrupted(small.config(tmp_path), step, signal.SIGINT if step % 2 else signal.SIGTERM)
+    state = checkpoint.read(Run.open(run).checkpoint("last"))[1]["state"]
+    assert 3 * state["epoch"] + state["step"] == step
+    assert Run.open(run).result() is None
+    train(TrainConfig(), resume=run, progress=False)
+    assert small.differences(small.content(run), whole) == []
+
+
+def test_stopped_many_times_is_as_if_never_stopped(tmp_path, whole):
+    run = interrupted(small.config(tmp_path), 1)
+    for step in (1, 2, 1):
+        interrupted(small.config(tmp_path), step, resume=run)
+    train(TrainConfig(), resume=run, progress=False)
+    assert small.differences(small.content(run), whole) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bfloat16", "augment": "affine"},
+        {"engine": "torch", "iterations": 1, "deterministic": True},
+        pytest.param({"model": "paper"}, marks=pytest.mark.slow),
+    ],
+    ids=["bfloat16", "torch", "paper"],
+)
+def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings):
+    if "model" in settings:
+        small.use(monkeypatch, small.digits(size=17))
+    config = small.config(tmp_path, **settings)
+    resumed = interrupted(dataclasses.replace(config, name="resumed"), 2)
+    train(TrainConfig(), resume=resumed, progress=False)
+    train(config, progress=False)
+    differences = small.differences(small.content(resumed), small.content(tmp_path / "run"))
+    assert differences == ["about"]  # the run's name
+    assert Run.open(resumed).result()["precision"] == config.precision
+
+
+def test_resuming_does_not_depend_on_what_was_drawn_before(tmp_path, whole):
+    run = interrupted(small.config(tmp_path), 3)
+    torch.manual_seed(99), random.seed(99), np.random.seed(99)
+    train(TrainConfig(), resume=run, progress=False)
+    assert small.differences(small.content(run), whole) == []
+
+
+def test_a_signal_while_an_epoch_is_validated_stops_after_it_is_saved(tmp_path, monkeypatch, whole):
+    evaluate = training.evaluate
+
+    def stopping(*args):
+        signal.raise_signal(signal.SIGINT)
+        return evaluate(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "evaluate", stopping)
+        with pytest.raises(Interrupted):
+            train(small.config(tmp_path), progress=False)
+    assert len(Run.open(tmp_path / "run").metrics()) == 1
+    train(TrainConfig(), resume=tmp_path / "run", progress=False)
+    assert small.differences(small.content(tmp_path / "run"), whole) == []
+
+
+@pytest.mark.parametrize("where", ["_recorded", "_finish"])
+def test_ctrl_c_before_the_first_step_and_in_the_last_test_says_how_to_go_on(tmp_path, monkeypatch, whole, where):
+    method = getattr(training.Trainer, where)
+
+    def stopping(self, *args):
+        signal.raise_signal(signal.SIGINT)
+        return method(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Trainer, where, stopping)
+        with pytest.raises(Interrupted, match=f"graphcaps train --resume {tmp_path / 'run'}"):
+            train(small.config(tmp_path), progress=False)
+    train(TrainConfig(), resume=tmp_path / "run", progress=False)
+    assert small.differences(small.content(tmp_path / "run"), whole) == []
+
+
+def test_a_second_ctrl_c_stops_at_once_and_what_was_saved_resumes(tmp_path, monkeypatch, whole):
+    def twice(*args):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "evaluate", twice)
+        with pytest.raises(Interrupted, match="stopped at once; what was saved before is sound") as stopped:
+            train(small.config(tmp_path), progress=False)
+    assert stopped.value.signum == signal.SIGINT
+    train(TrainConfig(), resume=tmp_path / "run", progress=False)
+    assert small.differences(small.content(tmp_path / "run"), whole) == []
+
+
+def test_signal_handlers_are_put_back(tmp_path):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    interrupted(small.config(tmp_path), 1)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+class Crash(BaseException):
+    """Nothing catches it, like a power cut."""
+
+
+def crash_at(monkeypatch, write: int) -> None:
+    writes, replace = iter(range(1, 1000)), os.replace
+
+    def crashing(source, target):
+        if next(writes) == write:
+            raise Crash
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", crashing)
+
+
+# config; trace and last; twice trace, metrics, best and last; result
+@pytest.mark.parametrize("write", range(1, 13))
+def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
+    config, run = small.config(tmp_path), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        crash_at(patch, write)
+        with pytest.raises(Crash):
+            train(config, progress=False)
+    if write == 1:
+        assert not run.exists()
+        train(config, progress=False)
+    else:
+        train(TrainConfig(), resume=run, progress=False)
+    assert small.differences(small.content(run), whole) == []
+    assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
+        ".lock", "best.safetensors", "config.json", "last.safetensors", "metrics.csv", "result.json", "trace.npz",
+    ]  # fmt: skip
+
+
+def test_there_are_twelve_writes(tmp_path, monkeypatch):
+    crash_at(monkeypatch, 13)
+    train(small.config(tmp_path), progress=False)
+
+
+@pytest.mark.parametrize("target", ["safetensors.torch.save_file", "numpy.savez_compressed"])
+def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monkeypatch, whole, target):
+    import graphcaps.trace
+
+    module, name = {"safetensors.torch.save_file": (checkpoint, "save_file")}.get(target, (np, "savez_compressed"))
+    write, writes = getattr(module, name), iter(range(1, 1000))
+
+    def full(file, *args, **kwargs):
+        if next(writes) == 2:
+            raise OSError(28, "No space left on device")
+        return write(file, *args, **kwargs)
+
+    assert graphcaps.trace.np is np
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, full)
+        with pytest.raises(GraphcapsError, match="expected to be able to write it, got: No space left on device"):
+            train(small.config(tmp_path), progress=False)
+    assert not [path for path in (tmp_path / "run").rglob("*") if "unfinished" in path.name]
+    train(TrainConfig(), resume=tmp_path / "run", progress=False)
+    assert small.differences(small.content(tmp_path / "run"), whole) == []
+
+
+@pytest.mark.slow
+def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "load_images", graphcaps.data.load_images.__wrapped__, raising=False)
+    run = tmp_path / "run"
+    flags = f"--dataset digits --epochs 2 --batch-size 50 --device cpu --precision float32 --out {tmp_path} --name run"
+    environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-m", "graphcaps", "train", *flags.split()], env=environment)
+    while not (run / "metrics.csv").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    (run / "checkpoints" / ".unfinished-last-abc.safetensors").write_bytes(b"half")
+    assert subprocess.run([sys.executable, "-m", "graphcaps", "train", "--resume", run], env=environment).returncode == 0
+    whole = [sys.executable, "-m", "graphcaps", "train", *flags.replace("name run", "name whole").split()]
+    assert subprocess.run(whole, env=environment).returncode == 0
+    assert small.differences(small.content(run), small.content(tmp_path / "whole")) == ["about"]
+    assert not list(run.rglob(".unfinished*"))
+
+
+def weights(run: Path, which: str = "best") -> dict[str, torch.Tensor]:
+    return graphcaps.load(run, which).state_dict()
+
+
+def same(left: dict, right: dict) -> bool:
+    return all(torch.equal(left[name], right[name]) for name in left.keys() | right.keys())
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, whole):
+    for name, seed in (("run", 0), ("other", 1)):
+        train(small.config(tmp_path, name=name, seed=seed), progress=False)
+    assert small.differences(small.content(tmp_path / "run"), whole) == []
+    ours, other = weights(tmp_path / "run", "last"), weights(tmp_path / "other", "last")
+    assert not any(torch.equal(ours[name], other[name]) for name in ours if name.endswith("weight"))
+
+
+@pytest.mark.fact(11)
+def test_the_test_images_change_neither_the_weights_nor_the_chosen_epoch(tmp_path, monkeypatch, whole):
+    true = small.digits()
+    noise = torch.randint(0, 256, true.test.pixels.shape, dtype=torch.uint8)
+    wrong = Images(noise, (true.test.labels + 3) % 10)
+    small.use(monkeypatch, dataclasses.replace(true, test=wrong))
+    train(small.config(tmp_path), progress=False)
+    differences = small.differences(small.content(tmp_path / "run"), whole)
+    assert {name for name in differences if name.startswith(("best", "last", "metrics", "history"))} == set()
+    assert "result" in differences
+
+
+def scripted(monkeypatch, validation: list[tuple[float, float]]) -> list[tuple[str, dict]]:
+    """Let validation find these accuracies and losses; return which images were evaluated and with which weights."""
+    seen, evaluate, script, splits = [], training.evaluate, iter(validation), small.digits()
+    part_of = {len(splits.val): "val", len(splits.test): "test"}
+
+    def evaluated(model, batches):
+        images = sum(len(labels) for _, labels in batches.in_order())
+        seen.append((part_of[images], {name: tensor.clone() for name, tensor in model.state_dict().items()}))
+        if part_of[images] == "test":
+            return evaluate(model, batches)
+        accuracy, loss = next(script)
+        labels = torch.zeros(100, dtype=torch.int64)
+        return Evaluation((torch.arange(100) >= 100 * accuracy).long(), labels, loss)
+
+    monkeypatch.setattr(training, "evaluate", evaluated)
+    return seen
+
+
+@pytest.mark.fact(11)
+@pytest.mark.parametrize(
+    ("validation", "best"),
+    [
+        ([(0.3, 0.9), (0.5, 0.8), (0.4, 0.1)], 2),
+        ([(0.5, 0.5), (0.5, 0.4), (0.5, 0.6)], 2),
+        ([(0.5, 0.5), (0.5, 0.5), (0.5, 0.5)], 1),
+        ([(0.0, 9.0), (0.1, 9.0), (0.2, 9.0)], 3),
+    ],
+    ids=["accuracy", "loss_where_equal", "first_where_equal", "last"],
+)
+def test_the_best_epoch_on_validation_is_chosen_and_the_test_is_read_once_at_the_end(
+    tmp_path, monkeypatch, validation, best
+):
+    seen = scripted(monkeypatch, validation)
+    result = train(small.config(tmp_path, epochs=3, batch_size=60), progress=False)
+    assert [part for part, _ in seen] == ["val", "val", "val", "test"]
+    assert result["best_epoch"] == best and result["val_accuracy"] == validation[best - 1][0]
+    assert same(seen[3][1], seen[best - 1][1]) and same(weights(tmp_path / "run"), seen[best - 1][1])
+    assert same(weights(tmp_path / "run", "last"), seen[2][1])
+
+
+def test_the_choice_survives_a_resume(tmp_path, monkeypatch):
+    scripted(monkeypatch, [(0.9, 0.1), (0.2, 0.1), (0.3, 0.1)])
+    run = interrupted(small.config(tmp_path, epochs=3, batch_size=60), 3)
+    assert train(TrainConfig(), resume=run, progress=False)["best_epoch"] == 1
+
+
+@pytest.mark.fact(10)
+def test_the_result_counts_every_test_image(tmp_path, whole):
+    assert whole["result"]["test_images"] == len(small.digits().test) == 41
+    low, high = whole["result"]["test_interval_95"]
+    assert 0 <= low <= whole["result"]["test_correct"] / 41 <= high <= 1
+    assert whole["result"]["test_accuracy"] == whole["result"]["test_correct"] / 41
+
+
+def test_metrics_are_of_the_training_images_seen(tmp_path, monkeypatch):
+    """With a learning rate that changes nothing, the mean training loss is the untrained network's own."""
+    monkeypatch.setattr(training, "one_cycle", lambda *args: 0.0)
+    monkeypatch.setattr(torch.nn.BatchNorm2d, "forward", lambda self, x: x)
+    train(small.config(tmp_path, epochs=1, batch_size=50, augment="none"), progress=False)
+    model, data = graphcaps.load(tmp_path / "run").train(), small.digits().train
+    pixels = graphcaps.data.to_float(data.pixels)
+    with torch.no_grad():
+        output = model(pixels, data.labels)
+    row = Run.open(tmp_path / "run").metrics()[0]
+    assert row["train_loss"] == pytest.approx(float(training.capsnet_loss(output, pixels, data.labels)), rel=1e-4)
+    right = int((output.lengths.argmax(1) == data.labels).sum())
+    assert row["train_accuracy"] == pytest.approx(right / len(data), abs=1e-6)
+
+
+def test_training_learns(tmp_path):
+    train(small.config(tmp_path, epochs=8, batch_size=20, augment="none"), progress=False)
+    rows = Run.open(tmp_path / "run").metrics()
+    assert rows[-1]["train_loss"] < 0.5 * rows[0]["train_loss"] and rows[-1]["train_accuracy"] > 0.8
+
+
+def test_a_loss_that_is_not_finite_stops_and_the_last_checkpoint_is_sound(tmp_path):
+    wanted = r"loss: expected finite numbers, got NaN or infinity in epoch 1, by step \d, at learning rate .* smaller"
+    with pytest.raises(GraphcapsError, match=wanted):
+        train(small.config(tmp_path, learning_rate=1e29), progress=False)
+    assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, stop):
+    """The loss is that of the weights before the step: after the last step of an epoch it still looks well."""
+    monkeypatch.setattr(training, "one_cycle", lambda *args: math.nan)
+    if stop:
+        stop_at(monkeypatch, 1)
+    with pytest.raises(GraphcapsError, match="weights: expected finite numbers, got NaN or infinity in epoch 1"):
+        train(small.config(tmp_path, batch_size=60 if stop else 120), progress=False)
+    assert not Run.open(tmp_path / "run").checkpoint("best").exists()
+    assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
+
+
+@pytest.mark.parametrize("batch_size", [121, 10**9])
+def test_a_batch_larger_than_the_data_is_refused_before_a_folder_is_made(tmp_path, batch_size):
+    wanted = f"batch_size: expected from 1 .* to 120 .training images of digits., got {batch_size}"
+    with pytest.raises(InputError, match=wanted):
+        train(small.config(tmp_path, batch_size=batch_size), progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_folder_is_never_taken_twice(tmp_path, whole):
+    train(small.config(tmp_path, epochs=1), progress=False)
+    with pytest.raises(GraphcapsError, match="name: expected a new run folder, .*/run exists. Choose another --name"):
+        train(small.config(tmp_path, seed=1), progress=False)
+    for name in ("digits-compact-1", "digits-compact-2"):
+        assert train(small.config(tmp_path, epochs=1, name=""), progress=False)["run"] == str(tmp_path / name)
+
+
+def test_a_finished_run_is_not_resumed(tmp_path):
+    train(small.config(tmp_path, epochs=1), progress=False)
+    with pytest.raises(GraphcapsError, match="resume: expected an unfinished run, .* has finished its 1 epochs"):
+        train(TrainConfig(), resume=tmp_path / "run", progress=False)
+
+
+def test_a_run_whose_result_was_deleted_is_tested_again(tmp_path):
+    result = train(small.config(tmp_path), progress=False)
+    (tmp_path / "run" / "result.json").unlink()
+    again = train(TrainConfig(), resume=tmp_path / "run", progress=False)
+    assert again == result
+
+
+def test_metrics_that_were_deleted_come_back(tmp_path, whole):
+    run = interrupted(small.config(tmp_path), 5)
+    (run / "metrics.csv").unlink()
+    train(TrainConfig(), resume=run, progress=False)
+    assert small.differences(small.content(run), whole) == []
+
+
+@pytest.mark.parametrize(("step", "epochs"), [(2, [1, 2]), (3, [1, 2]), (5, [2])])
+@pytest.mark.parametrize("how", ["deleted", "truncated"])
+def test_a_lost_trace_does_not_lose_the_training(tmp_path, capsys, whole, step, epochs, how):
+    run = interrupted(small.config(tmp_path), step)
+    trace = run / "trace.npz"
+    trace.unlink() if how == "deleted" else trace.write_bytes(trace.read_bytes()[:1000])
+    capsys.readouterr()
+    train(TrainConfig(), resume=run)
+    assert "(the routing is kept from here on)" in capsys.readouterr().out
+    found = small.content(run)
+    assert {name for name in small.differences(found, whole) if name.startswith(("best", "last", "res"))} == set()
+    assert found["epochs"].tolist() == epochs
+    assert found["saliency"].tobytes() == whole["saliency"].tobytes()
+
+
+def test_two_trainings_cannot_write_into_one_folder(tmp_path):
+    run = interrupted(small.config(tmp_path), 2)
+    with (
+        Run.open(run).lock(),
+        pytest.raises(GraphcapsError, match=f"expected {run} to be free, but a training is running in it"),
+    ):
+        train(TrainConfig(), resume=run, progress=False)
+    train(TrainConfig(), resume=run, progress=False)
+
+
+def test_a_resumed_run_keeps_its_settings_but_for_the_machine(tmp_path, monkeypatch, whole):
+    run = interrupted(small.config(tmp_path, device="auto"), 2)
+    read = []
+    monkeypatch.setattr(training, "load_images", lambda name, root: read.append((name, root)) or small.digits())
+    monkeypatch.setattr(training, "make_accelerator", lambda config, make=training.make_accelerator: (
+        read.append(config.device), make(config))[1])  # fmt: skip
+    train(TrainConfig(epochs=99, data=Path("elsewhere"), device="cpu"), resume=run, progress=False)
+    assert read == ["cpu", ("digits", Path("elsewhere"))]
+    assert small.differences(small.content(run), whole) == []
+
+
+def test_a_resumed_run_may_have_been_moved(tmp_path, whole):
+    run = interrupted(small.config(tmp_path), 2)
+    moved = run.rename(tmp_path / "moved to: ümlaut")
+    train(TrainConfig(), resume=moved, progress=False)
+    assert small.differences(small.content(moved), whole) == []
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(GraphcapsError, match="device: expected a cuda device, torch finds none. Use --device auto"):
+        train(small.config(tmp_path, device="cuda"), progress=False)
+
+
+def test_metrics_go_to_tensorboard_on_request(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    interrupted(small.config(tmp_path, tensorboard=True), 4)  # what is written must be there though training stopped
+    events = event_accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("val_accuracy")] == [1]
+
+
+def test_without_tensorboard_the_error_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(GraphcapsError, match=r'tensorboard: expected .* Run: pip install "graphcaps\[tensorboard\]"'):
+        train(small.config(tmp_path, tensorboard=True), progress=False)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 100, 4300])
+def test_the_learning_rate_rises_over_a_third_and_falls_to_nothing(steps):
+    rates = [one_cycle(step, steps, 0.5) for step in range(steps)]
+    top = rates.index(max(rates))
+    assert top == math.ceil(0.3 * steps) or steps < 3
+    assert rates[:top] == sorted(rates[:top]) and rates[top:] == sorted(rates[top:], reverse=True)
+    assert all(0 < rate <= 0.5 for rate in rates)
+    if steps >= 100:
+        assert rates[0] == 0.5 / 25 and max(rates) == pytest.approx(0.5, rel=1e-3) and rates[-1] < 0.5 / 500
+
+
+def test_every_step_uses_its_own_rate(tmp_path, monkeypatch):
+    rates = []
+    monkeypatch.setattr(training, "one_cycle", lambda *args: rates.append(args) or one_cycle(*args))
+    train(small.config(tmp_path), progress=False)
+    assert rates == [(step, STEPS, 0.005) for step in range(STEPS)]
+
+
+@pytest.mark.slow
+def test_two_processes_share_each_batch_and_one_writes(tmp_path):
+    """gloo on the CPU; what each process was given is written down by a wrapper around the batches."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "import torch\n"
+        "from graphcaps import files, training\n"
+        "from graphcaps.cli import main\n"
+        "torch.set_num_threads(1)\n"
+        "rank, seen, written = os.environ['RANK'], [], []\n"
+        "loss, replace = training.capsnet_loss, os.replace\n"
+        "training.capsnet_loss = lambda *args: (seen.append(len(args[2])), loss(*args))[1]\n"
+        "os.replace = lambda *args: (written.append(str(args[1])), replace(*args))[1]\n"
+        "code = main(sys.argv[1:])\n"
+        f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"
+    )
+    flags = f"train --dataset digits --epochs 2 --batch-size 101 --device cpu --out {tmp_path} --name run"
+    launch = "-m accelerate.commands.launch --cpu --num_processes 2 --num_machines 1 --mixed_precision no"
+    environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *launch.split(), script, *flags.split()], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    import json
+
+    (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
+    assert code0 == code1 == 0 and written1 == [] and len(written0) == 12
+    assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
+    assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
+    result = Run.open(tmp_path / "run").result()
+    assert result["processes"] == 2 and result["test_images"] == 250 and result["test_accuracy"] > 0.4
