@@ -162,6 +162,15 @@ def pytest_configure(config):
         config.pluginmanager.register(FactGrid(), "fact-grid")
 
 
+ANY = ("any", "", "")  # the column of tests that no engine has a part in
+
+
+def _place(cell: tuple[int, Way | None]) -> tuple:
+    """Order in the grid: by fact, device and place in the table of engines; xdist reports in any order."""
+    number, way = cell
+    return (number, way.device, list(ENGINES).index(way[:2])) if way else (number, "~", 0)
+
+
 class FactGrid:
     """Counts the fact tests by outcome, prints them as a grid, and fails the session on a skip that hides something."""
 
@@ -185,7 +194,7 @@ class FactGrid:
         """Cells with skips although their engine can run here; without an engine, cells where nothing passed."""
         return [
             (number, way)
-            for number, way in self.reasons
+            for number, way in sorted(self.reasons, key=_place)
             if (not why_not(way) if way else not self.outcomes[number, way]["passed"])
         ]
 
@@ -198,23 +207,21 @@ class FactGrid:
         if not self.outcomes:
             return
         write = terminalreporter.write_line
-        ways = list(dict.fromkeys(way for _, way in self.outcomes if way))
-        # "any": tests of what no engine has a part in
-        columns = [*ways, None] if any(way is None for _, way in self.outcomes) else ways
+        columns = list(dict.fromkeys(way for _, way in sorted(self.outcomes, key=lambda cell: _place((0, cell[1])))))
         terminalreporter.section("facts x engines, tests passed")
         width = max(len(text) for text in FACTS.values()) + 4
         for part in range(3):
-            heads = [way[part] if way else ("any", "", "")[part] for way in columns]
+            heads = [way[part] if way else ANY[part] for way in columns]
             write(" " * width + "".join(f"{head:>12}" for head in heads))
         for number, text in FACTS.items():
             cells = "".join(f"{self.cell(number, way):>12}" for way in columns)
             write(f"{number:>2}  {text:<{width - 4}}{cells}")
-        if not any(way.device == "cuda" for way in ways):
+        if not any(way and way.device == "cuda" for way in columns):
             write("cuda: not run, torch sees no CUDA device")
-        for (number, way), reasons in sorted(self.reasons.items(), key=str):
-            write(f"skipped: fact {number}, {way or 'any'}: {'; '.join(sorted(reasons))}")
+        for number, way in sorted(self.reasons, key=_place):
+            write(f"skipped: fact {number}, {way or ANY[0]}: {'; '.join(sorted(self.reasons[number, way]))}")
         for number, way in self.hiding():
-            write(f"FAILED: fact {number}, {way or 'any'}: skipped although it can run here", red=True)
+            write(f"FAILED: fact {number}, {way or ANY[0]}: skipped although it can run here", red=True)
 
     def cell(self, number: int, way: Way | None) -> str:
         counts = self.outcomes.get((number, way))

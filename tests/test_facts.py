@@ -249,7 +249,8 @@ def test_evaluation_sees_no_labels(way, small_net):
     without = small_net(images)
     for shift in range(3):
         labels = (without.lengths.argmax(dim=1) + shift) % 3
-        assert all(torch.equal(got, wanted) for got, wanted in zip(small_net(images, labels), without, strict=True))
+        for got, wanted in zip(small_net(images, labels), without, strict=True):
+            torch.testing.assert_close(got, wanted)
 
 
 @pytest.mark.fact(9)
@@ -298,4 +299,6 @@ def test_the_gradient_is_that_of_finite_differences(way, graphs, iterations, dra
     def run(votes, prior):
         return tuple(way(graph, votes, prior=prior, iterations=iterations))
 
-    assert torch.autograd.gradcheck(run, (draw(4, 2, 2).requires_grad_(), draw(4, 2).requires_grad_()))
+    inputs = draw(4, 2, 2).requires_grad_(), draw(4, 2).requires_grad_()
+    # CUDA adds in any order
+    assert torch.autograd.gradcheck(run, inputs, nondet_tol=0.0 if way.device == "cpu" else 1e-10)

@@ -37,7 +37,7 @@ def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def replace_once(path: Path, old: str, new: str) -> None:
-    """Put ``new`` in the place of ``old``, which stands there exactly once; further lines get the first one's indent."""
+    """Put ``new`` in the place of ``old``, which stands there exactly once; further lines are indented as the first."""
     text, first = path.read_text(encoding="utf-8"), old.splitlines()[0]
     found = [line for line in text.splitlines() if first in line]
     assert len(found) >= 1, f"{path.name}: no line with {first!r}; bring mutations.yaml up to date"

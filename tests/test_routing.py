@@ -107,6 +107,8 @@ def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, bad, draw):
     v = way(graph, votes).v
     assert_same(v[:, [0, 2]], clean[:, [0, 2]])
     assert not v[:, 1].isfinite().all()
+    once = way(graph, votes, iterations=1).v.isfinite().all(-1)  # (J, 3)
+    assert once.tolist() == [[True, True, True], [True, True, True], [True, False, True]]  # edge 5 goes to parent 2
 
 
 def test_large_logits_do_not_overflow(way, graphs, draw):

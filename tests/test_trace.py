@@ -79,10 +79,15 @@ def test_a_trace_takes_linear_votes_a_prior_and_an_engine(draw):
     trace = RoutingTrace.of(graph, votes, 2, prior=prior, engine="naive")
     np.testing.assert_allclose(trace.b[0, 0], prior.expand(2, 12).numpy(), rtol=2**-10)
 
+    with pytest.raises(InputError, match="engine: expected one of auto, naive, dgl, torch, got 'nave'"):
+        RoutingTrace.of(graph, votes, 2, engine="nave")
 
-def test_observing_keeps_no_gradient(draw):
-    states = observe(complete_graph(4, 3), draw(12, 2, 5).requires_grad_(), 2)
-    assert all(isinstance(values, np.ndarray) for values in states.values())
+
+def test_votes_that_need_a_gradient_can_be_observed(draw):
+    votes = draw(12, 2, 5)
+    states = observe(complete_graph(4, 3), votes.clone().requires_grad_(), 2)
+    for name, wanted in observe(complete_graph(4, 3), votes, 2).items():
+        np.testing.assert_array_equal(states[name], wanted)
 
 
 def test_votes_with_heads_are_refused(draw):
@@ -290,6 +295,15 @@ def test_a_file_is_replaced_when_the_block_ends_well(tmp_path):
         assert temporary.parent == path.parent and temporary.suffix == ".txt"
     assert path.read_text() == "new"
     assert os.listdir(path.parent) == ["file.txt"]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
+    order = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda *arguments: (order.append("fsync"), fsync(*arguments)))
+    monkeypatch.setattr(os, "replace", lambda *arguments: (order.append("replace"), replace(*arguments)))
+    write_text(tmp_path / "file.txt", "text")
+    assert order == ["fsync", "replace"]
 
 
 def test_a_file_may_be_read_by_others_as_the_umask_says(tmp_path):
