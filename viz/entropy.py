@@ -9,12 +9,13 @@ from graphcaps.viz import style
 from graphcaps.viz.story import Story, between, caption
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.patches import Polygon
+from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from graphcaps.trace import RoutingTrace
 
 _FEW = 40  # children drawn as lines of their own
+_LEAST = 0.01  # nats on the axis at least: less is noise
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +55,7 @@ class EntropyPicture:
         figure: the matplotlib figure.
         story: the steps it moves through.
         mean: Line2D of the mean over children.
-        band: Polygon of mean +- one standard deviation.
+        band: Polygon of mean +- one standard deviation; what lies above ln J or below 0 is not shown.
         children: LineCollection with a line per child where there are at most 40, else None.
         uniform: Line2D at the mean uniform level.
         moving: the artists that ``show`` changes.
@@ -98,15 +99,20 @@ class EntropyPicture:
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
         few = self._entropies.shape[1] <= _FEW
+        highest = levels.max()
         lowest = self._entropies.min() if few else max(0.0, (self._means - self._spreads).min())
-        highest = levels.max() if few else max(self._level, (self._means + self._spreads).max())
-        pad = 0.06 * (highest - lowest) or 0.05
+        lowest = min(lowest, highest - _LEAST)
+        pad = 0.06 * (highest - lowest)
         axes.set_ylim(lowest - pad, highest + 2.6 * pad)
+        axes.ticklabel_format(axis="y", useOffset=False)
         named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
         dashed = {"color": style.INK, "lw": 1.1, "ls": (0, (4, 3))}
         self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
+        # No child can be above its uniform level or below 0, where mean +- sd may reach.
+        possible = Rectangle((self._x[0], 0), self._x[-1] - self._x[0], highest, transform=axes.transData)
+        self.band.set_clip_path(possible)
         self.children = None
         if few:
             self.children = LineCollection([], colors=style.MUTED, linewidths=0.7, alpha=0.45, label="each child")

@@ -50,13 +50,12 @@ class Film:
             artist.set_animated(aside)
 
     def pixels(self, position: float) -> np.ndarray:
-        """The picture at ``position`` as (height, width, 3) uint8."""
+        """The picture at ``position`` as (height, width, 4) uint8: red, green, blue, 255."""
         self._canvas.restore_region(self._still)
-        with style.applied():
-            self._picture.show(position)
-            for artist in self._picture.moving:
-                self._picture.figure.draw_artist(artist)
-        return np.array(self._canvas.buffer_rgba())[..., :3]
+        self._picture.show(position)
+        for artist in self._picture.moving:
+            self._picture.figure.draw_artist(artist)
+        return np.array(self._canvas.buffer_rgba())
 
 
 class Palette:
@@ -72,17 +71,17 @@ class Palette:
         covers = (_cover(seen, near) for near in (24, 32, 48, 64, 96, 128, 256))
         self._squares = next(cover for cover in covers if cover is not None)  # (colours, 3)
         self.colors = np.sqrt(255 * self._squares).round().astype(np.uint8)
-        self._nearest = np.full(1 << 24, -1, np.int16)
+        self._nearest = np.zeros(1 << 24, np.uint8)  # of every colour there is, from 1; 0 is not looked for yet
 
     def image(self, pixels: np.ndarray) -> Image.Image:
-        """(height, width, 3) uint8 with each pixel as the nearest colour, which is looked for once per colour."""
+        """(height, width, 4) uint8 with each pixel as the nearest colour, which is looked for once per colour."""
         codes = _codes(pixels)
-        new = np.unique(codes[self._nearest[codes] < 0])
+        new = np.unique(codes[self._nearest[codes] == 0])
         # |new - chosen|^2 without |new|^2, which is the same for every choice
         distance = (self._squares**2).sum(axis=1) - 2 * _squares(new) @ self._squares.T
-        self._nearest[new] = distance.argmin(axis=1)
-        image = Image.fromarray(self._nearest[codes].astype(np.uint8))
-        image.putpalette(self.colors.ravel().tolist())
+        self._nearest[new] = 1 + distance.argmin(axis=1)
+        image = Image.fromarray(self._nearest[codes])
+        image.putpalette([0, 0, 0, *self.colors.ravel().tolist()])
         return image
 
 
@@ -96,12 +95,13 @@ def _cover(seen: np.ndarray, near: int) -> np.ndarray | None:
 
 
 def _codes(pixels: np.ndarray) -> np.ndarray:
-    return pixels.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    """(height, width, 4) uint8 as one number a pixel, its lowest byte red, then green and blue."""
+    return pixels.view("<u4")[..., 0] & 0xFFFFFF
 
 
 def _squares(codes: np.ndarray) -> np.ndarray:
-    """(n,) packed colours as (n, 3) squared values, scaled to 0 .. 255 again."""
-    return np.stack((codes >> 16, codes >> 8 & 255, codes & 255), axis=-1).astype(np.float32) ** 2 / 255
+    """(n,) colours in one number as (n, 3) squared values, scaled to 0 .. 255 again."""
+    return np.stack((codes & 255, codes >> 8 & 255, codes >> 16), axis=-1).astype(np.float32) ** 2 / 255
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
@@ -136,11 +136,11 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
     with replacing(path) as temporary:
         film = Film(picture)
         height, width = film.pixels(0.0).shape[:2]
-        options = {"fps": _FPS, "macro_block_size": 2, "quality": 8, "output_params": ["-movflags", "+faststart"]}
+        options = {"fps": _FPS, "macro_block_size": 2, "quality": 8, "pix_fmt_in": "rgba"}
         with contextlib.closing(write_frames(str(temporary), (width, height), **options)) as writer:
             writer.send(None)
             for frame in picture.story.frames():
-                image = np.ascontiguousarray(film.pixels(frame.position))
+                image = film.pixels(frame.position)
                 for _ in range(round(frame.seconds * _FPS)):
                     writer.send(image)
                 on_frame()

@@ -11,6 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
+from PIL import Image, ImageFilter
 
 from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
@@ -20,6 +21,7 @@ PALE, STRONG = 0.16, 0.95  # their opacities
 
 _PICTURED = 20  # children shown as small pictures of what they look at
 _LABELLED = 30  # parents that have room for a name each
+_ENDS = [digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)] + [1.0]  # of the axis of lengths
 _CURVE = np.linspace(0, 1, 18)
 
 
@@ -126,9 +128,16 @@ class GraphPicture:
         seen = 0.45 * (seen if seen.ndim == 3 else seen[..., None])
         height = 0.94 / trace.num_children
         width = height * axes.bbox.height / axes.bbox.width * 1.15
-        for y, looked in zip(self._child_y, trace.saliency[image, ..., None].astype(np.float64), strict=True):
+        for y, saliency in zip(self._child_y, trace.saliency[image], strict=True):
+            looked = _smooth(saliency)[..., None]
             lit = seen * (1 - looked) + looked * np.array(to_rgb(style.GLOW))
-            axes.imshow(lit, extent=(-width, 0, y - height / 2, y + height / 2), aspect="auto", zorder=3)
+            axes.imshow(
+                lit,
+                extent=(-width, 0, y - height / 2, y + height / 2),
+                aspect="auto",
+                zorder=3,
+                interpolation="bilinear",
+            )
         return []
 
     def _draw_scale(self, axes: Axes) -> None:
@@ -141,7 +150,7 @@ class GraphPicture:
         axes.text(0, 0.5, "coupling c", size=style.SMALL, va="center")
         low, high = self._range
         digits = max(2, 1 - math.floor(math.log10(high - low)))
-        for x, c in zip((0.25, 0.51, 0.77), (low, (low + high) / 2, high), strict=True):
+        for x, c in zip((0.23, 0.47, 0.71), (low, (low + high) / 2, high), strict=True):
             gray = (*to_rgb(style.INK), self.alpha(c))
             axes.add_collection(LineCollection([((x, 0.5), (x + 0.09, 0.5))], colors=[gray], linewidths=self.width(c)))
             axes.text(x + 0.105, 0.5, f"{c:.{digits}f}", size=style.SMALL, va="center")
@@ -151,9 +160,10 @@ class GraphPicture:
         axes.add_collection(self.bars, autolim=False)
         self._half = min(0.31 / len(self._y), 0.06)
         longest = self.story.lengths.max()
-        end = 1.0 if longest > 0.5 else 1.25 * longest or 1.0
+        end = min((end for end in _ENDS if end > longest), default=1.0)
+        self._digits = max(2, 1 - math.floor(math.log10(end)))
         axes.set_xlim(0, end * 1.3)
-        axes.set_xticks([0, end / 2, end], ["0", f"{end / 2:.2g}", f"{end:.2g}"])
+        axes.set_xticks([0, end / 2, end], ["0", f"{end / 2:g}", f"{end:g}"])
         axes.set(ylim=(0, 1), yticks=[])
         axes.spines.left.set_visible(False)
         axes.text(0, 1.025, "length of the parent", transform=axes.transAxes, va="bottom", size=style.TEXT)
@@ -190,7 +200,14 @@ class GraphPicture:
         self.bars.set(verts=corners.transpose(2, 0, 1), linewidths=0.8 * rings)
         for j, value in enumerate(self._values):
             weight = "bold" if j == winner else "normal"
-            value.set(text=f"{lengths[j]:.2f}", x=lengths[j] + self._nudge, fontweight=weight)
-        line = f"longest parent: {self._names[winner]} ({lengths[winner]:.2f})"
+            value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
+        line = f"longest parent: {self._names[winner]} ({lengths[winner]:.{self._digits}f})"
         title = f"Children choose parents: {self.story.title(position)}"
         self._heading.say(title, line, self.story.note(position))
+
+
+def _smooth(saliency: np.ndarray) -> np.ndarray:
+    """(H, W) gradients, which speckle, as a spot that can be seen on a small picture; the maximum is 1."""
+    speckles = Image.fromarray((255 * saliency.astype(np.float64)).round().astype(np.uint8))
+    spot = np.asarray(speckles.filter(ImageFilter.GaussianBlur(1.5)), np.float64)
+    return spot / max(spot.max(), 1.0)

@@ -42,8 +42,7 @@ TEXT = 10
 SMALL = 9
 
 _RC = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.family": ["DejaVu Sans"],
     "font.size": TEXT,
     "text.color": INK,
     "axes.labelcolor": INK,
