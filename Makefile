@@ -23,8 +23,7 @@ demo: $(VENV)/installed
 	rm -rf runs/demo
 	$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 30 --name demo
 	$(VENV)/bin/graphcaps viz runs/demo
-	@printf '\nThe pictures are in runs/demo/figures:\n' && ls runs/demo/figures
-	@printf 'Next: %s --help\n' $(VENV)/bin/graphcaps
+	@printf '\nOpen the pictures in runs/demo/figures. Next: %s --help\n' $(VENV)/bin/graphcaps
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check graphcaps viz tests notebooks

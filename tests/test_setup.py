@@ -77,27 +77,33 @@ def test_a_python_with_ensurepip_is_taken_before_one_without(tmp_path):
 
 
 def dry_run(folder: Path, *targets: str) -> str:
-    return subprocess.check_output(["make", "--dry-run", "PYTHON=python3", *targets], cwd=folder, text=True)
+    return subprocess.check_output(["make", "--dry-run", *targets], cwd=folder, text=True)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files that `make` reads, beside a virtual environment that is made and filled."""
+    """The files that `make` reads, and a virtual environment whose Python only writes down what it is asked to do."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    write_python(tmp_path / ".venv" / "bin" / "python")
-    (tmp_path / ".venv" / "installed").touch()
-    os.utime(tmp_path / "pyproject.toml", (0, 0))
+        os.utime(tmp_path / name, (0, 0))
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+    python.chmod(0o755)
+    subprocess.run(["make", ".venv/installed"], cwd=tmp_path, check=True)
     return tmp_path
 
 
-def test_a_second_make_demo_installs_nothing(checkout):
+def test_make_installs_once(checkout):
+    subprocess.run(["make", ".venv/installed"], cwd=checkout, check=True)
+    asked = (checkout / "asked").read_text().splitlines()
+    assert len(asked) == 1 and asked[0].startswith("-m pip install") and asked[0].endswith("-e .")
     assert "pip install" not in dry_run(checkout, "demo")
 
 
 def test_a_changed_pyproject_is_installed_into_the_same_environment(checkout):
-    os.utime(checkout / "pyproject.toml")
     os.utime(checkout / ".venv" / "installed", (0, 0))
+    os.utime(checkout / "pyproject.toml")
     planned = dry_run(checkout, "demo")
     assert "pip install" in planned and "-m venv" not in planned
 
