@@ -111,7 +111,9 @@ def read_model(path: Path) -> CapsNet:
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]), engine="auto")
         model = CapsNet.from_preset(**preset)
-        class_names = tuple(head["class_names"])
+        class_names, num_classes = tuple(head["class_names"]), model.capsules.num_parents
+        if len(class_names) != num_classes:
+            raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     restore(path, model)

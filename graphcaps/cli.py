@@ -42,6 +42,9 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
     if resume is not None:
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
         expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
+        from .run import Run
+
+        Run.open(resume)  # a wrong folder is answered before torch is imported
     config.check()
     from .training import train
 
@@ -189,14 +192,16 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
-    if argv[:1] in (["--version"], ["-V"]):
-        print(f"graphcaps {__version__}")
-        return 0
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="graphcaps", description=DESCRIPTION, args=argv or ["--help"]
-        )
+        try:
+            if argv[:1] in (["--version"], ["-V"]):
+                print(f"graphcaps {__version__}")
+            else:
+                words = argv or ["--help"]
+                tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=DESCRIPTION, args=words)
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -207,6 +212,6 @@ def main(argv: list[str] | None = None) -> int:
         signum = getattr(error, "signum", 0)
         return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more at its end
         return 1
     return 0

@@ -36,7 +36,7 @@ class TrainConfig:
     routing: Literal["dynamic"] = "dynamic"
     """Routing algorithm; dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017."""
     engine: Literal["auto", "naive", "dgl", "torch"] = "auto"
-    """What runs the routing. naive: plain loops, slow. dgl: DGL's kernels. torch: torch's scatter. auto: what can run here."""
+    """What runs the routing. naive: plain loops, slow. dgl: DGL's kernels. torch: torch's scatter. auto: what can."""
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper."""
     augment: Literal["shift", "affine", "none"] = "shift"

@@ -45,4 +45,6 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         if self.show:
-            print(text, flush=True) if self.bar is None else self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            print(text, flush=True) if self.bar is None else self.bar.console.print(
+                text, highlight=False, markup=False, soft_wrap=True
+            )

@@ -110,10 +110,13 @@ class Run:
         path = self.path / "metrics.csv"
         try:
             with open(path, encoding="utf-8", newline="") as file:
-                return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+                rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            if rows and not {"epoch", "val_accuracy", "seconds"} <= rows[0].keys():
+                raise ValueError("other columns")
+            return rows
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, csv.Error) as error:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
     def trace(self) -> RoutingTrace:

@@ -32,6 +32,7 @@ from .run import Run, load
 from .signals import StopSignals
 from .trace import RoutingTrace
 
+
 class Interrupted(GraphcapsError):
     """Training was stopped by the signal ``signum``; ``resume`` takes it up where it was saved."""
 
@@ -306,7 +307,7 @@ class Trainer:
             f"and {len(self.splits.test)} test images\n"
             f"{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
             f"{layer.iterations} iterations of {layer.routing} routing on engine '{self._engine()}'\n"
-            f"device {self.device}, {precision(self.accelerator)}, run {self.run.path}"
+            f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
         )
 
     def _check_finite(self, rate: float, weights: bool) -> None:

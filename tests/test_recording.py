@@ -124,7 +124,8 @@ def test_perturbing_moves_one_dimension_of_the_longest_capsule():
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape", "children"), [("compact", (1, 28, 28), 16), ("compact", (3, 13, 14), 16), ("paper", (1, 17, 19), 64)]
+    ("preset", "shape", "children"),
+    [("compact", (1, 28, 28), 16), ("compact", (3, 13, 14), 16), ("paper", (1, 17, 19), 64)],
 )
 def test_saliency_is_zero_outside_a_childs_field_and_its_largest_is_one(preset, shape, children):
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import random
@@ -224,8 +225,7 @@ def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monke
 
 
 @pytest.mark.slow
-def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "load_images", graphcaps.data.load_images.__wrapped__, raising=False)
+def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path):
     run = tmp_path / "run"
     flags = f"--dataset digits --epochs 2 --batch-size 50 --device cpu --precision float32 --out {tmp_path} --name run"
     environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -237,7 +237,9 @@ def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tm
     process.kill()
     assert process.wait() == -signal.SIGKILL
     (run / "checkpoints" / ".unfinished-last-abc.safetensors").write_bytes(b"half")
-    assert subprocess.run([sys.executable, "-m", "graphcaps", "train", "--resume", run], env=environment).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-m", "graphcaps", "train", "--resume", run], env=environment).returncode == 0
+    )
     whole = [sys.executable, "-m", "graphcaps", "train", *flags.replace("name run", "name whole").split()]
     assert subprocess.run(whole, env=environment).returncode == 0
     assert small.differences(small.content(run), small.content(tmp_path / "whole")) == ["about"]
@@ -501,14 +503,12 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
         f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"
     )
     flags = f"train --dataset digits --epochs 2 --batch-size 101 --device cpu --out {tmp_path} --name run"
-    launch = "-m accelerate.commands.launch --cpu --num_processes 2 --num_machines 1 --mixed_precision no"
+    launch = "-m torch.distributed.run --standalone --nproc_per_node 2"
     environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *launch.split(), script, *flags.split()], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    import json
-
     (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
     assert code0 == code1 == 0 and written1 == [] and len(written0) == 12
     assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))

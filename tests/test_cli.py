@@ -1,0 +1,385 @@
+"""The command line: what it prints, how it exits, and that its mistakes are answered at once and in words."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import graphcaps
+from graphcaps import training
+from graphcaps.cli import COMMANDS, main
+from graphcaps.run import Run
+
+from . import small
+
+SMALL = shlex.split("train --dataset digits --epochs 2 --batch-size 40 --device cpu --precision float32")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Every test starts in an empty folder."""
+    small.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, str]:
+    """A run in a folder whose name needs quotes, and what its training printed."""
+    out = tmp_path_factory.mktemp("a b")
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        lines = []
+        patch.setattr("builtins.print", lambda *words, **_: lines.append(" ".join(map(str, words))))
+        assert main([*SMALL, "--out", str(out)]) == 0
+    return out / "digits-compact-1", "\n".join(lines)
+
+
+def call(capsys, *words: str | Path) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of a command."""
+    capsys.readouterr()
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as error:
+        code = error.code
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+
+
+def process(*words: str | Path, stdout: int = subprocess.PIPE, **variables: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "graphcaps", *map(str, words)]
+    return subprocess.run(command, env=PATHS | variables, stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finished):
+    run, printed = finished
+    lines = printed.splitlines()
+    assert lines[0] == "compact on digits: 120 training, 40 validation and 41 test images"
+    assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 3 iterations of dynamic routing on engine '")
+    assert lines[2] == f"device cpu, float32, run '{run}'"
+    for k in (1, 2):
+        numbers = r"loss \d\.\d{4}  train \d+\.\d\d%  validation \d+\.\d\d%( \(best\))?  [\d,]+ img/s"
+        assert re.fullmatch(rf"epoch {k}/2  {numbers}", lines[2 + k]), lines[2 + k]
+    result = Run.open(run).result()
+    low, high = result["test_interval_95"]
+    assert lines[6:] == [
+        f"test accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
+        f"{41 - result['test_correct']} of 41 wrong",
+        f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})",
+        f"{result['parameters']:,} parameters (151,424 without the decoder), {result['seconds']:.0f} s on "
+        f"{result['device']}",
+        f"next: graphcaps viz '{run}'",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar_and_brackets_in_a_path_are_text(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    status, out, _ = call(capsys, *SMALL, "--out", "[/bold] [red]")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sys.stderr.getvalue())
+    assert status == 0 and out.startswith("\ntest accuracy ")
+    assert "run '[/bold] [red]/digits-compact-1'\n" in shown
+    assert re.search(r"epoch 2/2 \S+ loss \d\.\d{4}  accuracy \d+\.\d\d%  [\d,]+ img/s \d:\d\d:\d\d", shown)
+    assert re.search(r"epoch 2/2  loss \d\.\d{4}  train \d+\.\d\d%  validation", shown)
+
+
+def test_a_run_folder_holds_what_the_help_promises(finished):
+    promised = {"config.json", "metrics.csv", "checkpoints", "trace.npz", "result.json"}
+    assert {path.name for path in finished[0].iterdir()} >= promised
+    assert all(name in COMMANDS["train"].__doc__ for name in promised)
+
+
+def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypatch):
+    loss = training.capsnet_loss
+    for signum, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "capsnet_loss", lambda *args, n=signum: (signal.raise_signal(n), loss(*args))[1])
+            status, _, printed = call(capsys, *SMALL, "--out", "my runs", "--name", str(code))
+        command = f"graphcaps train --resume 'my runs/{code}'"
+        assert (status, printed) == (code, f"graphcaps: stopped and saved. Go on with: {command}\n")
+        status, printed, _ = call(capsys, *shlex.split(command)[1:])
+        assert status == 0 and "going on after epoch 0 and 1 steps\n" in printed and "epoch 2/2" in printed
+
+
+def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch):
+    def stopped(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "load_images", stopped)
+    assert call(capsys, *SMALL) == (130, "", "stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
+        ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data and --device (a run keep"
+         "s its settings), got --epochs, --tensorboard. Drop them"),
+        ("train --epochs 0", 2, "epochs: expected an integer >= 1, got 0"),
+        ("train --learning-rate nan", 2, "learning_rate: expected a number > 0 and < 1e30, got nan"),
+        ("train --batch-size 121 --dataset digits", 2, "batch_size: expected from 1 (processes) to 120 (training imag"),
+        ("train --seed 99999999999999999999", 2, "seed: expected an integer from 0 to 2**63 - 1, got 9999999999"),
+        ("train --name a/b", 2, "name: expected a folder name without slashes, got 'a/b'. Use --out for the folder ab"),
+        ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
+        ("evaluate nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcap"),
+        ("predict nowhere a.png", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gra"),
+        ("predict nowhere", 2, "images: expected at least one file, got none"),
+        ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
+        ("viz", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
+        ("viz nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps ru"),
+        ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
+        ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
+        ("viz --random 0x10", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '0x10'"),
+        ("viz --random 20x10x2", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20x10x2'"),
+        ("viz --random 20x10 --iterations 0", 2, "iterations: expected an integer >= 1, got 0"),
+        ("viz --random 20x10 --seed -1", 2, "seed: expected an integer from 0 to 2**63 - 1, got -1"),
+        ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_answered_in_words(capsys, words, code, text):
+    status, out, printed = call(capsys, *words.split())
+    assert (status, out) == (code, "")
+    assert printed.startswith(f"graphcaps: {text}") and len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_debug_shows_the_traceback(place):
+    words = ["train", "--epochs", "0"]
+    done = process(*(["--debug", *words] if place == "first" else [*words, "--debug"]))
+    assert done.returncode == 1 and done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("InputError: epochs: expected an integer >= 1, got 0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ("train --epoch 3", "--epochs"),
+        ("train --learning_rat 3", "--learning-rate"),
+        ("train --batchsize 3", "--batch-size"),
+        ("viz --fromat mp4", "--format"),
+        ("evaluate --devise cpu", "--device"),
+        ("trian", "train"),
+        ("train --model papre", "paper"),
+        ("train --epochs many", "--epochs"),
+    ],
+)
+def test_an_unknown_word_is_answered_with_the_nearest_right_one(capsys, words, nearest):
+    code, out, printed = call(capsys, *words.split())
+    assert (code, out) == (2, "")
+    assert nearest in printed and "Traceback" not in printed
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_lists_the_commands(capsys, words):
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert all(re.search(rf"\b{name}\b", out) for name in COMMANDS) and "graphcaps train --dataset digits" in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_has_a_help_text(capsys, name):
+    code, out, _ = call(capsys, name, "--help")
+    assert code == 0 and COMMANDS[name].__doc__.splitlines()[0] in out
+    assert "None" not in out.replace("{None}|FLOAT", "").replace("None: 0.005", "").replace("(default: None)", "", 1)
+
+
+@pytest.mark.parametrize("words", ["", "--help", "--version", "train --help", "train --epochs 0", "runs"])
+def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
+    """0.3 s is what is aimed at; what is asserted leaves room for a busy machine."""
+    code = (
+        f"import sys; from graphcaps.cli import main\ntry: main({words.split()})\nfinally: print(sorted(sys.modules))"
+    )
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], env=PATHS, capture_output=True, text=True)
+        seconds.append(time.perf_counter() - began)
+    loaded = done.stdout.splitlines()[-1]
+    assert "'graphcaps.config'" in loaded
+    assert not [name for name in ("torch", "dgl", "matplotlib", "sklearn", "accelerate") if f"'{name}'" in loaded]
+    assert min(seconds) < 1.5
+
+
+def test_the_version_is_the_packages(capsys):
+    assert call(capsys, "--version") == (0, f"graphcaps {graphcaps.__version__}\n", "")
+
+
+def test_python_m_graphcaps_is_the_command_line(tmp_path):
+    done = process("--version")
+    assert (done.returncode, done.stdout) == (0, f"graphcaps {graphcaps.__version__}\n")
+    done = process("train", "--resume", tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith("graphcaps: run: expected") and done.stdout == ""
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path):
+    """As in ``graphcaps runs | head -1``; with and without buffering, which fail at different moments."""
+    for word in ("runs", "--help", "--version"):
+        for unbuffered in ("1", ""):
+            reading, writing = os.pipe()
+            os.close(reading)
+            done = process(word, stdout=writing, PYTHONUNBUFFERED=unbuffered)
+            os.close(writing)
+            assert (done.returncode, done.stderr) == (1, ""), word
+
+
+def test_runs_of_an_empty_or_missing_folder_say_how_to_train_one(capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in ("empty", "missing"):
+        wanted = f"no runs in {folder}. Train one: graphcaps train --dataset digits\n"
+        assert call(capsys, "runs", "--out", folder) == (0, wanted, "")
+
+
+def test_runs_are_listed_newest_first_with_what_they_reached(capsys, finished):
+    out = finished[0].parent
+    config = graphcaps.TrainConfig(dataset="digits", model="paper", out=out, name="begun", epochs=7)
+    begun = Run.create(config).path
+    try:
+        code, printed, _ = call(capsys, "runs", "--out", out)
+    finally:
+        (begun / "config.json").unlink()
+        begun.rmdir()
+    head, first, second = (re.split(r"  +", line) for line in printed.splitlines())
+    result, rows = Run.open(finished[0]).result(), Run.open(finished[0]).metrics()
+    assert code == 0 and head == ["run", "dataset", "model", "epochs", "validation", "test", "seconds"]
+    assert first == [str(begun), "digits", "paper", "0/7", "-", "-", "-"]
+    assert second == [
+        str(finished[0]), "digits", "compact", "2/2", f"{max(row['val_accuracy'] for row in rows):.2%}",
+        f"{result['test_accuracy']:.2%}", f"{result['seconds']:.0f}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished, newest):
+    run = finished[0]
+    picture = run / "figures" / "confusion.png"
+    picture.unlink(missing_ok=True)
+    code, out, _ = call(capsys, "evaluate", *(["--out", run.parent] if newest else [run]))
+    result = Run.open(run).result()
+    assert code == 0 and out.startswith(f"test accuracy {result['test_accuracy']:.2%} (95 % interval ")
+    assert f"({41 - result['test_correct']} of 41 images wrong)" in out
+    table = [line.split() for line in out.splitlines()[4:14]]
+    assert [row[0] for row in table] == list("0123456789") and sum(int(row[1]) for row in table) == 41
+    assert out.splitlines()[-1] == f"confusion matrix: {picture}"
+    with Image.open(picture) as image:
+        assert min(image.size) > 200 and len(image.convert("RGB").getcolors(10**6)) > 10
+
+
+def test_evaluate_reads_data_from_another_folder(capsys, finished, monkeypatch):
+    asked = []
+    monkeypatch.setattr("graphcaps.data.load_images", lambda name, root: asked.append((name, root)) or small.digits())
+    call(capsys, "evaluate", finished[0], "--data", "elsewhere")
+    call(capsys, "evaluate", finished[0])
+    assert asked == [("digits", Path("elsewhere")), ("digits", Path("data"))]
+
+
+def write_digit(path: Path, index: int, light: bool = False) -> None:
+    pixels = small.digits().test.pixels[index, 0].numpy()
+    Image.fromarray(255 - pixels if light else pixels).resize((60, 60), Image.Resampling.NEAREST).save(path)
+
+
+def test_predict_prints_one_line_per_image(capsys, finished, tmp_path):
+    names = ["a.png", "b c.jpg", "ü.png"]
+    for k, name in enumerate(names):
+        write_digit(tmp_path / name, k, light=k == 2)
+    code, out, _ = call(capsys, "predict", finished[0], *names)
+    lines = out.splitlines()
+    assert code == 0 and [line.split(": ")[0] for line in lines] == names
+    for line in lines:
+        classes = re.findall(r"(\d) (0\.\d{3})", line.split(": ")[1])
+        lengths = [float(length) for _, length in classes]
+        assert len(classes) == 3 and lengths == sorted(lengths, reverse=True) and len({k for k, _ in classes}) == 3
+    assert [" (inverted: its border is light)" in line for line in lines] == [False, False, True]
+
+
+def test_predict_gives_what_the_network_gives(capsys, finished, tmp_path):
+    model, test = graphcaps.load(finished[0]), small.digits().test
+    for k in range(5):
+        Image.fromarray(test.pixels[k, 0].numpy()).save(tmp_path / f"{k}.png")
+    _, out, _ = call(capsys, "predict", finished[0], *(f"{k}.png" for k in range(5)), "--invert", "no", "--top", "99")
+    lengths = model(graphcaps.data.to_float(test.pixels[:5])).lengths.detach().numpy()
+    for line, own in zip(out.splitlines(), lengths, strict=True):
+        found = re.findall(r"(\d) (0\.\d{3})", line.split(": ")[1])
+        assert [int(k) for k, _ in found] == np.argsort(-own, kind="stable").tolist()
+        np.testing.assert_allclose([float(length) for _, length in found], np.sort(own)[::-1], atol=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("missing.png", "missing.png: expected an image file, got nothing there"),
+        ("folder.png", "folder.png: expected an image file, got a folder"),
+        ("text.png", "text.png: expected an image file that Pillow reads, got: cannot identify image file"),
+        ("empty.png", "empty.png: expected an image file that Pillow reads, got: cannot identify image file"),
+    ],
+)
+def test_predict_refuses_what_is_no_image_after_the_good_ones(capsys, finished, tmp_path, name, text):
+    write_digit(tmp_path / "good.png", 0)
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "text.png").write_text("GIF, said the file")
+    (tmp_path / "empty.png").touch()
+    code, out, printed = call(capsys, "predict", finished[0], "good.png", name)
+    assert code == 2 and out.startswith("good.png: ")
+    assert printed.startswith(f"graphcaps: {text}") and "Traceback" not in printed
+
+
+def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):
+    code, out, _ = call(capsys, *shlex.split("viz --random 20x10 --iterations 3 --what entropy"))
+    assert code == 0 and out == "figures-random/entropy.gif\n"
+    with Image.open(tmp_path / "figures-random" / "entropy.gif") as movie:
+        assert movie.n_frames > 3
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_viz_draws_a_run_into_its_folder_or_another(capsys, finished, tmp_path, newest):
+    run = finished[0]
+    code, out, _ = call(capsys, "viz", "--what", "sheet", *(["--out", run.parent] if newest else [run, "--to", "x"]))
+    assert code == 0 and out == f"{run / 'figures' if newest else Path('x')}/sheet.png\n"
+    with Image.open(out.strip()) as sheet:
+        assert min(sheet.size) > 200
+
+
+def test_viz_refuses_an_image_that_the_trace_does_not_have(capsys, finished):
+    for image in ("10", "-1"):
+        code, out, printed = call(capsys, "viz", finished[0], "--image", image, "--what", "entropy")
+        assert (code, out) == (2, "") and printed.startswith("graphcaps: image: expected ") and "got " in printed
+
+
+def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):
+    Run.create(graphcaps.TrainConfig(out=tmp_path / "runs", name="x"))
+    code, _, printed = call(capsys, "viz")
+    assert code == 1 and printed.startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
+
+
+@pytest.mark.slow
+def test_sigterm_and_ctrl_c_stop_a_real_process_which_then_goes_on(tmp_path):
+    """As a shell and a batch system would do it: signals to a process, before and in its first epoch."""
+    command = [sys.executable, "-m", "graphcaps", *SMALL, "--name", "x"]
+    for signum, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        running = subprocess.Popen(command, env=PATHS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert "compact on digits" in running.stdout.readline() or "compact on digits" in running.stdout.readline()
+        running.send_signal(signum)
+        _, printed = running.communicate(timeout=60)
+        assert (running.returncode, printed) == (
+            code, "graphcaps: stopped and saved. Go on with: graphcaps train --resume runs/x\n",
+        )  # fmt: skip
+        command = [sys.executable, "-m", "graphcaps", "train", "--resume", "runs/x"]
+    done = process("train", "--resume", "runs/x")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "next: graphcaps viz runs/x"

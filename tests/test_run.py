@@ -1,0 +1,249 @@
+"""Run folders: made once, written whole, locked, found again, and refused with a reason where they aren't runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import GraphcapsError, InputError, TrainConfig, train
+from graphcaps.data import to_float
+from graphcaps.files import replacing, write_text
+from graphcaps.run import Run, find_runs, newest_run
+from graphcaps.summary import runs_table
+
+from . import small
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, dict]:
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        result = train(small.config(tmp_path_factory.mktemp("runs")), progress=False)
+    return Path(result["run"]), result
+
+
+def create(out: Path, name: str = "", **settings) -> Run:
+    return Run.create(TrainConfig(dataset="digits", out=out, name=name, **settings), made_with={"torch": "9"})
+
+
+def test_a_new_run_is_a_folder_with_its_settings(tmp_path):
+    run = create(tmp_path / "a" / "b", "x", epochs=3)
+    assert run.path == tmp_path / "a" / "b" / "x"
+    assert json.loads((run.path / "config.json").read_text())["made_with"] == {"torch": "9"}
+    assert Run.open(run.path).config == run.config
+    assert (run.result(), run.metrics()) == (None, [])
+
+
+def test_an_existing_folder_is_not_taken(tmp_path):
+    create(tmp_path, "x")
+    with pytest.raises(GraphcapsError, match="name: expected a new run folder, .*/x exists. Choose another --name, or"):
+        create(tmp_path, "x", epochs=3)
+    assert Run.open(tmp_path / "x").config.epochs == 10
+
+
+def test_default_names_count_up_and_never_collide(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: create(tmp_path), range(40)))
+    assert {run.path.name for run in runs} == {f"digits-compact-{k}" for k in range(1, 41)}
+    assert len(find_runs(tmp_path)) == 40
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "/tmp/x", "."])
+def test_a_name_with_slashes_is_refused(tmp_path, name):
+    with pytest.raises(InputError, match="name: expected a folder name without slashes, got .* Use --out"):
+        create(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["x", ""])
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path, name, below):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(GraphcapsError, match="out: expected a folder to write to, got .*file.*: Not a directory"):
+        create(tmp_path / "file" / below, name)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_folder_without_settings_is_not_left_behind(tmp_path, monkeypatch, error):
+    def failing(*args):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", failing)
+        with pytest.raises((GraphcapsError, KeyboardInterrupt)):
+            create(tmp_path, "x")
+    assert list(tmp_path.iterdir()) == []
+    create(tmp_path, "x")
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "file", "binary", "folder", "loop"])
+def test_what_is_no_run_is_refused(tmp_path, how):
+    path = tmp_path / "x"
+    if how == "file":
+        path.write_text("{}")
+    elif how == "loop":
+        path.symlink_to(path)
+    elif how != "missing":
+        path.mkdir()
+        if how == "binary":
+            (path / "config.json").write_bytes(b"\xff\xfe\x00")
+        elif how == "folder":
+            (path / "config.json").mkdir()
+    with pytest.raises(GraphcapsError, match="run: expected a run folder with a config.json, got .*x. List them with"):
+        Run.open(path)
+
+
+def test_a_broken_config_names_its_file(tmp_path):
+    create(tmp_path, "x")
+    config = tmp_path / "x" / "config.json"
+    config.write_text(config.read_text()[:50])
+    with pytest.raises(GraphcapsError, match=f"{config}: expected settings of a run as JSON"):
+        graphcaps.load(tmp_path / "x")
+
+
+def test_a_lock_keeps_others_out_until_its_block_ends(tmp_path):
+    run = create(tmp_path, "x")
+    with pytest.raises(ZeroDivisionError), run.lock():
+        with pytest.raises(GraphcapsError, match="run: expected .*/x to be free, but a training is running in it"):
+            Run.open(run.path).lock()
+        raise ZeroDivisionError
+    held = run.lock()
+    with held:
+        pass
+    with Run.open(run.path).lock():  # although ``held`` still lives
+        pass
+
+
+def test_locking_removes_what_killed_writers_left(tmp_path):
+    run = create(tmp_path, "x")
+    leftovers = [".unfinished-trace-a.npz", "checkpoints/.unfinished-last-b.safetensors"]
+    others = ["checkpoints/last.safetensors", "figures/.unfinished-being-drawn-now.gif", "mine.txt", "config.json"]
+    for name in leftovers + others:
+        write_text(run.path / name, "{}")
+    with run.lock():
+        found = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
+    assert found == {*others, ".lock"}
+
+
+def test_a_folder_that_cannot_be_locked_is_a_clear_error(tmp_path):
+    run = create(tmp_path, "x")
+    (run.path / ".lock").mkdir()
+    with pytest.raises(GraphcapsError, match="run: expected to be able to write in .*/x, got: Is a directory"):
+        run.lock()
+
+
+def test_runs_are_found_newest_first(tmp_path):
+    for k, name in enumerate(("b", "c", "a")):
+        run = create(tmp_path, name)
+        os.utime(run.path / "config.json", (k, k))
+    write_text(tmp_path / "c" / "result.json", "{}")
+    (tmp_path / "no run").mkdir()
+    assert [run.path.name for run in find_runs(tmp_path)] == ["c", "a", "b"]
+    assert newest_run(tmp_path).path == tmp_path / "c"
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path, caplog):
+    create(tmp_path, "good")
+    for name, text in {"truncated": "{", "of another tool": '{"hidden_size": 768}'}.items():
+        write_text(tmp_path / name / "config.json", text)
+    assert [run.path.name for run in find_runs(tmp_path)] == ["good"]
+    assert sorted(record.getMessage().split(": expected")[0] for record in caplog.records) == [
+        f"left out: {tmp_path / 'of another tool' / 'config.json'}",
+        f"left out: {tmp_path / 'truncated' / 'config.json'}",
+    ]
+
+
+@pytest.mark.parametrize("folder", ["", "missing", "file"])
+def test_without_runs_the_error_says_how_to_train_one(tmp_path, folder):
+    (tmp_path / "file").touch()
+    assert find_runs(tmp_path / folder) == []
+    with pytest.raises(GraphcapsError, match="run: expected a run folder in .*, got none. Train one: graphcaps train"):
+        newest_run(tmp_path / folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"test_accuracy": null}'])
+def test_a_broken_result_says_how_to_make_it_again(tmp_path, text):
+    run = create(tmp_path, "x")
+    write_text(run.path / "result.json", text)
+    with pytest.raises(GraphcapsError, match="result.json: expected the result of a run .* train --resume .*/x$"):
+        run.result()
+
+
+@pytest.mark.parametrize(
+    "text", ["epoch,val_accuracy\n1,high\n", "epoch,val_accuracy\n1\n", "epoch\n1,2\n", "epoch\n1\n"]
+)
+def test_broken_metrics_name_their_file(tmp_path, text):
+    run = create(tmp_path, "x")
+    write_text(run.path / "metrics.csv", text)
+    with pytest.raises(GraphcapsError, match="metrics.csv: expected"):
+        runs_table([run])
+
+
+def test_metrics_come_back(tmp_path):
+    run = create(tmp_path, "x")
+    rows = [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}, {"epoch": 2, "val_accuracy": 2 / 3, "seconds": 1e6 / 7}]
+    run.write_metrics(rows)
+    assert (run.path / "metrics.csv").read_text() == "epoch,val_accuracy,seconds\n1,0.5,7\n2,0.666667,142857\n"
+    assert run.metrics() == [rows[0], {"epoch": 2, "val_accuracy": 0.666667, "seconds": 142857}]
+
+
+def test_a_folder_is_written_as_a_shell_reads_it(tmp_path):
+    assert str(Run(Path("runs/x"), TrainConfig())) == "runs/x"
+    assert str(Run(Path("my runs/it's"), TrainConfig())) == """'my runs/it'"'"'s'"""
+
+
+@pytest.mark.fact(10)
+def test_a_loaded_network_gives_the_test_accuracy_of_its_training(finished):
+    run, result = finished
+    model = graphcaps.load(run)
+    assert not model.training and model.class_names == tuple("0123456789")
+    test = small.digits().test
+    with torch.no_grad():
+        predicted = torch.stack([model(to_float(image[None])).lengths[0].argmax() for image in test.pixels])
+    assert int((predicted == test.labels).sum()) == result["test_correct"]
+    assert Run.open(run).result() == {key: value for key, value in result.items() if key != "run"}
+
+
+def test_a_run_is_loaded_from_anywhere(finished, tmp_path, monkeypatch):
+    (tmp_path / "a link").symlink_to(finished[0])
+    monkeypatch.chdir(tmp_path)
+    for path in ("a link", Path("a link"), str(finished[0]) + "/", Path(os.path.relpath(finished[0]))):
+        assert graphcaps.load(path).class_names
+
+
+def test_a_run_without_a_checkpoint_says_how_to_get_one(tmp_path):
+    create(tmp_path, "x")
+    with pytest.raises(GraphcapsError, match="checkpoint: expected a file at .* go on with: graphcaps train --resume"):
+        graphcaps.load(tmp_path / "x")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text("half")
+        assert temporary.parent == path.parent and temporary.suffix == ".txt"
+        raise ZeroDivisionError
+    assert path.read_text() == "old" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_has_the_rights_of_any_other(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "file", "")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_folder_in_place_of_a_file_is_a_clear_error(tmp_path):
+    (tmp_path / "file").mkdir()
+    with pytest.raises(GraphcapsError, match="file: expected to be able to write it, got: Is a directory"):
+        write_text(tmp_path / "file", "text")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
