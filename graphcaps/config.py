@@ -35,8 +35,9 @@ class TrainConfig:
     """Routing iterations; the 2017 paper has 3."""
     routing: Literal["dynamic"] = "dynamic"
     """Routing algorithm; dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017."""
-    engine: Literal["auto", "naive", "dgl", "torch"] = "auto"
-    """What runs the routing. naive: plain loops, slow. dgl: DGL's kernels. torch: torch's scatter. auto: what can."""
+    engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
+    """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU. dgl: DGL's
+    kernels. torch: torch's scatter. naive: plain loops, slow."""
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper."""
     augment: Literal["shift", "affine", "none"] = "shift"

@@ -10,7 +10,7 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import check_graph
-from .engines import find_engine
+from .engines import TAKES_LINEAR_VOTES, find_engine
 from .votes import LinearVotes
 
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -47,7 +47,7 @@ def route(
         routing: name of the algorithm.
         iterations: R >= 1; one iteration is uniform coupling (or the prior's).
         prior: initial logits b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *); default 0.
-        engine: ``"auto"``, ``"naive"``, ``"dgl"`` or ``"torch"``; all give the same numbers.
+        engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
 
@@ -66,16 +66,19 @@ def route(
     check_graph(graph)
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
-    u_hat = _checked_votes(graph, votes)
+    _check_votes(graph, votes)
     run = find_engine(routing, engine, graph, votes)
-    dtype = u_hat.dtype
+    linear = isinstance(votes, LinearVotes)
+    if linear and run not in TAKES_LINEAR_VOTES:
+        votes, linear = votes.tensor(graph), False
+    dtype, trailing = (votes.u if linear else votes).dtype, tuple((votes.u if linear else votes).shape[1:-1])
     if dtype in (torch.float16, torch.bfloat16):
-        u_hat = u_hat.float()
-    b = _checked_prior(prior, u_hat)
+        votes = LinearVotes(votes.u.float(), votes.weight.float()) if linear else votes.float()
+    b = _checked_prior(prior, (graph.num_edges(), *trailing), votes.u if linear else votes)
     if activation is not None:
-        wanted = (graph.num_src_nodes(), *u_hat.shape[1:-1])
+        wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
-    v, activation = run(graph, u_hat, activation, b, iterations, on_iteration)
+    v, activation = run(graph, votes, activation, b, iterations, on_iteration)
     return Routed(v.to(dtype), activation.to(dtype))
 
 
@@ -102,7 +105,9 @@ def dynamic_routing(
     if not return_graph:
         return route(graph, u_hat, iterations=iterations, prior=prior, engine=engine, on_iteration=on_iteration).v
     check_graph(graph)
-    u_hat = _checked_votes(graph, u_hat)
+    _check_votes(graph, u_hat)
+    if isinstance(u_hat, LinearVotes):
+        u_hat = u_hat.tensor(graph)
     last: dict[str, torch.Tensor] = {}
 
     def keep(r, b, c, v, agreement):
@@ -118,26 +123,25 @@ def dynamic_routing(
     return v, routed
 
 
-def _checked_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> torch.Tensor:
+def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:
     if isinstance(votes, LinearVotes):
-        return votes.tensor(graph)
+        votes.check(graph)
+        return
     num_edges = graph.num_edges()
     expect(isinstance(votes, torch.Tensor), "u_hat", "a tensor or LinearVotes", type(votes).__name__)
     fits = votes.dim() >= 2 and len(votes) == num_edges
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", tuple(votes.shape))
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
-    return votes
 
 
-def _checked_prior(prior: torch.Tensor | float | None, u_hat: torch.Tensor) -> torch.Tensor:
+def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     if prior is None:
-        return u_hat.new_zeros(u_hat.shape[:-1])
-    prior = torch.as_tensor(prior, device=u_hat.device if not isinstance(prior, torch.Tensor) else None)
-    expect(prior.device == u_hat.device, "prior", f"device {u_hat.device} as the votes", prior.device)
-    wanted = tuple(u_hat.shape[:-1])
+        return like.new_zeros(wanted)
+    prior = torch.as_tensor(prior, device=like.device if not isinstance(prior, torch.Tensor) else None)
+    expect(prior.device == like.device, "prior", f"device {like.device} as the votes", prior.device)
     padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
     fits = padded.dim() == len(wanted) and all(
         have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
     )
     expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
-    return padded.to(u_hat.dtype).expand(wanted).contiguous()
+    return padded.to(like.dtype).expand(wanted).contiguous()

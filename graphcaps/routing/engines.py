@@ -10,18 +10,21 @@ import torch
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import expect
-from . import dynamic, naive
+from . import dynamic, fused, naive
 from .votes import LinearVotes
 
 log = logging.getLogger("graphcaps")
 
-# Each is function(graph, u_hat (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration)
+# Each is function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration)
 # -> v (J, *, D), activation (J, *).
 ENGINES = {
     ("dynamic", "naive"): naive.dynamic,
     ("dynamic", "dgl"): dynamic.on_dgl,
     ("dynamic", "torch"): dynamic.on_torch,
+    ("dynamic", "fused"): fused.dynamic,
 }
+# These take LinearVotes as they are; for the others the votes are built first.
+TAKES_LINEAR_VOTES = {fused.dynamic}
 
 
 def routings() -> list[str]:
@@ -35,15 +38,19 @@ def engines(routing: str = "dynamic") -> list[str]:
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
-    """The engine ``"auto"`` stands for: ``dgl`` where the votes lie on the graph's device, else ``torch``.
+    """The engine ``"auto"`` stands for: ``fused`` on the CPU; elsewhere ``dgl`` if the graph is there too, else
+    ``torch``.
 
     Nothing is run and nothing remembered: the same graph and votes give the same answer.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
-    'dgl'
+    'fused'
     """
-    return "dgl" if _device(votes) == graph.device else "torch"
+    device = _device(votes)
+    if device.type == "cpu":
+        return "fused"
+    return "dgl" if device == graph.device else "torch"
 
 
 def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes):
@@ -57,6 +64,7 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
     if engine == "dgl" and device != graph.device:
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
+    expect(engine != "fused" or device.type == "cpu", "engine", "votes on the CPU for 'fused'", device, "Use 'torch'")
     return ENGINES[routing, engine]
 
 

@@ -28,29 +28,36 @@ class LinearVotes(NamedTuple):
     u: torch.Tensor
     weight: torch.Tensor
 
-    def tensor(self, graph: DGLGraph) -> torch.Tensor:
-        """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
-        u, weight, edges = self.u, self.weight, links(graph, self.u.device)
-        num_edges, num_children, num_parents = len(edges.src), edges.num_children, edges.num_parents
+    def check(self, graph: DGLGraph) -> None:
+        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph."""
+        u, weight = self.u, self.weight
+        num_edges, num_children, num_parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
         expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
         expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
         expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
-        if weight.dim() == 2:
-            return (u @ weight)[edges.src]
         if weight.dim() == 4:
             types = weight.shape[0]
             fits = weight.shape[1] == num_parents and types >= 1 and num_children % types == 0
             wanted = f"(T, J={num_parents}, P, D) with T a divisor of I={num_children}"
             expect(fits, "weight", wanted, tuple(weight.shape))
-            run = num_children // types
+        if weight.dim() == 3:
+            expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
+
+    def tensor(self, graph: DGLGraph) -> torch.Tensor:
+        """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
+        self.check(graph)
+        u, weight, edges = self.u, self.weight, links(graph, self.u.device)
+        if weight.dim() == 2:
+            return (u @ weight)[edges.src]
+        if weight.dim() == 4:
+            types, run = weight.shape[0], edges.num_children // weight.shape[0]
             if edges.complete:
                 by_type = u.reshape(types, run, *u.shape[1:])  # (T, I/T, *, P)
                 return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 2)
             weight = weight[edges.src // run, edges.dst]
-        expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
         if edges.complete:
-            by_child = weight.reshape(num_children, num_parents, *weight.shape[1:])  # (I, J, P, D)
+            by_child = weight.reshape(edges.num_children, edges.num_parents, *weight.shape[1:])  # (I, J, P, D)
             return torch.einsum("i...p,ijpd->ij...d", u, by_child).flatten(0, 1)
         return torch.einsum("e...p,epd->e...d", u[edges.src], weight)
