@@ -66,6 +66,8 @@ def why_not(way: Way) -> str:
     """Why this way can't be gone here, or "" where it can: the only reasons for which a fact may be skipped."""
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
+    if way.engine == "fused" and way.device == "cuda":
+        return "the fused engine runs on the CPU"
     return ""
 
 

@@ -1,7 +1,7 @@
 """Makes the README's tables from committed results, and takes new results in.
 
-    python tests/readme.py                 write the tables between the README's markers
-    python tests/readme.py runs/NAME ...   first add these runs' result.json to tests/results/train.json
+python tests/readme.py                 write the tables between the README's markers
+python tests/readme.py runs/NAME ...   first add these runs' result.json to tests/results/train.json
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from graphcaps.cli import main
 from graphcaps.config import LEARNING_RATES, OF_THE_MACHINE
 from graphcaps.data import AUGMENTS, DATASETS
 from graphcaps.models import PRESETS
-from graphcaps.routing import engines, routings
+from graphcaps.routing.engines import engine_names, routing_names
 
 UNUSUAL = TrainConfig(
     dataset="kmnist",
@@ -43,8 +43,8 @@ UNUSUAL = TrainConfig(
     [
         ("dataset", DATASETS),
         ("model", PRESETS),
-        ("routing", routings()),
-        ("engine", ["auto", *engines("dynamic")]),
+        ("routing", routing_names()),
+        ("engine", ["auto", *engine_names("dynamic")]),
         ("augment", AUGMENTS),
     ],
 )

@@ -11,8 +11,7 @@ from graphcaps import LinearVotes, bipartite_graph, choose_engine, complete_grap
 from graphcaps.errors import InputError
 from graphcaps.graph import links
 from graphcaps.nn import CapsuleLayer
-from graphcaps.routing import engines, routings
-from graphcaps.routing.engines import ENGINES, _say
+from graphcaps.routing.engines import ENGINES, _say, engine_names, routing_names
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -271,17 +270,17 @@ def test_linear_votes_route_as_the_votes_they_make(way, draw):
 
 
 def test_the_table_has_naive_for_every_routing():
-    assert "dynamic" in routings()
-    for routing in routings():
-        assert engines(routing)[0] == "naive"
-    assert set(engines()) >= {"naive", "dgl", "torch"}
-    assert {routing for routing, _ in ENGINES} == set(routings())
+    assert "dynamic" in routing_names()
+    for routing in routing_names():
+        assert engine_names(routing)[0] == "naive"
+    assert set(engine_names()) >= {"naive", "dgl", "torch"}
+    assert {routing for routing, _ in ENGINES} == set(routing_names())
 
 
-def test_auto_is_dgl_beside_the_graph_and_torch_elsewhere():
+def test_auto_is_fused_on_the_cpu_and_torch_where_dgl_cant_be():
     graph = complete_graph(3, 2)
     elsewhere = torch.zeros(6, 4, device="meta")
-    assert choose_engine(graph, torch.zeros(6, 4)) == "dgl"
+    assert choose_engine(graph, torch.zeros(6, 4)) == "fused"
     assert choose_engine(graph, elsewhere) == "torch"
     assert choose_engine(graph, LinearVotes(elsewhere, elsewhere)) == "torch"
 
@@ -293,13 +292,13 @@ def test_auto_says_once_what_it_chose(caplog, draw):
         for _ in range(3):
             route(graph, draw(6, 4))
     assert [record.getMessage() for record in caplog.records] == [
-        "engine auto: dynamic routing runs on 'dgl' (cpu)",
+        "engine auto: dynamic routing runs on 'fused' (cpu)",
     ]
 
 
 def test_auto_routes_as_the_engine_it_chose(graphs, draw):
     graph, votes = graphs["sparse_7x5"], draw(63, 3, D)
-    assert torch.equal(route(graph, votes).v, route(graph, votes, engine="dgl").v)
+    assert torch.equal(route(graph, votes).v, route(graph, votes, engine="fused").v)
 
 
 # Bad input
@@ -334,7 +333,7 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         ({"iterations": 0}, "iterations: expected an integer >= 1, got 0"),
         ({"iterations": True}, "iterations: expected an integer >= 1, got True"),
         ({"iterations": 2.5}, "iterations: expected an integer >= 1, got 2.5"),
-        ({"engine": "dlg"}, "engine: expected one of auto, naive, dgl, torch, got 'dlg'. Did you mean 'dgl'?"),
+        ({"engine": "dlg"}, "engine: expected one of auto, naive, dgl, torch, fused, got 'dlg'. Did you mean 'dgl'?"),
         ({"routing": "dynamo"}, "routing: expected one of dynamic, got 'dynamo'. Did you mean 'dynamic'?"),
         ({"prior": torch.zeros(5)}, "prior: expected broadcastable from the left to (E, *)=(6, 5), got (5,)"),
         (
@@ -346,6 +345,10 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         (
             {"votes": VOTES.to("meta"), "engine": "dgl"},
             "engine: expected votes on the graph's device cpu for 'dgl', got meta. Use engine='torch'",
+        ),
+        (
+            {"votes": VOTES.to("meta"), "engine": "fused"},
+            "engine: expected votes on the CPU for 'fused', got meta. Use 'torch'",
         ),
         (
             {"votes": LinearVotes(torch.ones(4, 8), torch.ones(6, 8, 4))},
@@ -390,7 +393,10 @@ def test_a_routed_graph_of_bad_votes_names_them_too():
     ("options", "text"),
     [
         ({"iterations": True}, "iterations: expected an integer >= 1, got True"),
-        ({"engine": "trch"}, "engine: expected one of auto, naive, dgl, torch, got 'trch'. Did you mean 'torch'?"),
+        (
+            {"engine": "trch"},
+            "engine: expected one of auto, naive, dgl, torch, fused, got 'trch'. Did you mean 'torch'?",
+        ),
         ({"routing": "zzz"}, "routing: expected one of dynamic, got 'zzz'"),
     ],
 )

@@ -8,8 +8,8 @@ from torch import nn
 from .._dgl import DGLGraph, has_cuda
 from ..errors import expect
 from ..graph import complete_graph
-from ..routing import LinearVotes, engines, route, routings
-from ..routing.engines import check_name
+from ..routing import LinearVotes, route
+from ..routing.engines import check_names
 
 
 class CapsuleLayer(nn.Module):
@@ -22,7 +22,7 @@ class CapsuleLayer(nn.Module):
         child_dim, parent_dim: P, D.
         iterations: R >= 1.
         routing: name of the algorithm.
-        engine: ``"auto"`` or one of ``graphcaps.routing.engines(routing)``.
+        engine: as in ``graphcaps.route``.
 
     Shapes:
         u (I, B, P) -> v (J, B, D)
@@ -42,8 +42,7 @@ class CapsuleLayer(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
-        check_name("routing", routing, routings())
-        check_name("engine", engine, ["auto", *engines(routing)])
+        check_names(routing, engine)
         whole = isinstance(iterations, int) and not isinstance(iterations, bool)
         expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
         self.num_children, self.num_parents = num_children, num_parents

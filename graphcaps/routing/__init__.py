@@ -1,7 +1,7 @@
 """Routing between two capsule layers: one door (`api`), one table of engines (`engines`), one file per algorithm."""
 
 from .api import Routed, dynamic_routing, route
-from .engines import choose_engine, engines, routings
+from .engines import choose_engine
 from .votes import LinearVotes
 
-__all__ = ["LinearVotes", "Routed", "choose_engine", "dynamic_routing", "engines", "route", "routings"]
+__all__ = ["LinearVotes", "Routed", "choose_engine", "dynamic_routing", "route"]

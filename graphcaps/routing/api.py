@@ -78,7 +78,7 @@ def route(
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
-    v, activation = run(graph, votes, activation, b, iterations, on_iteration)
+    v, activation = run(graph, votes, activation, b, iterations, on_iteration and _own_copies(on_iteration))
     return Routed(v.to(dtype), activation.to(dtype))
 
 
@@ -121,6 +121,11 @@ def dynamic_routing(
         routed.edata[name] = feature.detach().to(graph.device)
     routed.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, routed
+
+
+def _own_copies(on_iteration: Observer) -> Observer:
+    """Hand an observer tensors of its own, without history: what it does to them changes nothing."""
+    return lambda r, *state: on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
 
 def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:

@@ -34,7 +34,7 @@ def on_dgl(graph, u_hat, activation, b, iterations, on_iteration):
                 graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
                 agreement = graph.edata.pop("agreement").squeeze(-1)  # (E, *)
             if on_iteration:
-                on_iteration(r, b.detach(), graph.edata["c"].squeeze(-1).detach(), v.detach(), agreement.detach())
+                on_iteration(r, b, graph.edata["c"].squeeze(-1), v, agreement)
             if not last:
                 b = b + agreement
     return v, torch.linalg.vector_norm(v, dim=-1)
@@ -55,7 +55,7 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration):
         if not last or on_iteration:
             agreement = (u_hat * v[edges.dst]).sum(-1)  # (E, *)
         if on_iteration:
-            on_iteration(r, b.detach(), c.detach(), v.detach(), agreement.detach())
+            on_iteration(r, b, c, v, agreement)
         if not last:
             b = b + agreement
     return v, torch.linalg.vector_norm(v, dim=-1)

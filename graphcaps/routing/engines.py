@@ -27,12 +27,12 @@ ENGINES = {
 TAKES_LINEAR_VOTES = {fused.dynamic}
 
 
-def routings() -> list[str]:
+def routing_names() -> list[str]:
     """Names of the routing algorithms."""
     return list(dict.fromkeys(routing for routing, _ in ENGINES))
 
 
-def engines(routing: str = "dynamic") -> list[str]:
+def engine_names(routing: str = "dynamic") -> list[str]:
     """Names of the engines that run ``routing``."""
     return [engine for name, engine in ENGINES if name == routing]
 
@@ -55,8 +55,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
 
 def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes):
     """The function for ``routing`` on ``engine``; raise ``InputError`` where there is none or it can't run here."""
-    check_name("routing", routing, routings())
-    check_name("engine", engine, ["auto", *engines(routing)])
+    check_names(routing, engine)
     device = _device(votes)
     if engine == "auto":
         engine = choose_engine(graph, votes)
@@ -66,6 +65,12 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
     expect(engine != "fused" or device.type == "cpu", "engine", "votes on the CPU for 'fused'", device, "Use 'torch'")
     return ENGINES[routing, engine]
+
+
+def check_names(routing: str, engine: str) -> None:
+    """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto"."""
+    check_name("routing", routing, routing_names())
+    check_name("engine", engine, ["auto", *engine_names(routing)])
 
 
 def check_name(kind: str, name: str, known: list[str]) -> None:

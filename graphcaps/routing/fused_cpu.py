@@ -137,9 +137,9 @@ class _Dynamic(torch.autograd.Function):
             torch.sum(parts, dim=0, out=s[r])
             v = squash(s[r])
             if on_iteration is not None:
-                seen = (rows.in_edge_order(x.clone()) for x in (b, c[r], _agreement(passes, v, b)))
+                seen = (rows.in_edge_order(x) for x in (b, c[r], _agreement(passes, v, b)))
                 b_seen, c_seen, agreement = (x.reshape(len(x), *trailing) for x in seen)
-                on_iteration(r, b_seen, c_seen, v.clone().reshape(rows.num_parents, *trailing, -1), agreement)
+                on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), agreement)
         ctx.save_for_backward(u, weight, c, s)
         ctx.rows = rows
         return v

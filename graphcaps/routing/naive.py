@@ -49,4 +49,4 @@ def _report(b, c, v, agreement, u_hat):
 
 
 def _stack(rows, empty):
-    return torch.stack(list(rows)).detach() if len(rows) else empty
+    return torch.stack(list(rows)) if len(rows) else empty

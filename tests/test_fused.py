@@ -1,0 +1,89 @@
+"""The fused engine beyond the facts: shapes that its tiles split, threads, observers without a second path."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, route
+from graphcaps.routing.engines import ENGINES
+from graphcaps.routing.kernels_cpu import TILE
+
+WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)}
+
+
+def _gradients(graph, votes, leaves, engine, prior):
+    v = route(graph, votes, prior=prior, engine=engine).v
+    torch.manual_seed(1)
+    return [v.detach(), *torch.autograd.grad((v * torch.randn_like(v)).sum(), leaves)]
+
+
+@pytest.mark.parametrize("images", [1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5])
+@pytest.mark.parametrize("dim", [1, 3, 16, 21])
+def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
+    torch.manual_seed(0)
+    graph = bipartite_graph(torch.randint(0, 6, (23,)), torch.randint(0, 4, (23,)), 8, 5)
+    votes = torch.randn(23, images, dim, dtype=torch.float64, requires_grad=True)
+    prior = torch.randn(23, images, dtype=torch.float64, requires_grad=True)
+    results = [_gradients(graph, votes, (votes, prior), engine, prior) for engine in ("naive", "fused")]
+    for wanted, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_linear_votes_equal_naive_in_value_and_every_gradient(kind):
+    torch.manual_seed(0)
+    graph = complete_graph(7, 5)
+    u = torch.randn(7, TILE + 3, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(WEIGHTS[kind], dtype=torch.float64, requires_grad=True)
+    prior = torch.randn(35, dtype=torch.float64, requires_grad=True)
+    votes = LinearVotes(u, weight)
+    results = [_gradients(graph, votes, (u, weight, prior), engine, prior) for engine in ("naive", "fused")]
+    for wanted, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-11)
+
+
+def test_linear_votes_are_never_built(monkeypatch):
+    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    u, weight = torch.randn(6, 4, 8, requires_grad=True), torch.randn(12, 8, 16, requires_grad=True)
+    dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight), engine="fused").sum().backward()
+    assert u.grad.abs().sum() > 0 and weight.grad.abs().sum() > 0
+
+
+def test_observing_runs_no_other_engine(monkeypatch):
+    def refuse(*args):
+        pytest.fail("another engine ran")
+
+    for key in list(ENGINES):
+        if key[1] != "fused":
+            monkeypatch.setitem(ENGINES, key, refuse)
+    seen = []
+    dynamic_routing(
+        complete_graph(6, 2), torch.randn(12, 3, 4), engine="fused", on_iteration=lambda r, *x: seen.append(r)
+    )
+    assert seen == [0, 1, 2]
+
+
+def test_four_python_threads_get_what_one_gets():
+    graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)
+    alone = dynamic_routing(graph, votes, engine="fused")
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: dynamic_routing(graph, votes, engine="fused"), range(12)))
+    assert all(torch.equal(v, alone) for v in together)
+
+
+def test_a_second_derivative_is_refused_not_wrong():
+    votes = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
+    v = dynamic_routing(complete_graph(6, 2), votes, engine="fused")
+    (gradient,) = torch.autograd.grad(v.sum(), votes, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+def test_bfloat16_votes_are_summed_in_float32():
+    graph, votes = complete_graph(200, 3), torch.randn(600, 5, 16).bfloat16()
+    v = dynamic_routing(graph, votes, engine="fused")
+    assert v.dtype == torch.bfloat16
+    torch.testing.assert_close(v, dynamic_routing(graph, votes.float(), engine="naive").bfloat16(), rtol=0, atol=0)
