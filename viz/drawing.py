@@ -6,16 +6,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from graphcaps.errors import GraphcapsError, expect
+from graphcaps.files import replacing
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz.entropy import EntropyPicture
 from graphcaps.viz.histogram import HistogramPicture
 from graphcaps.viz.movie import FORMATS, Picture, check_video, write_gif, write_mp4
 from graphcaps.viz.network import GraphPicture
 from graphcaps.viz.sheets import is_drawable, sheet
 from graphcaps.viz.story import OVER
-
-from graphcaps.errors import GraphcapsError, expect
-from graphcaps.files import replacing
-from graphcaps.trace import RoutingTrace
 
 WHAT = ("entropy", "graph", "histogram", "sheet", "all")
 

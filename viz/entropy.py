@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from graphcaps.viz import style
-from graphcaps.viz.story import Story, between, caption
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
+from graphcaps.viz.story import Story, between, caption
 
 _FEW = 40  # children drawn as lines of their own
 _LEAST = 0.01  # nats on the axis at least: less is noise

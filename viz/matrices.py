@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from graphcaps.viz import style
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
+from graphcaps.viz import style
 
 _ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 

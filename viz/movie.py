@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from graphcaps.viz import style
-from graphcaps.viz.story import Story
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from PIL import Image
 
 from graphcaps.errors import GraphcapsError
 from graphcaps.files import replacing
+from graphcaps.viz import style
+from graphcaps.viz.story import Story
 
 FORMATS = ("gif", "mp4")
 

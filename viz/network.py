@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from graphcaps.viz import style
-from graphcaps.viz.story import Story, caption, count, wide_range
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -15,6 +13,8 @@ from PIL import Image, ImageFilter
 
 from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
+from graphcaps.viz.story import Story, caption, count, wide_range
 
 THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of the story, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities

@@ -6,12 +6,12 @@ The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 from __future__ import annotations
 
 import numpy as np
-from graphcaps.viz import style
-from graphcaps.viz.story import caption
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
+from graphcaps.viz.story import caption
 
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875
