@@ -30,16 +30,17 @@ def take(runs: list[str]) -> None:
 def train_table(rows: list[dict]) -> str:
     """One line per run: what it reached, how long it took, and the command that repeats it."""
     lines = [
-        "| model | data | epochs | test accuracy (95 % interval) | test errors | parameters | time | device | command |",
+        "| model | data | epochs | test accuracy (95 % interval) | wrong | parameters | time | device | command |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         low, high = row["test_interval_95"]
         wrong = row["test_images"] - row["test_correct"]
         device = f"{row['device']}, {row['threads']} threads, {row['precision']}"
+        minutes = f"{row['seconds'] / 60:.1f} min"
         lines.append(
             f"| {row['model']} | {row['dataset']} | {row['epochs']} | **{row['test_accuracy']:.2%}** ({low:.2%} to "
-            f"{high:.2%}) | {wrong} of {row['test_images']:,} | {row['parameters']:,} | {row['seconds'] / 60:.1f} min | "
+            f"{high:.2%}) | {wrong} of {row['test_images']:,} | {row['parameters']:,} | {minutes} | "
             f"{device} | `{row['command']}` (seed {row['seed']}, commit {row['commit']}) |"
         )
     return "\n".join(lines)
