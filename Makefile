@@ -10,7 +10,7 @@ VENV ?= .venv
 OLDEST = .venv-oldest
 
 INSTALL = -m pip install --disable-pip-version-check -e
-PYTEST = -m pytest -n 2
+PYTEST = -m pytest -n 2 -rs
 # torch would start a thread per core in each of pytest's workers.
 test test-fast test-oldest: export OMP_NUM_THREADS = 1
 

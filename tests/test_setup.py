@@ -76,8 +76,10 @@ def test_a_python_with_ensurepip_is_taken_before_one_without(tmp_path):
     assert find_python(tmp_path, str(bare), str(whole)).stdout.strip() == str(whole)
 
 
-def dry_run(folder: Path, *targets: str) -> str:
-    return subprocess.check_output(["make", "--dry-run", *targets], cwd=folder, text=True)
+def make(folder: Path, *arguments: str) -> str:
+    """What `make` prints; the settings of a `make` that runs these tests are kept from it."""
+    env = {name: os.environ[name] for name in os.environ if not name.startswith(("MAKE", "MFLAGS", "PYTHON", "VENV"))}
+    return subprocess.check_output(["make", *arguments], cwd=folder, env=env, text=True)
 
 
 @pytest.fixture
@@ -90,31 +92,31 @@ def checkout(tmp_path: Path) -> Path:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
     python.chmod(0o755)
-    subprocess.run(["make", ".venv/installed"], cwd=tmp_path, check=True)
+    make(tmp_path, ".venv/installed")
     return tmp_path
 
 
 def test_make_installs_once(checkout):
-    subprocess.run(["make", ".venv/installed"], cwd=checkout, check=True)
+    make(checkout, ".venv/installed")
     asked = (checkout / "asked").read_text().splitlines()
     assert len(asked) == 1 and asked[0].startswith("-m pip install") and asked[0].endswith("-e .")
-    assert "pip install" not in dry_run(checkout, "demo")
+    assert "pip install" not in make(checkout, "--dry-run", "demo")
 
 
 def test_a_changed_pyproject_is_installed_into_the_same_environment(checkout):
     os.utime(checkout / ".venv" / "installed", (0, 0))
     os.utime(checkout / "pyproject.toml")
-    planned = dry_run(checkout, "demo")
+    planned = make(checkout, "--dry-run", "demo")
     assert "pip install" in planned and "-m venv" not in planned
 
 
 def test_make_test_after_make_demo_adds_the_dev_extra_only(checkout):
-    planned = dry_run(checkout, "test")
+    planned = make(checkout, "--dry-run", "test")
     assert "pip install" in planned and "[dev]" in planned and "-m venv" not in planned
 
 
 def test_make_demo_makes_room_for_its_own_second_run(checkout):
-    planned = dry_run(checkout, "demo")
+    planned = make(checkout, "--dry-run", "demo")
     assert planned.index("rm -rf runs/demo\n") < planned.index("train --dataset digits")
 
 
