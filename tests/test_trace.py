@@ -79,7 +79,7 @@ def test_a_trace_takes_linear_votes_a_prior_and_an_engine(draw):
     trace = RoutingTrace.of(graph, votes, 2, prior=prior, engine="naive")
     np.testing.assert_allclose(trace.b[0, 0], prior.expand(2, 12).numpy(), rtol=2**-10)
 
-    with pytest.raises(InputError, match="engine: expected one of auto, naive, dgl, torch, got 'nave'"):
+    with pytest.raises(InputError, match="engine: expected one of auto, naive, dgl, torch, fused, got 'nave'"):
         RoutingTrace.of(graph, votes, 2, engine="nave")
 
 
