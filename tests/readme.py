@@ -36,7 +36,8 @@ def train_table(rows: list[dict]) -> str:
     for row in rows:
         low, high = row["test_interval_95"]
         wrong = row["test_images"] - row["test_correct"]
-        device = f"{row['device']}, {row['threads']} threads, {row['precision']}"
+        threads = f"{row['threads']} thread" + ("s" if row["threads"] > 1 else "")
+        device = f"{row['device']}, {threads}, {row['precision']}, engine {row['engine']}"
         minutes = f"{row['seconds'] / 60:.1f} min"
         lines.append(
             f"| {row['model']} | {row['dataset']} | {row['epochs']} | **{row['test_accuracy']:.2%}** ({low:.2%} to "
