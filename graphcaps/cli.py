@@ -202,6 +202,8 @@ def main(argv: list[str] | None = None) -> int:
                 tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=DESCRIPTION, args=words)
         finally:
             sys.stdout.flush()
+    except SystemExit as error:  # tyro's, after help or wrong usage
+        return error.code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

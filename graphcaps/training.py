@@ -286,13 +286,9 @@ class Trainer:
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.accelerator.is_main_process:
             try:
-                trace = self.run.trace()
+                self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
                 progress.say(f"{error} (the routing is kept from here on)")
-            else:
-                keep = trace.epochs <= self.state.epoch
-                parts = {name: getattr(trace, name)[keep] for name in ("epochs", "b", "c", "agreement", "lengths")}
-                self.trace = dataclasses.replace(trace, **parts)
         return self.state
 
     def _engine(self) -> str:

@@ -73,8 +73,9 @@ def test_epoch_0_is_the_untrained_network(trace):
     torch.manual_seed(0)
     untrained = CapsNet.from_preset("compact", (1, 12, 12)).eval()
     for name, values in routing_of(untrained, to_float(torch.from_numpy(trace.images))).items():
-        # training holds its weights in another order in memory, so float32 sums are rounded otherwise
-        np.testing.assert_allclose(getattr(trace, name)[0], values, atol=1e-3, err_msg=name)
+        # training holds its weights in another order in memory, so float32 sums are rounded otherwise, and some fall on
+        # the neighbouring float16
+        np.testing.assert_allclose(getattr(trace, name)[0], values, rtol=2**-10, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.fact(1)
@@ -109,14 +110,15 @@ def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_thro
     np.testing.assert_allclose(trace.perturbed[:, :, 5].astype(int), still.astype(int), atol=1)
 
 
-def test_perturbing_moves_one_dimension_of_the_longest_capsule():
-    torch.manual_seed(0)
+def test_perturbing_moves_one_dimension_of_each_images_longest_capsule():
+    torch.manual_seed(5)
     model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
-    images = to_float(small.digits().test.pixels[:3])
+    images = torch.rand(6, 1, 12, 12) * torch.tensor([0, 0.2, 1, 1, 3, 10]).view(6, 1, 1, 1)
     perturbed = pictures(model, images)["perturbed"]
     with torch.no_grad():
         capsules, longest = model(images).capsules, model(images).lengths.argmax(dim=1)
-        for image, d, s in ((0, 0, 0), (1, 7, 2), (2, 15, 2)):
+        assert len(set(longest.tolist())) > 1
+        for image, d, s in ((0, 0, 0), (3, 7, 2), (4, 15, 2), (5, 3, 1)):
             moved = capsules[image : image + 1].clone()
             moved[0, longest[image], d] += (-0.25, 0, 0.25)[s]
             own = model.decoder(moved, longest[image : image + 1])[0]

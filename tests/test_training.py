@@ -419,6 +419,14 @@ def test_a_lost_trace_does_not_lose_the_training(tmp_path, capsys, whole, step, 
     assert found["saliency"].tobytes() == whole["saliency"].tobytes()
 
 
+def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
+    run = interrupted(small.config(tmp_path, epochs=4, batch_size=60), 5)
+    (run / "trace.npz").unlink()
+    train(TrainConfig(), resume=run, progress=False)
+    trace = Run.open(run).trace()
+    assert trace.epochs.tolist() == [3, 4] and trace.history["epoch"] == [1, 2, 3, 4]
+
+
 def test_two_trainings_cannot_write_into_one_folder(tmp_path):
     run = interrupted(small.config(tmp_path), 2)
     with (
@@ -455,7 +463,7 @@ def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
 
 def test_metrics_go_to_tensorboard_on_request(tmp_path):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    interrupted(small.config(tmp_path, tensorboard=True), 4)  # what is written must be there though training stopped
+    interrupted(small.config(tmp_path, tensorboard=True), 4)
     events = event_accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("val_accuracy")] == [1]
