@@ -1,9 +1,12 @@
-"""What a person sees while a network trains: a bar on a terminal, one line per epoch elsewhere."""
+"""What a person sees while a network trains: a bar on a terminal, else one line per epoch; TensorBoard on request."""
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
+
+from .errors import GraphcapsError
 
 
 class Progress:
@@ -48,3 +51,13 @@ class Progress:
             print(text, flush=True) if self.bar is None else self.bar.console.print(
                 text, highlight=False, markup=False, soft_wrap=True
             )
+
+
+def tensorboard(folder: Path):
+    """A writer of TensorBoard events in ``folder``; raise ``GraphcapsError`` where TensorBoard isn't installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        then = 'Run: pip install "graphcaps[tensorboard]"'
+        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
+    return SummaryWriter(str(folder / "tensorboard"))

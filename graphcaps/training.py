@@ -25,10 +25,11 @@ from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
 from .models import CapsNet, capsnet_loss
-from .progress import Progress
+from .progress import Progress, tensorboard
 from .recording import kept_epochs, record, with_history
 from .routing import choose_engine
 from .run import Run, load
+from .schedule import one_cycle
 from .signals import StopSignals
 from .trace import RoutingTrace
 
@@ -122,7 +123,7 @@ class Trainer:
         )
         self.state = State()
         self.trace: RoutingTrace | None = None
-        self.writer = _tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
+        self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
 
     def fit(self, resume: bool) -> dict:
         """Train to the last epoch, saving as it goes; then test the best network once."""
@@ -316,26 +317,3 @@ class Trainer:
             f"{self.state.step}, at learning rate {rate:.2g}. Train anew with a smaller --learning-rate; "
             f"the last checkpoint in {self.run} is sound"
         )
-
-
-def one_cycle(step: int, steps: int, peak: float) -> float:
-    """Learning rate of one step: from peak / 25 up over the first 30 %, then down to nearly 0 (Smith & Topin 2018).
-
-    >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 30, 65, 99)]
-    [0.04, 1.0, 0.5, 0.001]
-    """
-    warm = 0.3 * steps
-    if step < warm:
-        low, share = peak / 25, (1 - math.cos(math.pi * step / warm)) / 2
-    else:
-        low, share = peak / 25e4, (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1))) / 2
-    return low + (peak - low) * share
-
-
-def _tensorboard(folder: Path):
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        then = 'Run: pip install "graphcaps[tensorboard]"'
-        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
-    return SummaryWriter(str(folder / "tensorboard"))
