@@ -19,7 +19,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
         s: any floating tensor; vectors lie along ``dim``.
 
     Returns:
-        Same shape; lengths in [0, 1).
+        Same shape; lengths in [0, 1), which rounding can make 1 from n = 1e3 on in float32. n above 1e19 is NaN there.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
@@ -43,7 +43,7 @@ def margin_loss(
         Scalar >= 0.
 
     Raises:
-        InputError: the shapes don't fit, or the labels are not of either kind.
+        InputError: the shapes don't fit, or labels (B,) are not int64 or, on the CPU, outside [0, J).
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
@@ -52,6 +52,10 @@ def margin_loss(
     if labels.dim() == 1:
         expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
         expect(labels.dtype == torch.int64, "labels", "int64 classes for labels (B,)", labels.dtype)
+        if labels.device.type == "cpu" and labels.numel():  # elsewhere looking would wait for the device
+            low, high = int(labels.min()), int(labels.max())
+            inside = low >= 0 and high < lengths.shape[1]
+            expect(inside, "labels", f"classes in [0, J={lengths.shape[1]})", f"{low} to {high}")
         present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))

@@ -21,7 +21,7 @@ def accelerator(config: TrainConfig):
     device = pick_device(config.device)
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
-    torch.use_deterministic_algorithms(config.deterministic)
+        torch.use_deterministic_algorithms(True)
     bfloat16 = has_bfloat16(device) if config.precision == "auto" else config.precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ

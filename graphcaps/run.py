@@ -48,7 +48,8 @@ class Run:
         try:
             write_text(path / "config.json", config.to_json(**about))
         except BaseException:
-            path.rmdir()  # without its settings it isn't a run
+            with contextlib.suppress(OSError):
+                path.rmdir()  # without its settings it isn't a run
             raise
         return cls(path, config)
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+
+from .errors import GraphcapsError
 from .run import Run
+
+log = logging.getLogger(__name__)
 
 
 def runs_table(runs: list[Run]) -> str:
     """One line per run: what it trained, how far it is, what it reached."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
-        config, metrics, result = run.config, run.metrics(), run.result()
+        try:
+            config, metrics, result = run.config, run.metrics(), run.result()
+        except GraphcapsError as error:
+            log.warning("%s", error)
+            config, metrics, result = run.config, [], None
         rows.append(
             (
                 str(run.path),

@@ -218,8 +218,8 @@ def observe(graph, votes, iterations: int, *, prior=None, engine: str = "auto") 
     def keep(r, b, c, v, agreement):
         lengths = torch.linalg.vector_norm(v, dim=-1)
         for name, values in (("b", b), ("c", c), ("agreement", agreement), ("lengths", lengths)):
-            by_image = values.reshape(len(values), -1).T  # (N, E), or (N, J)
             expect(values.dim() <= 2, "votes", "(E, N, D) or (E, D)", f"{values.dim()} dims before D")
+            by_image = values.reshape(len(values), *(values.shape[1:] or (1,))).T  # (N, E), or (N, J)
             seen[name].append(by_image.cpu().numpy().astype(np.float32 if name == "lengths" else np.float16))
 
     with torch.no_grad():

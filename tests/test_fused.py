@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, route
-from graphcaps.routing.engines import ENGINES
+from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
+from graphcaps.routing.engines import ENGINES, engine_names
 from graphcaps.routing.kernels_cpu import TILE
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)}
+
+
+@pytest.fixture(autouse=True, params=[1, 3])
+def threads(request):
+    """Each test with its children in one range, and shared out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
 
 
 def _gradients(graph, votes, leaves, engine, prior):
@@ -87,3 +98,39 @@ def test_bfloat16_votes_are_summed_in_float32():
     v = dynamic_routing(graph, votes, engine="fused")
     assert v.dtype == torch.bfloat16
     torch.testing.assert_close(v, dynamic_routing(graph, votes.float(), engine="naive").bfloat16(), rtol=0, atol=0)
+
+
+def test_wide_capsules_take_another_engine():
+    graph, votes = complete_graph(3, 2), torch.randn(6, 1200)
+    assert choose_engine(graph, votes) == "dgl"
+    assert route(graph, votes).v.shape == (2, 1200)
+    with pytest.raises(InputError, match="engine: expected capsules of at most 256 numbers for 'fused', got"):
+        route(graph, votes, engine="fused")
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_an_observer_may_change_its_tensors_and_take_gradients(engine):
+    graph, votes = complete_graph(6, 2), torch.randn(12, 3, 4, requires_grad=True)
+    slopes = []
+
+    def meddle(r, b, c, v, agreement):
+        leaf = v.clone().requires_grad_()
+        slopes.append(torch.autograd.grad(leaf.square().sum(), leaf)[0])
+        for tensor in (b, c, v, agreement):
+            tensor.fill_(7)
+
+    watched = dynamic_routing(graph, votes, engine=engine, on_iteration=meddle)
+    assert len(slopes) == 3 and torch.equal(watched, dynamic_routing(graph, votes, engine=engine))
+
+
+def test_a_forked_process_can_route():
+    code = (
+        "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
+        "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
+        "from graphcaps.routing import fused_cpu; fused_cpu._pool(2).submit(int).result()\n"
+        "child = os.fork()\n"
+        "if not child: signal.alarm(60); print(fused_cpu._pool(2).submit(int).result(), flush=True); os._exit(0)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr

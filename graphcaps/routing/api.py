@@ -125,7 +125,13 @@ def dynamic_routing(
 
 def _own_copies(on_iteration: Observer) -> Observer:
     """Hand an observer tensors of its own, without history: what it does to them changes nothing."""
-    return lambda r, *state: on_iteration(r, *(tensor.detach().clone() for tensor in state))
+    gradients = torch.is_grad_enabled()  # also inside an autograd function, where they are off
+
+    def hand_out(r: int, *state: torch.Tensor) -> None:
+        with torch.set_grad_enabled(gradients):
+            on_iteration(r, *(tensor.detach().clone() for tensor in state))
+
+    return hand_out
 
 
 def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:

@@ -38,8 +38,7 @@ def engine_names(routing: str = "dynamic") -> list[str]:
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
-    """The engine ``"auto"`` stands for: ``fused`` on the CPU; elsewhere ``dgl`` if the graph is there too, else
-    ``torch``.
+    """The engine ``"auto"`` stands for: ``fused`` on the CPU; else ``dgl`` if the graph is there too, else ``torch``.
 
     Nothing is run and nothing remembered: the same graph and votes give the same answer.
 
@@ -47,9 +46,9 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    device = _device(votes)
-    if device.type == "cpu":
+    if not fused.why_not(votes):
         return "fused"
+    device = _device(votes)
     return "dgl" if device == graph.device else "torch"
 
 
@@ -63,7 +62,9 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
     if engine == "dgl" and device != graph.device:
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
-    expect(engine != "fused" or device.type == "cpu", "engine", "votes on the CPU for 'fused'", device, "Use 'torch'")
+    needs = fused.why_not(votes) if engine == "fused" else ""
+    shape = tuple((votes.weight if isinstance(votes, LinearVotes) else votes).shape)
+    expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use 'torch'")
     return ENGINES[routing, engine]
 
 

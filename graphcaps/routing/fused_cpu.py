@@ -4,7 +4,7 @@
 is in the docstring of `_Dynamic.backward`). Linear votes are never built. Children are shared out to torch's number of
 threads, each with sums of its own, so that nothing is added in an order that changes from run to run.
 
-Tried and not kept: loops over D inside the kernels (scalar code, 2x slower: see `simd`); parent-major passes, which
+Tried and not kept: loops over D inside the kernels (scalar code, 2x slower); parent-major passes, which
 read the votes of a tile twice per iteration; Numba's parallel loops, whose threads abort the process when two Python
 threads meet in them.
 """
@@ -12,6 +12,7 @@ threads meet in them.
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -44,7 +45,7 @@ class _Rows:
     """A graph's edges sorted by child, as NumPy arrays, and the children in ranges of about equal numbers of edges."""
 
     def __init__(self, graph):
-        src, dst = graph.edges(order="eid")
+        src, dst = (end.cpu() for end in graph.edges(order="eid"))
         self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
         self.eid = torch.argsort(src, stable=True)  # (E,)
         self.sorted = bool((self.eid == torch.arange(len(src))).all())
@@ -83,9 +84,16 @@ def _rows(graph) -> _Rows:
     return _cache[id(structure)]
 
 
+MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
+
+
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="graphcaps")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has the pool but not its threads
 
 
 class _Passes:
@@ -97,7 +105,8 @@ class _Passes:
         self.batch, self.dim = u.shape[1], weight.shape[-1] if linear else u.shape[-1]
         self.height, self.width = (0,) * (u.shape[-1] if linear else 0), (0,) * self.dim
         self.graph = rows.arrays(weight)
-        self.ranges = rows.ranges(torch.get_num_threads())
+        sums = rows.num_parents * self.batch * self.dim * u.element_size()  # per thread
+        self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
 
     def sums(self):
         """Zeroed sums over in-edges (threads, J, B, D)."""

@@ -2,12 +2,14 @@
 
 A pass goes over a range of children. All that one iteration needs of a child, its agreement with the parents of the
 iteration before, the softmax over its out-edges and its share of the next sums, is done while its votes are in cache:
-one read of the votes per iteration. With linear votes (P > 0) the votes of one child and a few images are made in a
-buffer that never leaves the cache.
+one read of the votes per iteration. With linear votes (P > 0) the votes of one child and 16 images are made in a
+buffer, which stays in the cache unless the child has thousands of parents.
 
 Arrays are flat and child-major: k counts the edges sorted by child, indptr[i]:indptr[i + 1] are those of child i,
 eid[k] is the edge in the graph's order (where its votes stand) and dst[k] its parent. Scalars of an edge (b, c, db)
-are (E, B) in the order of k. `height` and `width` are tuples of P and D integers (`simd` says why).
+are (E, B) in the order of k. `height` and `width` are tuples of P and D integers (the comment on
+vector instructions says why). The first call for new P, D and number type compiles for some seconds; the result is
+kept on disk.
 """
 
 from __future__ import annotations
@@ -15,15 +17,106 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-
-from .simd import add_row, dot_rows, vote_row
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 TILE = 16  # images of one child that are worked on together: their votes for 10 parents are 10 KB
 _FAST = {"contract", "reassoc", "nsz"}  # NaN and infinity keep their meaning
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def _compiled(function):
+    try:
+        return njit(function, nogil=True, fastmath=_FAST, cache=True)
+    except RuntimeError:  # no folder that can be written to: compile anew in each process
+        return njit(function, nogil=True, fastmath=_FAST)
+
+
+# Vector instructions that Numba has no words for: a row of D numbers as one vector of the processor. A loop over D
+# numbers inside a kernel stays scalar, because LLVM can't rule out that two arrays overlap; these intrinsics load a
+# row, use it and store it. The width is the length of a tuple of integers, which is part of its type, so that compiled
+# kernels are cached per width. They stand in this file because Numba's cache looks only at the file of the kernels.
+
+_INT = ir.IntType(32)
+
+
+@intrinsic
+def add_row(typing, y, iy, w, x, ix, width):
+    """``add_row(y, iy, w, x, ix, width)``: y[iy:iy + D] += w x[ix:ix + D]."""
+
+    def generate(context, builder, signature, args):
+        target = _row(context, builder, y, args[0], args[1], len(width))
+        source = _load(builder, _row(context, builder, x, args[3], args[4], len(width)))
+        total = _multiply_add(builder, _spread(builder, args[2], len(width)), source, _load(builder, target))
+        builder.store(total, target, align=y.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(y, iy, y.dtype, x, ix, width), generate
+
+
+@intrinsic
+def dot_rows(typing, x, ix, y, iy, width):
+    """``dot_rows(x, ix, y, iy, width)``: <x[ix:ix + D], y[iy:iy + D]>."""
+
+    def generate(context, builder, signature, args):
+        left = _load(builder, _row(context, builder, x, args[0], args[1], len(width)))
+        right = _load(builder, _row(context, builder, y, args[2], args[3], len(width)))
+        return _sum(builder, builder.fmul(left, right))
+
+    return x.dtype(x, ix, y, iy, width), generate
+
+
+@intrinsic
+def vote_row(typing, y, iy, u, iu, w, iw, height, width):
+    """``vote_row(y, iy, u, iu, w, iw, height, width)``: y[iy:iy + D] = u[iu:iu + P] W, W (P, D) at w[iw]."""
+
+    def generate(context, builder, signature, args):
+        vector = ir.VectorType(context.get_data_type(y.dtype), len(width))
+        total = ir.Constant(vector, None)
+        child = context.make_array(u)(context, builder, args[2]).data
+        for p in range(len(height)):
+            number = _load(builder, builder.gep(child, [builder.add(args[3], ir.Constant(args[3].type, p))]))
+            start = builder.add(args[5], ir.Constant(args[5].type, p * len(width)))
+            row = _load(builder, _row(context, builder, w, args[4], start, len(width)))
+            total = _multiply_add(builder, _spread(builder, number, len(width)), row, total)
+        target = _row(context, builder, y, args[0], args[1], len(width))
+        builder.store(total, target, align=y.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(y, iy, u, iu, w, iw, height, width), generate
+
+
+def _row(context, builder, array_type, array, index, width):
+    data = context.make_array(array_type)(context, builder, array).data
+    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+def _load(builder, pointer):
+    number = getattr(pointer.type.pointee, "element", pointer.type.pointee)
+    return builder.load(pointer, align=8 if isinstance(number, ir.DoubleType) else 4)
+
+
+def _spread(builder, number, width):
+    vector = ir.VectorType(number.type, width)
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, number, _INT(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT, width), [0] * width))
+
+
+def _multiply_add(builder, a, b, c):
+    return builder.fadd(c, builder.fmul(a, b, flags=("contract",)), flags=("contract",))
+
+
+def _sum(builder, vector):
+    number = vector.type.element
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{32 if isinstance(number, ir.FloatType) else 64}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
+    return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
+
+
+@_compiled
 def _votes(rows, i, k0, k1, first, images, batch, u, weight, wid, height, width):
     """Make the linear votes of child i for ``images`` images from ``first`` on, in ``rows``."""
     size = len(height) * len(width)
@@ -33,7 +126,7 @@ def _votes(rows, i, k0, k1, first, images, batch, u, weight, wid, height, width)
             vote_row(rows, to, u, child, weight, wid[k] * size, height, width)
 
 
-@njit(nogil=True, cache=True)
+@_compiled
 def _most_edges(lo, hi, indptr):
     most = 0
     for i in range(lo, hi):
@@ -41,7 +134,7 @@ def _most_edges(lo, hi, indptr):
     return most
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@_compiled
 def iterate(lo, hi, graph, u, weight, batch, height, width, b, v, c, s, first_iteration, uniform):
     """One iteration for children lo:hi: b += <u_hat, v> (not in the first), c = softmax(b), s += c u_hat."""
     indptr, eid, dst, wid = graph
@@ -94,7 +187,7 @@ def iterate(lo, hi, graph, u, weight, batch, height, width, b, v, c, s, first_it
                     add_row(s, parent + x * size, share, rows, row + x * size, width)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@_compiled
 def step_back(lo, hi, graph, u, weight, batch, height, width, c, ds, db_above, db, dv, more):
     """Gradient through one iteration: dc = <u_hat, ds>, db = db_above + softmax' dc; dv += db u_hat if ``more``."""
     indptr, eid, dst, wid = graph
@@ -127,7 +220,7 @@ def step_back(lo, hi, graph, u, weight, batch, height, width, c, ds, db_above, d
                         add_row(dv, parent + x * size, db[at + x], rows, row + x * size, width)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@_compiled
 def gradient(lo, hi, graph, u, weight, batch, height, width, c, ds, db, v, du, dweight):
     """du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1); with linear votes, on to u and weight.
 

@@ -34,6 +34,7 @@ class LinearVotes(NamedTuple):
         num_edges, num_children, num_parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
         expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
+        expect(weight.dtype == u.dtype, "weight", f"{u.dtype} as u", weight.dtype)
         expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
         expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
