@@ -21,7 +21,7 @@ help:
 
 demo: $(VENV)/installed
 	rm -rf runs/demo
-	$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 30 --name demo
+	$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 15 --batch-size 64 --name demo
 	$(VENV)/bin/graphcaps viz runs/demo
 	@printf '\nOpen the pictures in runs/demo/figures. Next: %s --help\n' $(VENV)/bin/graphcaps
 

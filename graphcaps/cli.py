@@ -90,6 +90,8 @@ def evaluate(
     device = pick_device(device)
     model = load(chosen.path, device=device)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    done = "" if chosen.result() else " (training has not finished)"
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
     result = evaluate(model, Batches(splits.test, EVALUATION_BATCH, device=device))
     print(accuracy_table(result, splits.class_names))
     from .files import replacing
@@ -111,12 +113,13 @@ def predict(
 
     Args:
         run: Run folder.
-        images: Image files; any size, fitted to what the network was trained on.
+        images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
+            fills 20 of 28 pixels)
         invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
             light on dark.
         top: How many classes to print for each image, the longest capsules first.
     """
-    expect(len(images) >= 1, "images", "at least one file", "none")
+    expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     expect(top >= 1, "top", "an integer >= 1", top)
     from .report import predictions
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from .data import read_image
+from .data import DATASETS, read_image
 from .evaluation import Evaluation, wilson_interval
-from .run import load
+from .run import Run, load
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
@@ -34,10 +34,10 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
     """One line per image file: its classes by capsule length, longest first."""
-    model = load(run)
+    model, ink = load(run), DATASETS[Run.open(run).config.dataset].ink
     choice = {"auto": "auto", "yes": True, "no": False}[invert]
     for path in images:
-        image = read_image(path, model.image_shape, invert=choice)
+        image = read_image(path, model.image_shape, invert=choice, ink=ink)
         with torch.no_grad():
             lengths = model(image.pixels[None]).lengths[0]  # (J,)
         longest = lengths.topk(min(top, len(lengths)))

@@ -138,7 +138,7 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("evaluate nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcap"),
         ("predict nowhere a.png", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gra"),
-        ("predict nowhere", 2, "images: expected at least one file, got none"),
+        ("predict nowhere", 2, "images: expected at least one file after the run folder, got none. graphcaps predict RUN"),
         ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
         ("viz", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("viz nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps ru"),
@@ -270,9 +270,12 @@ def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished
     picture.unlink(missing_ok=True)
     code, out, _ = call(capsys, "evaluate", *(["--out", run.parent] if newest else [run]))
     result = Run.open(run).result()
-    assert code == 0 and out.startswith(f"test accuracy {result['test_accuracy']:.2%} (95 % interval ")
+    assert code == 0 and out.startswith(
+        f"{Run.open(run)}: compact on digits, weights best on validation images\ntest accuracy "
+    )
+    assert f"test accuracy {result['test_accuracy']:.2%} (95 % interval " in out
     assert f"({41 - result['test_correct']} of 41 images wrong)" in out
-    table = [line.split() for line in out.splitlines()[4:14]]
+    table = [line.split() for line in out.splitlines()[5:15]]
     assert [row[0] for row in table] == list("0123456789") and sum(int(row[1]) for row in table) == 41
     assert out.splitlines()[-1] == f"confusion matrix: {picture}"
     with Image.open(picture) as image:

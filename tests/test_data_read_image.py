@@ -156,3 +156,19 @@ def test_only_grey_and_colour_networks_have_files_read_for_them(saved):
 def test_an_unknown_way_to_invert_is_an_error(saved):
     with pytest.raises(InputError, match="invert: expected \"auto\", True or False, got 'yes'"):
         read_image(saved(digit()), GREY, invert="yes")
+
+
+@pytest.mark.parametrize("ink, box", [(20 / 28, 20), (1.0, 28)])
+def test_a_drawing_is_cut_out_and_fills_the_share_of_the_frame_that_was_asked_for(tmp_path, ink, box):
+    paper = np.full((200, 300), 255, np.uint8)
+    paper[30:90, 40:60] = 0  # a stroke of 60 x 20 in a corner
+    Image.fromarray(paper).save(tmp_path / "stroke.png")
+    pixels = read_image(tmp_path / "stroke.png", (1, 28, 28), ink=ink).pixels[0]
+    rows, columns = (pixels > 0.5).any(1).nonzero()[:, 0], (pixels > 0.5).any(0).nonzero()[:, 0]
+    assert len(rows) == box and len(columns) == round(box / 3)
+    assert abs(int(rows[0]) + int(rows[-1]) - 27) <= 1 and abs(int(columns[0]) + int(columns[-1]) - 27) <= 1
+
+
+def test_an_empty_page_stays_empty(tmp_path):
+    Image.fromarray(np.full((50, 50), 255, np.uint8)).save(tmp_path / "page.png")
+    assert read_image(tmp_path / "page.png", (1, 28, 28), ink=1.0).pixels.max() == 0

@@ -28,6 +28,7 @@ class DatasetSpec:
         test: number of test images; all are kept.
         val: number of the training images held out to choose the model by.
         torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
+        ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
         files: path below the folder -> md5 of the unpacked file, None where it isn't known.
     """
 
@@ -38,21 +39,24 @@ class DatasetSpec:
     test: int
     val: int = 5000
     torchvision: str | None = None
+    ink: float | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def _idx_spec(torchvision: str, class_names: tuple[str, ...], md5: tuple[str | None, ...]) -> DatasetSpec:
+def _idx_spec(
+    torchvision: str, class_names: tuple[str, ...], md5: tuple[str | None, ...], ink: float | None = None
+) -> DatasetSpec:
     names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     files = {f"{torchvision}/raw/{name}": known for name, known in zip(names, md5, strict=True)}
     return DatasetSpec(
-        read_idx_set, (1, 28, 28), class_names, train=60_000, test=10_000, torchvision=torchvision, files=files
+        read_idx_set, (1, 28, 28), class_names, train=60_000, test=10_000, torchvision=torchvision, ink=ink, files=files
     )
 
 
 _DIGITS = tuple("0123456789")
 
 DATASETS: dict[str, DatasetSpec] = {
-    "digits": DatasetSpec(read_digits, (1, 28, 28), _DIGITS, train=1547, test=250, val=250),
+    "digits": DatasetSpec(read_digits, (1, 28, 28), _DIGITS, train=1547, test=250, val=250, ink=1.0),
     "mnist": _idx_spec(
         "MNIST",
         _DIGITS,
@@ -62,6 +66,7 @@ DATASETS: dict[str, DatasetSpec] = {
             "2646ac647ad5339dbf082846283269ea",
             "27ae3e4e09519cfbb04c329615203637",
         ),
+        ink=20 / 28,
     ),
     "fashion-mnist": _idx_spec(
         "FashionMNIST",

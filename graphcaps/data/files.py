@@ -25,7 +25,10 @@ class ImageFile(NamedTuple):
 
 
 def read_image(
-    path: Path | str, image_shape: tuple[int, int, int], invert: Literal["auto"] | bool = "auto"
+    path: Path | str,
+    image_shape: tuple[int, int, int],
+    invert: Literal["auto"] | bool = "auto",
+    ink: float | None = None,
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
@@ -37,6 +40,8 @@ def read_image(
             first.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
         invert: ``"auto"``, or whether to invert.
+        ink: share of the frame that the drawing's longer side fills, centred: 20 / 28 for MNIST. Default, and
+            for files of just H x W pixels: as it is.
 
     Raises:
         InputError: missing, not an image, damaged or too large.
@@ -50,11 +55,23 @@ def read_image(
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
         values, background = 255 - values, 255 - background
-    fitted = _fit(values, height, width)
+    if ink is None or values.shape[:2] == (height, width):
+        fitted = _fit(values, height, width)
+    else:
+        fitted = _fit(_drawing(values, background), round(height * ink), round(width * ink))
     canvas = np.tile(background, (height, width, 1))
     top, left = (height - fitted.shape[0]) // 2, (width - fitted.shape[1]) // 2
     canvas[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
     return ImageFile(to_float(torch.from_numpy(canvas).permute(2, 0, 1).contiguous()), inverted)
+
+
+def _drawing(values: np.ndarray, background: np.ndarray) -> np.ndarray:
+    """Cut (h, w, C) to the smallest box with all that differs clearly from the background; whole if nothing does."""
+    differs = np.abs(values.astype(int) - background).max(axis=2)  # (h, w)
+    rows, columns = (np.flatnonzero((differs > differs.max() / 4).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return values
+    return values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def _open(path: Path, mode: str) -> np.ndarray:
