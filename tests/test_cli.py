@@ -138,7 +138,7 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("evaluate nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcap"),
         ("predict nowhere a.png", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gra"),
-        ("predict nowhere", 2, "images: expected at least one file after the run folder, got none. graphcaps predict RUN"),
+        ("predict nowhere", 2, "images: expected at least one file after the run folder, got none"),
         ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
         ("viz", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("viz nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps ru"),
