@@ -178,11 +178,13 @@ def test_a_broken_result_says_how_to_make_it_again(tmp_path, text):
 @pytest.mark.parametrize(
     "text", ["epoch,val_accuracy\n1,high\n", "epoch,val_accuracy\n1\n", "epoch\n1,2\n", "epoch\n1\n"]
 )
-def test_broken_metrics_name_their_file(tmp_path, text):
-    run = create(tmp_path, "x")
-    write_text(run.path / "metrics.csv", text)
-    with pytest.raises(GraphcapsError, match="metrics.csv: expected"):
-        runs_table([run])
+def test_broken_metrics_name_their_file_and_hide_no_other_run(tmp_path, caplog, text):
+    broken, sound = create(tmp_path, "broken"), create(tmp_path, "sound")
+    write_text(broken.path / "metrics.csv", text)
+    sound.write_metrics([{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}])
+    lines = runs_table([broken, sound]).splitlines()
+    assert "metrics.csv: expected" in caplog.text
+    assert lines[1].split()[3:] == ["0/10", "-", "-", "-"] and lines[2].split()[3:] == ["1/10", "50.00%", "-", "7"]
 
 
 def test_metrics_come_back(tmp_path):

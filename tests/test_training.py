@@ -128,13 +128,18 @@ def test_a_signal_while_an_epoch_is_validated_stops_after_it_is_saved(tmp_path, 
 
 
 @pytest.mark.parametrize("where", ["_recorded", "_finish"])
-def test_ctrl_c_before_the_first_step_and_in_the_last_test_says_how_to_go_on(tmp_path, monkeypatch, whole, where):
+def test_ctrl_c_before_the_first_step_and_in_the_last_test_says_how_to_go_on(
+    tmp_path, monkeypatch, request, whole, where
+):
     method = getattr(training.Trainer, where)
 
     def stopping(self, *args):
         signal.raise_signal(signal.SIGINT)
         return method(self, *args)
 
+    # A shell's background job starts with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with monkeypatch.context() as patch:
         patch.setattr(training.Trainer, where, stopping)
         with pytest.raises(Interrupted, match=f"graphcaps train --resume {tmp_path / 'run'}"):
