@@ -11,7 +11,7 @@ import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
 from graphcaps.routing.engines import ENGINES, engine_names
-from graphcaps.routing.kernels_cpu import TILE
+from graphcaps.routing.kernels_cpu import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)}
 
@@ -31,7 +31,7 @@ def _gradients(graph, votes, leaves, engine, prior):
     return [v.detach(), *torch.autograd.grad((v * torch.randn_like(v)).sum(), leaves)]
 
 
-@pytest.mark.parametrize("images", [1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5])
+@pytest.mark.parametrize("images", [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5])
 @pytest.mark.parametrize("dim", [1, 3, 16, 21])
 def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
     torch.manual_seed(0)
@@ -43,11 +43,51 @@ def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
         torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("images", [1, 2 * LANES + 3])
+@pytest.mark.parametrize("linear", [False, True])
+def test_children_and_batches_that_no_block_fits_equal_naive(images, linear, monkeypatch):
+    """From no edge to 80 per child, with blocks of few children and tiles of few images."""
+    from graphcaps.routing import fused_cpu
+
+    monkeypatch.setattr(fused_cpu, "TILE", 1)
+    monkeypatch.setattr(fused_cpu, "BLOCK", 64)
+    torch.manual_seed(0)
+    src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
+    graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
+    votes = torch.randn(len(src), images, 4, dtype=torch.float64, requires_grad=True)
+    leaves = (votes,)
+    if linear:
+        leaves = tuple(torch.randn(shape).double().requires_grad_() for shape in ((6, images, 5), (len(src), 5, 4)))
+        votes = LinearVotes(*leaves)
+    results = [_gradients(graph, votes, leaves, engine, None) for engine in ("naive", "fused")]
+    for wanted, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_exp_of_a_vector_is_right_to_two_units_in_the_last_place(dtype):
+    """Through a softmax of pairs (0, x): c of the second is exp(x) / (1 + exp(x)), and 0 from where exp(x) vanishes."""
+    x = torch.cat([-torch.logspace(-6, 1.9, 4001, dtype=dtype), torch.tensor([-1e4, -torch.inf], dtype=dtype)])
+    graph = bipartite_graph(torch.arange(len(x)).repeat_interleave(2), torch.arange(2).repeat(len(x)), len(x), 2)
+    seen = []
+    route(
+        graph,
+        torch.zeros(2 * len(x), 3, dtype=dtype),
+        prior=torch.stack([torch.zeros_like(x), x], dim=1).flatten(),
+        iterations=1,
+        engine="fused",
+        on_iteration=lambda r, b, c, v, agreement: seen.append(c),
+    )
+    wanted = torch.exp(x.double()) / (1 + torch.exp(x.double()))
+    torch.testing.assert_close(seen[0][1::2].double(), wanted, rtol=4 * torch.finfo(dtype).eps, atol=1e-37)
+
+
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_linear_votes_equal_naive_in_value_and_every_gradient(kind):
     torch.manual_seed(0)
     graph = complete_graph(7, 5)
-    u = torch.randn(7, TILE + 3, 8, dtype=torch.float64, requires_grad=True)
+    u = torch.randn(7, LANES + 3, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(WEIGHTS[kind], dtype=torch.float64, requires_grad=True)
     prior = torch.randn(35, dtype=torch.float64, requires_grad=True)
     votes = LinearVotes(u, weight)

@@ -147,7 +147,7 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:
 
 def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     if prior is None:
-        return like.new_zeros(wanted)
+        return like.new_zeros(()).expand(wanted)
     prior = torch.as_tensor(prior, device=like.device if not isinstance(prior, torch.Tensor) else None)
     expect(prior.device == like.device, "prior", f"device {like.device} as the votes", prior.device)
     padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
@@ -155,4 +155,4 @@ def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], 
         have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
     )
     expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
-    return padded.to(like.dtype).expand(wanted).contiguous()
+    return padded.to(like.dtype).expand(wanted)

@@ -1,11 +1,8 @@
-"""Dynamic routing on the CPU in R passes over the votes, and its gradient in R more and one write.
+"""Dynamic routing on the CPU in R passes over the votes, and its gradient in R - 1 more and one write.
 
 `kernels_cpu` has the passes; here are the order of the passes, the sums between them, and the autograd rule (the math
 is in the docstring of `_Dynamic.backward`). Linear votes are never built. Children are shared out to torch's number of
 threads, each with sums of its own, so that nothing is added in an order that changes from run to run.
-
-Tried and not kept: loops over D inside the kernels, which compiled to scalar code, about 2x slower. Not tried:
-parent-major passes, which would read the votes of a tile twice per iteration.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from ..functional import squash
 from .dynamic import on_torch
-from .kernels_cpu import gradient, iterate, step_back
+from .kernels_cpu import LANES, agree, gradient, iterate, linear_gradient, step_back
 from .votes import LinearVotes
 
 
@@ -35,7 +32,8 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration):
     u, weight = (votes.u, votes.weight) if linear else (votes, votes.new_empty(0))
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
     rows = _rows(graph)
-    v = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing)
+    learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
+    v = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing, learning)
     v = v.reshape(rows.num_parents, *trailing, v.shape[-1])
     return v, torch.linalg.vector_norm(v, dim=-1)
 
@@ -46,20 +44,23 @@ class _Rows:
     def __init__(self, graph):
         src, dst = (end.cpu() for end in graph.edges(order="eid"))
         self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
-        self.eid = torch.argsort(src, stable=True)  # (E,)
-        self.sorted = bool((self.eid == torch.arange(len(src))).all())
-        self.src, self.dst = src[self.eid].long(), dst[self.eid].long()
-        counts = torch.bincount(self.src, minlength=self.num_children)
-        self.indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).numpy()
+        index = torch.int32 if len(src) < 2**31 else torch.int64
+        self.eid = torch.argsort(src, stable=True).to(index)  # (E,)
+        self.sorted = bool((src[1:] >= src[:-1]).all())
+        self.dst = dst[self.eid].to(index)
+        self.counts = torch.bincount(src, minlength=self.num_children)  # (I,) out-edges of each child
+        self.most = max(1, int(self.counts.max()))
+        self.indptr = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)]).numpy()
 
     def arrays(self, weight):
         """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix."""
+        wid = self.eid
+        if weight.dim() == 2:
+            wid = torch.zeros_like(self.eid)
         if weight.dim() == 4:
-            types = weight.shape[0]
-            wid = self.src // (self.num_children // types) * self.num_parents + self.dst
-        else:
-            wid = torch.zeros_like(self.eid) if weight.dim() == 2 else self.eid
-        return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.numpy()
+            type_of_child = torch.arange(self.num_children) // (self.num_children // weight.shape[0])
+            wid = torch.repeat_interleave(type_of_child, self.counts) * self.num_parents + self.dst
+        return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.to(self.eid.dtype).numpy()
 
     def ranges(self, parts):
         """(lo, hi) of children for each thread."""
@@ -67,9 +68,17 @@ class _Rows:
         cuts = [0, *cuts.tolist(), self.num_children]
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
+    def by_child(self, values):
+        """(E, ...) values in the graph's edge order -> in the order of k."""
+        return values.contiguous() if self.sorted else values[self.eid]
+
     def in_edge_order(self, values):
         """(E, ...) values in the order of k -> in the graph's edge order."""
-        return values if self.sorted else torch.empty_like(values).index_copy_(0, self.eid, values)
+        if self.sorted:
+            return values
+        ordered = torch.empty_like(values)
+        ordered[self.eid] = values
+        return ordered
 
 
 _cache: dict[int, _Rows] = {}
@@ -83,6 +92,8 @@ def _rows(graph) -> _Rows:
     return _cache[id(structure)]
 
 
+# Numbers in the votes that are worked on together: of a tile of images of one child, of a block of small children.
+TILE, BLOCK = 2**15, 2**12
 MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
 
 
@@ -100,16 +111,44 @@ class _Passes:
 
     def __init__(self, u, weight, rows):
         self.u, self.weight, self.rows = u.contiguous(), weight.contiguous(), rows
-        linear = weight.numel() > 0
-        self.batch, self.dim = u.shape[1], weight.shape[-1] if linear else u.shape[-1]
-        self.height, self.width = (0,) * (u.shape[-1] if linear else 0), (0,) * self.dim
+        self.linear = weight.numel() > 0
+        self.batch, self.dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
+        self.height, self.width = (0,) * (u.shape[-1] if self.linear else 0), (0,) * self.dim
+        self.single = (0,) if self.batch == 1 else ()
+        tile = min(self.batch, max(LANES, TILE // (rows.most * self.dim) // LANES * LANES))
+        self.shape = self.batch, tile, max(rows.most, BLOCK // (tile * self.dim))
         self.graph = rows.arrays(weight)
         sums = rows.num_parents * self.batch * self.dim * u.element_size()  # per thread
         self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
+        self.nothing = u.new_empty(0)
 
     def sums(self):
         """Zeroed sums over in-edges (threads, J, B, D)."""
         return self.u.new_zeros(len(self.ranges), self.rows.num_parents, self.batch, self.dim)
+
+    def numbers(self, iterations):
+        """Numbers per edge and image (iterations, E, B), by child."""
+        return self.u.new_empty(iterations, len(self.rows.eid), self.batch)
+
+    def iterate(self, prior, before, c, uniform):
+        """One iteration; return s (J, B, D)."""
+        parts = self.sums()
+        self.run(iterate, _flat(prior), _flat(before), _flat(c), [_flat(part) for part in parts], uniform)
+        return _added(parts)
+
+    def gradient(self, prior, before, c, ds, db, v, uniform):
+        """du and dweight, or du_hat and None."""
+        if not self.linear:
+            du = torch.empty_like(self.u)
+            self.run(gradient, _flat(c), _flat(ds), _flat(db), _flat(v), len(ds), uniform, _flat(du))
+            return du, None
+        du = torch.zeros_like(self.u)
+        shared = self.weight.dim() != 3  # several threads add to one matrix: each gets its own
+        parts = self.weight.new_zeros(len(self.ranges) if shared else 1, *self.weight.shape)
+        per_thread = [_flat(parts[k if shared else 0]) for k in range(len(self.ranges))]
+        numbers = [_flat(prior), _flat(before), _flat(ds), _flat(v), len(ds), uniform]
+        self.run(linear_gradient, *numbers, _flat(du), per_thread)
+        return du, _added(parts)
 
     def run(self, kernel, *per_thread):
         """Call ``kernel`` on each range of children; the k-th call gets the k-th of each list in ``per_thread``."""
@@ -117,7 +156,7 @@ class _Passes:
 
         def part(k):
             own = [value[k] if isinstance(value, list) else value for value in per_thread]
-            kernel(*self.ranges[k], self.graph, u, weight, self.batch, self.height, self.width, *own)
+            kernel(*self.ranges[k], self.graph, u, weight, self.shape, self.single, self.height, self.width, *own)
 
         others = [_pool(len(self.ranges)).submit(part, k) for k in range(1, len(self.ranges))]
         part(0)
@@ -129,27 +168,39 @@ def _flat(tensor):
     return tensor.detach().reshape(-1).numpy()
 
 
+def _added(parts):
+    return parts[0] if len(parts) == 1 else parts.sum(dim=0)
+
+
 class _Dynamic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing):
+    def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing, learning):
         passes = _Passes(u, weight, rows)
-        uniform = not bool(prior.any())
-        b = prior[rows.eid] if not rows.sorted else prior.clone()  # (E, B), by child
-        c = b.new_empty(iterations, *b.shape)  # (R, E, B)
-        s = b.new_empty(iterations, rows.num_parents, passes.batch, passes.dim)  # (R, J, B, D)
-        v = s.new_zeros(s.shape[1:])
+        # A prior without strides is one number for all edges: it changes no coupling.
+        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2]
+        by_child = passes.nothing if uniform else rows.by_child(prior)
+        c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
+        s = passes.u.new_empty(iterations, rows.num_parents, passes.batch, passes.dim)  # (R, J, B, D)
+        before, v = torch.zeros_like(s), None
+        b = None if on_iteration is None else prior.expand(len(prior), passes.batch).clone()
         for r in range(iterations):
-            parts = passes.sums()
-            first = r == 0
-            passes.run(iterate, _flat(b), _flat(v), _flat(c[r]), [_flat(p) for p in parts], first, first and uniform)
-            torch.sum(parts, dim=0, out=s[r])
+            if r > 0:
+                torch.add(before[r - 1], v, out=before[r])
+            first = r == 0 and uniform
+            kept = c[r - uniform] if len(c) and not first else passes.nothing
+            if on_iteration is not None and not len(kept):
+                kept = passes.numbers(1)[0]
+            s[r] = passes.iterate(by_child, before[r] if r else passes.nothing, kept, first)
             v = squash(s[r])
             if on_iteration is not None:
-                seen = (rows.in_edge_order(x) for x in (b, c[r], _agreement(passes, v, b)))
-                b_seen, c_seen, agreement = (x.reshape(len(x), *trailing) for x in seen)
-                on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), agreement)
-        ctx.save_for_backward(u, weight, c, s)
-        ctx.rows = rows
+                agreement = _agreement(passes, v)
+                seen = (b, rows.in_edge_order(kept), agreement)
+                b_seen, c_seen, a_seen = (x.reshape(len(x), *trailing) for x in seen)
+                on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), a_seen)
+                b += agreement
+        if learning:
+            ctx.save_for_backward(u, weight, by_child, c, s, before)
+            ctx.rows, ctx.uniform = rows, uniform
         return v
 
     @staticmethod
@@ -161,29 +212,31 @@ class _Dynamic(torch.autograd.Function):
             dv = grad in the last iteration, else sum over in-edges of db u_hat
             ds = f dv + s f'/n <s, dv>
             db = db + c (<u_hat, ds> - sum over the child's out-edges of c <u_hat, ds>)
-        and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
+        and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1). Only the prior needs the pass for r = 0.
         """
-        u, weight, c, s = ctx.saved_tensors
-        rows, passes = ctx.rows, _Passes(u, weight, ctx.rows)
-        v, ds, db = squash(s), torch.empty_like(s), torch.empty_like(c)
-        dv, above = grad, torch.zeros_like(c[0])
-        for r in reversed(range(len(c))):
+        u, weight, prior, c, s, before = ctx.saved_tensors
+        rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, ctx.rows)
+        iterations, needs_prior = len(s), ctx.needs_input_grad[2]
+        v, ds, nothing = squash(s), torch.empty_like(s), passes.nothing
+        db = passes.numbers(0 if passes.linear else iterations - 1)
+        dv, dprior, above = grad, None, nothing
+        for r in reversed(range(iterations)):
             ds[r] = _squash_backward(s[r], dv)
-            parts = passes.sums() if r > 0 else c.new_empty(len(passes.ranges), 0)
-            dv_parts = [_flat(part) for part in parts]
-            passes.run(step_back, _flat(c[r]), _flat(ds[r]), _flat(above), _flat(db[r]), dv_parts, r > 0)
-            dv, above = parts.sum(dim=0), db[r]
-        need_votes = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+            if r == 0 and not needs_prior:
+                break
+            if r == 0:
+                below = dprior = passes.numbers(1)[0]
+            else:
+                below = nothing if passes.linear else db[r - 1]
+            parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
+            kept = nothing if passes.linear else c[r - uniform]
+            numbers = [_flat(prior), _flat(before[r:]), _flat(ds[r:]), iterations - r, _flat(kept), _flat(above)]
+            passes.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
+            dv, above = _added(parts), below
         du = dweight = None
-        if need_votes:
-            du = torch.zeros_like(passes.u)
-            shared = weight.dim() in (2, 4)  # several threads add to one matrix: each gets its own
-            dweights = weight.new_zeros(len(passes.ranges) if shared else 1, *weight.shape)
-            per_thread = [_flat(dweights[k if shared else 0]) for k in range(len(passes.ranges))]
-            numbers = [x.numpy() for x in (c.flatten(1), ds.flatten(1), db.flatten(1), v.flatten(1))]
-            passes.run(gradient, *numbers, _flat(du), per_thread)
-            dweight = dweights.sum(dim=0) if weight.numel() else None
-        return du, dweight, rows.in_edge_order(db[0]), None, None, None, None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            du, dweight = passes.gradient(prior, before, c, ds, db, v, uniform)
+        return du, dweight, None if dprior is None else rows.in_edge_order(dprior), *[None] * 5
 
 
 def _squash_backward(s, dv):
@@ -192,8 +245,8 @@ def _squash_backward(s, dv):
     return dv * (n / (1 + n * n)) + s * slope * (s * dv).sum(dim=-1, keepdim=True)
 
 
-def _agreement(passes, v, b):
-    """<u_hat, v> (E, B), by child, for an observer: what the next iteration would add to b."""
-    added, c = torch.zeros_like(b), torch.empty_like(b)
-    passes.run(iterate, _flat(added), _flat(v), _flat(c), [_flat(p) for p in passes.sums()], False, False)
-    return added
+def _agreement(passes, v):
+    """<u_hat, v> (E, B) in edge order, for an observer: what the next iteration adds to b."""
+    to = passes.numbers(1)[0]
+    passes.run(agree, _flat(v), _flat(to))
+    return passes.rows.in_edge_order(to)

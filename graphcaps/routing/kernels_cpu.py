@@ -1,253 +1,461 @@
-"""Dynamic routing in R passes over the votes, child by child, for Numba.
+"""Dynamic routing in R passes over the votes, children by children, for Numba.
 
-A pass goes over a range of children. All that one iteration needs of a child, its agreement with the parents of the
-iteration before, the softmax over its out-edges and its share of the next sums, is done while its votes are in cache:
-one read of the votes per iteration. With linear votes (P > 0) the votes of one child and 16 images are made in a
-buffer, which stays in the cache unless the child has thousands of parents.
+A pass goes over blocks of neighbouring children and tiles of images. All that one iteration needs of a block, its
+agreement with the parents of the iterations before, the softmax over each child's out-edges and its share of the next
+sums, is done while its votes are in cache: one read of the votes per iteration. Linear votes (P > 0) of a block and
+tile are made in a buffer.
+
+Logits are not kept: b^r = prior + <u_hat, v^0 + ... + v^(r-1)>, one product with ``before``, the sum of earlier v. For
+the gradient of given votes, couplings c and logit gradients db are kept from pass to pass; of linear votes, they are
+made anew from the votes in the buffer.
 
 Arrays are flat and child-major: k counts the edges sorted by child, indptr[i]:indptr[i + 1] are those of child i,
-eid[k] is the edge in the graph's order (where its votes stand) and dst[k] its parent. Scalars of an edge (b, c, db)
-are (E, B) in the order of k. `height` and `width` are tuples of P and D integers (the comment on
-vector instructions says why). The first call for new P, D and number type compiles for some seconds; the result is
-kept on disk.
+eid[k] is the edge in the graph's order (where its votes stand), dst[k] its parent and wid[k] its weight matrix. Numbers
+of an edge (prior, c, db) are (E, B) in the order of k. In a tile they are (edges of the block, lanes), with a lane per
+image, in vectors of 16. If there is only one image (B = 1, ``single`` is not empty) there is one lane, and 16 edges
+make a vector. ``single``, ``height`` and ``width`` are tuples of 0 or 1, P and D integers: what depends on their length
+is settled when a kernel is compiled, which takes some seconds for a new P, D or number type and is kept on disk.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
-TILE = 16  # images of one child that are worked on together: their votes for 10 parents are 10 KB
-_FAST = {"contract", "reassoc", "nsz"}  # NaN and infinity keep their meaning
+from .vectors import (
+    divide,
+    dot,
+    dots,
+    exponential,
+    fetch,
+    first,
+    fma,
+    get,
+    larger,
+    largest,
+    load,
+    multiply,
+    put,
+    spread,
+    store,
+    store_past_cache,
+    subtract,
+    total,
+)
+
+LANES = 16
+_VECTOR = (0,) * LANES
+_AHEAD = 64  # edges from the one that is read to the one that is fetched: votes in random order arrive in time
+
+_inlined = njit(forceinline=True, error_model="numpy")
 
 
 def _compiled(function):
     try:
-        return njit(function, nogil=True, fastmath=_FAST, cache=True)
+        return njit(function, nogil=True, error_model="numpy", cache=True)
     except RuntimeError:  # no folder that can be written to: compile anew in each process
-        return njit(function, nogil=True, fastmath=_FAST)
+        return njit(function, nogil=True, error_model="numpy")
 
 
-# Vector instructions that Numba has no words for: a row of D numbers as one vector of the processor. A loop over D
-# numbers inside a kernel stays scalar, because LLVM can't rule out that two arrays overlap; these intrinsics load a
-# row, use it and store it. The width is the length of a tuple of integers, which is part of its type, so that compiled
-# kernels are cached per width. They stand in this file because Numba's cache looks only at the file of the kernels.
-
-_INT = ir.IntType(32)
-
-
-@intrinsic
-def add_row(typing, y, iy, w, x, ix, width):
-    """``add_row(y, iy, w, x, ix, width)``: y[iy:iy + D] += w x[ix:ix + D]."""
-
-    def generate(context, builder, signature, args):
-        target = _row(context, builder, y, args[0], args[1], len(width))
-        source = _load(builder, _row(context, builder, x, args[3], args[4], len(width)))
-        total = _multiply_add(builder, _spread(builder, args[2], len(width)), source, _load(builder, target))
-        builder.store(total, target, align=y.dtype.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(y, iy, y.dtype, x, ix, width), generate
+@_inlined
+def _block(i, hi, indptr, room):
+    """The end of a block that starts at child i: as many children as ``room`` edges hold, at least one."""
+    end = i + 1
+    while end < hi and get(indptr, end + 1) - get(indptr, i) <= room:
+        end += 1
+    return end
 
 
-@intrinsic
-def dot_rows(typing, x, ix, y, iy, width):
-    """``dot_rows(x, ix, y, iy, width)``: <x[ix:ix + D], y[iy:iy + D]>."""
-
-    def generate(context, builder, signature, args):
-        left = _load(builder, _row(context, builder, x, args[0], args[1], len(width)))
-        right = _load(builder, _row(context, builder, y, args[2], args[3], len(width)))
-        return _sum(builder, builder.fmul(left, right))
-
-    return x.dtype(x, ix, y, iy, width), generate
+@_inlined
+def _lanes(single, tile):
+    return 1 if len(single) else (tile + LANES - 1) // LANES * LANES
 
 
-@intrinsic
-def vote_row(typing, y, iy, u, iu, w, iw, height, width):
-    """``vote_row(y, iy, u, iu, w, iw, height, width)``: y[iy:iy + D] = u[iu:iu + P] W, W (P, D) at w[iw]."""
-
-    def generate(context, builder, signature, args):
-        vector = ir.VectorType(context.get_data_type(y.dtype), len(width))
-        total = ir.Constant(vector, None)
-        child = context.make_array(u)(context, builder, args[2]).data
-        for p in range(len(height)):
-            number = _load(builder, builder.gep(child, [builder.add(args[3], ir.Constant(args[3].type, p))]))
-            start = builder.add(args[5], ir.Constant(args[5].type, p * len(width)))
-            row = _load(builder, _row(context, builder, w, args[4], start, len(width)))
-            total = _multiply_add(builder, _spread(builder, number, len(width)), row, total)
-        target = _row(context, builder, y, args[0], args[1], len(width))
-        builder.store(total, target, align=y.dtype.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(y, iy, u, iu, w, iw, height, width), generate
+@_inlined
+def _tile(room, lanes, like):
+    """A number per edge and lane, and room to the end of the last vector."""
+    return np.zeros(room * lanes + LANES, like.dtype)
 
 
-def _row(context, builder, array_type, array, index, width):
-    data = context.make_array(array_type)(context, builder, array).data
-    vector = ir.VectorType(context.get_data_type(array_type.dtype), width)
-    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+@_inlined
+def _fill(tile, begin, end, number):
+    for at in range(begin, end, LANES):
+        store(tile, at, spread(number, _VECTOR))
 
 
-def _load(builder, pointer):
-    number = getattr(pointer.type.pointee, "element", pointer.type.pointee)
-    return builder.load(pointer, align=8 if isinstance(number, ir.DoubleType) else 4)
-
-
-def _spread(builder, number, width):
-    vector = ir.VectorType(number.type, width)
-    undefined = ir.Constant(vector, ir.Undefined)
-    first = builder.insert_element(undefined, number, _INT(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT, width), [0] * width))
-
-
-def _multiply_add(builder, a, b, c):
-    return builder.fadd(c, builder.fmul(a, b, flags=("contract",)), flags=("contract",))
-
-
-def _sum(builder, vector):
-    number = vector.type.element
-    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{32 if isinstance(number, ir.FloatType) else 64}"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
-    return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
-
-
-@_compiled
-def _votes(rows, i, k0, k1, first, images, batch, u, weight, wid, height, width):
-    """Make the linear votes of child i for ``images`` images from ``first`` on, in ``rows``."""
-    size = len(height) * len(width)
+@_inlined
+def _take(tile, place, numbers):
+    """Copy a tile out of numbers (E, B)."""
+    _, _, k0, k1, x0, images, batch, lanes = place
     for k in range(k0, k1):
         for x in range(images):
-            to, child = ((k - k0) * TILE + x) * len(width), (i * batch + first + x) * len(height)
-            vote_row(rows, to, u, child, weight, wid[k] * size, height, width)
+            put(tile, (k - k0) * lanes + x, get(numbers, k * batch + x0 + x))
+
+
+@_inlined
+def _keep(tile, place, numbers):
+    """Copy a tile into numbers (E, B)."""
+    _, _, k0, k1, x0, images, batch, lanes = place
+    for k in range(k0, k1):
+        for x in range(images):
+            put(numbers, k * batch + x0 + x, get(tile, (k - k0) * lanes + x))
+
+
+@_inlined
+def _multiply(y, iy, x, ix, w, iw, rows, height, width):
+    """y (rows, D) += x (rows, P) w (P, D), four rows at a time: each row of w is loaded once for four products."""
+    rise, size = len(height), len(width)
+    for row in range(0, rows - 3, 4):
+        to, at = iy + row * size, ix + row * rise
+        y0, y1 = load(y, to, width), load(y, to + size, width)
+        y2, y3 = load(y, to + 2 * size, width), load(y, to + 3 * size, width)
+        for p in range(rise):
+            line = load(w, iw + p * size, width)
+            y0, y1 = fma(get(x, at + p), line, y0), fma(get(x, at + rise + p), line, y1)
+            y2, y3 = fma(get(x, at + 2 * rise + p), line, y2), fma(get(x, at + 3 * rise + p), line, y3)
+        store(y, to, y0)
+        store(y, to + size, y1)
+        store(y, to + 2 * size, y2)
+        store(y, to + 3 * size, y3)
+    for row in range(rows - rows % 4, rows):
+        total_of_row = load(y, iy + row * size, width)
+        for p in range(rise):
+            total_of_row = fma(get(x, ix + row * rise + p), load(w, iw + p * size, width), total_of_row)
+        store(y, iy + row * size, total_of_row)
+
+
+@_inlined
+def _multiply_turned(w, iw, x, ix, y, iy, rows, height, width):
+    """w (P, D) += x^T y, with x (rows, P) and y (rows, D), four rows of w at a time."""
+    rise, size = len(height), len(width)
+    for p in range(0, rise - 3, 4):
+        to = iw + p * size
+        w0, w1 = load(w, to, width), load(w, to + size, width)
+        w2, w3 = load(w, to + 2 * size, width), load(w, to + 3 * size, width)
+        for row in range(rows):
+            line, at = load(y, iy + row * size, width), ix + row * rise + p
+            w0, w1 = fma(get(x, at), line, w0), fma(get(x, at + 1), line, w1)
+            w2, w3 = fma(get(x, at + 2), line, w2), fma(get(x, at + 3), line, w3)
+        store(w, to, w0)
+        store(w, to + size, w1)
+        store(w, to + 2 * size, w2)
+        store(w, to + 3 * size, w3)
+    for p in range(rise - rise % 4, rise):
+        total_of_row = load(w, iw + p * size, width)
+        for row in range(rows):
+            total_of_row = fma(get(x, ix + row * rise + p), load(y, iy + row * size, width), total_of_row)
+        store(w, iw + p * size, total_of_row)
+
+
+@_inlined
+def _make_votes(votes, place, indptr, wid, u, weight, height, width):
+    """The linear votes of a block (edges, lanes, D)."""
+    i0, i1, k0, k1, x0, images, batch, lanes = place
+    rise, size = len(height), len(width)
+    zero = spread(votes.dtype.type(0), width)
+    for at in range(0, (k1 - k0) * lanes * size, size):
+        store(votes, at, zero)
+    for i in range(i0, i1):
+        child = (i * batch + x0) * rise
+        for k in range(get(indptr, i), get(indptr, i + 1)):
+            matrix, row = get(wid, k) * rise * size, (k - k0) * lanes * size
+            _multiply(votes, row, u, child, weight, matrix, images, height, width)
+
+
+@_inlined
+def _add_products(tile, place, votes, parents, at, width):
+    """tile += <u_hat, row of the parent>, with the parents' rows (J, B, D) in ``parents`` from ``at`` on."""
+    _, _, k0, k1, x0, images, batch, lanes = place
+    rows, linear, eid, dst = votes
+    size, last = len(width), len(eid) - 1
+    for k in range(k0, k1):
+        row = ((k - k0) * lanes if linear else get(eid, k) * batch + x0) * size
+        parent, to = at + (get(dst, k) * batch + x0) * size, (k - k0) * lanes
+        if not linear:
+            fetch(rows, (get(eid, min(k + _AHEAD, last)) * batch + x0) * size)
+        for x in range(0, images - LANES + 1, LANES):
+            store(
+                tile, to + x, dots(rows, row + x * size, parents, parent + x * size, load(tile, to + x, _VECTOR), width)
+            )
+        for x in range(images - images % LANES, images):
+            number = dot(load(rows, row + x * size, width), load(parents, parent + x * size, width))
+            put(tile, to + x, get(tile, to + x) + number)
+
+
+@_inlined
+def _add_votes(sums, tile, place, votes, width):
+    """Each parent's row of sums (J, B, D) += the tile's number times u_hat."""
+    _, _, k0, k1, x0, images, batch, lanes = place
+    rows, linear, eid, dst = votes
+    size, last = len(width), len(eid) - 1
+    for k in range(k0, k1):
+        row = ((k - k0) * lanes if linear else get(eid, k) * batch + x0) * size
+        if not linear:
+            fetch(rows, (get(eid, min(k + _AHEAD, last)) * batch + x0) * size)
+        parent, at = (get(dst, k) * batch + x0) * size, (k - k0) * lanes
+        for x in range(images):
+            to = parent + x * size
+            store(sums, to, fma(get(tile, at + x), load(rows, row + x * size, width), load(sums, to, width)))
+
+
+# The last vector of a child in a tile may reach into the next child's numbers. So a tile is not changed in place: what
+# is written too far into the other tile, the next child overwrites. (Vectors stored in part would do as well, but the
+# processor waits for them when the next child is loaded.)
+
+
+@_inlined
+def _softmax(c, b, begin, end, lanes):
+    """c = softmax of b over the edges of one child, which are [begin:end] of both."""
+    least, zero, one = c.dtype.type(-np.inf), c.dtype.type(0), c.dtype.type(1)
+    step = max(lanes, LANES)
+    for lane in range(begin, min(begin + step, end), LANES):
+        top, whole = spread(least, _VECTOR), spread(zero, _VECTOR)
+        for at in range(lane, end, step):
+            top = larger(first(end - at, load(b, at, _VECTOR), top), top)
+        if lanes == 1:
+            top = spread(largest(top), _VECTOR)
+        for at in range(lane, end, step):
+            share = exponential(subtract(load(b, at, _VECTOR), top))
+            whole = fma(one, first(end - at, share, spread(zero, _VECTOR)), whole)
+            store(c, at, share)
+        whole = spread(one / total(whole), _VECTOR) if lanes == 1 else divide(spread(one, _VECTOR), whole)
+        for at in range(lane, end, step):
+            store(c, at, multiply(load(c, at, _VECTOR), whole))
+
+
+@_inlined
+def _through_softmax(db, above, c, dc, begin, end, lanes):
+    """db = above + c (dc - sum of c dc) over the edges of one child, which are [begin:end] of each."""
+    zero = spread(c.dtype.type(0), _VECTOR)
+    step = max(lanes, LANES)
+    for lane in range(begin, min(begin + step, end), LANES):
+        mean = zero
+        for at in range(lane, end, step):
+            mean = fma(first(end - at, load(c, at, _VECTOR), zero), load(dc, at, _VECTOR), mean)
+        if lanes == 1:
+            mean = spread(total(mean), _VECTOR)
+        for at in range(lane, end, step):
+            slope = subtract(load(dc, at, _VECTOR), mean)
+            store(db, at, fma(load(c, at, _VECTOR), slope, load(above, at, _VECTOR)))
+
+
+@_inlined
+def _couple(c, b, place, indptr, votes, prior, before, at, width):
+    """c = softmax(b), b = prior + <u_hat, before>."""
+    i0, i1, k0, k1, _, _, _, lanes = place
+    _fill(b, 0, (k1 - k0) * lanes, b.dtype.type(0))
+    if len(prior) > 0:
+        _take(b, place, prior)
+    if len(before) > 0:
+        _add_products(b, place, votes, before, at, width)
+    for i in range(i0, i1):
+        _softmax(c, b, (get(indptr, i) - k0) * lanes, (get(indptr, i + 1) - k0) * lanes, lanes)
+
+
+@_inlined
+def _couple_equally(c, place, indptr):
+    """c = 1 / number of out-edges."""
+    i0, i1, k0, _, _, _, _, lanes = place
+    for i in range(i0, i1):
+        begin, end = get(indptr, i), get(indptr, i + 1)
+        if begin < end:
+            _fill(c, (begin - k0) * lanes, (end - k0) * lanes, c.dtype.type(1) / c.dtype.type(end - begin))
+
+
+@_inlined
+def _uncouple(db, above, c, dc, place, indptr, votes, ds, at, width):
+    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>."""
+    i0, i1, k0, k1, _, _, _, lanes = place
+    _fill(dc, 0, (k1 - k0) * lanes, dc.dtype.type(0))
+    _add_products(dc, place, votes, ds, at, width)
+    for i in range(i0, i1):
+        begin, end = (get(indptr, i) - k0) * lanes, (get(indptr, i + 1) - k0) * lanes
+        _through_softmax(db, above, c, dc, begin, end, lanes)
+
+
+@_inlined
+def _move(to, tile, place):
+    _, _, k0, k1, _, _, _, lanes = place
+    for at in range(0, (k1 - k0) * lanes, LANES):
+        store(to, at, load(tile, at, _VECTOR))
 
 
 @_compiled
-def _most_edges(lo, hi, indptr):
-    most = 0
-    for i in range(lo, hi):
-        most = max(most, indptr[i + 1] - indptr[i])
-    return most
+def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, before, c, s, uniform):
+    """One iteration for children lo:hi: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
-
-@_compiled
-def iterate(lo, hi, graph, u, weight, batch, height, width, b, v, c, s, first_iteration, uniform):
-    """One iteration for children lo:hi: b += <u_hat, v> (not in the first), c = softmax(b), s += c u_hat."""
-    indptr, eid, dst, wid = graph
-    linear, size = len(height) > 0, len(width)
-    rows = np.empty(_most_edges(lo, hi, indptr) * TILE * size, u.dtype) if linear else u
-    top, total = np.empty(TILE, u.dtype), np.empty(TILE, u.dtype)
-    one = u.dtype.type(1)
-    for first in range(0, batch, TILE):
-        images = min(TILE, batch - first)
-        for i in range(lo, hi):
-            k0, k1 = indptr[i], indptr[i + 1]
-            if k0 == k1:
-                continue
-            if linear:
-                _votes(rows, i, k0, k1, first, images, batch, u, weight, wid, height, width)
-            if not first_iteration:
-                for k in range(k0, k1):
-                    row = (k - k0) * TILE * size if linear else (eid[k] * batch + first) * size
-                    parent, at = (dst[k] * batch + first) * size, k * batch + first
-                    for x in range(images):
-                        b[at + x] += dot_rows(rows, row + x * size, v, parent + x * size, width)
-            if uniform:
-                share = one / u.dtype.type(k1 - k0)
-                for k in range(k0, k1):
-                    for x in range(images):
-                        c[k * batch + first + x] = share
-                for x in range(images):
-                    total[x] = one
-            else:
-                for x in range(images):
-                    top[x] = b[k0 * batch + first + x]
-                    total[x] = 0
-                for k in range(k0 + 1, k1):
-                    at = k * batch + first
-                    for x in range(images):
-                        top[x] = max(top[x], b[at + x])
-                for k in range(k0, k1):
-                    at = k * batch + first
-                    for x in range(images):
-                        c[at + x] = math.exp(b[at + x] - top[x])
-                        total[x] += c[at + x]
-                for x in range(images):
-                    total[x] = one / total[x]
-            for k in range(k0, k1):
-                row = (k - k0) * TILE * size if linear else (eid[k] * batch + first) * size
-                parent, at = (dst[k] * batch + first) * size, k * batch + first
-                for x in range(images):
-                    share = c[at + x] * total[x]
-                    c[at + x] = share
-                    add_row(s, parent + x * size, share, rows, row + x * size, width)
-
-
-@_compiled
-def step_back(lo, hi, graph, u, weight, batch, height, width, c, ds, db_above, db, dv, more):
-    """Gradient through one iteration: dc = <u_hat, ds>, db = db_above + softmax' dc; dv += db u_hat if ``more``."""
-    indptr, eid, dst, wid = graph
-    linear, size = len(height) > 0, len(width)
-    rows = np.empty(_most_edges(lo, hi, indptr) * TILE * size, u.dtype) if linear else u
-    mean = np.empty(TILE, u.dtype)
-    for first in range(0, batch, TILE):
-        images = min(TILE, batch - first)
-        for i in range(lo, hi):
-            k0, k1 = indptr[i], indptr[i + 1]
-            if k0 == k1:
-                continue
-            if linear:
-                _votes(rows, i, k0, k1, first, images, batch, u, weight, wid, height, width)
-            for x in range(images):
-                mean[x] = 0
-            for k in range(k0, k1):
-                row = (k - k0) * TILE * size if linear else (eid[k] * batch + first) * size
-                parent, at = (dst[k] * batch + first) * size, k * batch + first
-                for x in range(images):
-                    dc = dot_rows(rows, row + x * size, ds, parent + x * size, width)
-                    db[at + x] = dc
-                    mean[x] += c[at + x] * dc
-            for k in range(k0, k1):
-                row = (k - k0) * TILE * size if linear else (eid[k] * batch + first) * size
-                parent, at = (dst[k] * batch + first) * size, k * batch + first
-                for x in range(images):
-                    db[at + x] = db_above[at + x] + c[at + x] * (db[at + x] - mean[x])
-                    if more:
-                        add_row(dv, parent + x * size, db[at + x], rows, row + x * size, width)
-
-
-@_compiled
-def gradient(lo, hi, graph, u, weight, batch, height, width, c, ds, db, v, du, dweight):
-    """du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1); with linear votes, on to u and weight.
-
-    c, db are (R, E, B); ds, v are (R, J, B, D); du and dweight come zeroed.
+    ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty; ``uniform``: all logits are equal.
     """
     indptr, eid, dst, wid = graph
-    linear, size, rise = len(height) > 0, len(width), len(height)
-    iterations, edges, parents = c.shape[0], c.shape[1], ds.shape[1]
-    c, db, ds, v = c.reshape(-1), db.reshape(-1), ds.reshape(-1), v.reshape(-1)
-    rows = np.empty(TILE * size, u.dtype) if linear else du
-    for first in range(0, batch, TILE):
-        images = min(TILE, batch - first)
-        for i in range(lo, hi):
-            for k in range(indptr[i], indptr[i + 1]):
-                row = 0 if linear else (eid[k] * batch + first) * size
-                if linear:
-                    rows[:] = 0
-                for r in range(iterations):
-                    at, parent = r * edges + k * batch + first, r * parents + (dst[k] * batch + first) * size
-                    for x in range(images):
-                        add_row(rows, row + x * size, c[at + x], ds, parent + x * size, width)
-                        if r > 0:
-                            add_row(rows, row + x * size, db[at + x], v, parent - parents + x * size, width)
-                if linear:
-                    for x in range(images):
-                        child = (i * batch + first + x) * rise
-                        for p in range(rise):
-                            at_weight = (wid[k] * rise + p) * size
-                            du[child + p] += dot_rows(rows, x * size, weight, at_weight, width)
-                            add_row(dweight, at_weight, u[child + p], rows, x * size, width)
+    batch, tile, room = shape
+    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
+    votes, coupling, logit = (rows, linear, eid, dst), _tile(room, lanes, u), _tile(room, lanes, u)
+    i = lo
+    while i < hi:
+        end = _block(i, hi, indptr, room)
+        for x0 in range(0, images, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+            if linear:
+                _make_votes(rows, place, indptr, wid, u, weight, height, width)
+            if uniform:
+                _couple_equally(coupling, place, indptr)
+            else:
+                _couple(coupling, logit, place, indptr, votes, prior, before, 0, width)
+            if len(c) > 0:
+                _keep(coupling, place, c)
+            _add_votes(s, coupling, place, votes, width)
+        i = end
+
+
+@_compiled
+def step_back(
+    lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, iterations, c, db_above, db, dv
+):
+    """Gradient through one iteration r: db = db_above + softmax' <u_hat, ds^r>, dv += db u_hat.
+
+    Given votes: ``c`` of the iteration and ``db_above`` (empty: zero) were kept. Linear votes: both are made anew from
+    ``before`` and ``ds``, which hold ``iterations`` from r on (one after the other, each J, B, D). ``db`` is kept, and
+    ``dv`` summed, unless empty.
+    """
+    indptr, eid, dst, wid = graph
+    batch, tile, room = shape
+    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
+    votes, step = (rows, linear, eid, dst), len(ds) // iterations
+    coupling, slope = _tile(room, lanes, u), _tile(room, lanes, u)
+    change, above = _tile(room, lanes, u), _tile(room, lanes, u)
+    i = lo
+    while i < hi:
+        end = _block(i, hi, indptr, room)
+        for x0 in range(0, images, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+            _fill(above, 0, (place[3] - place[2]) * lanes, u.dtype.type(0))
+            if linear:
+                _make_votes(rows, place, indptr, wid, u, weight, height, width)
+                for r in range(iterations - 1, -1, -1):
+                    _couple(coupling, slope, place, indptr, votes, prior, before, r * step, width)
+                    _uncouple(change, above, coupling, slope, place, indptr, votes, ds, r * step, width)
+                    _move(above, change, place)
+            else:
+                if len(db_above) > 0:
+                    _take(above, place, db_above)
+                _take(coupling, place, c)
+                _uncouple(change, above, coupling, slope, place, indptr, votes, ds, 0, width)
+            if len(db) > 0:
+                _keep(change, place, db)
+            if len(dv) > 0:
+                _add_votes(dv, change, place, votes, width)
+        i = end
+
+
+@_compiled
+def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, ds, db, v, iterations, uniform, du):
+    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
+
+    ds and v have R iterations (each J, B, D), db (E, B) lacks the first, and so does c if ``uniform``.
+    """
+    indptr, eid, dst, _ = graph
+    images = 1 if len(single) else shape[0]
+    size, step, numbers = len(width), len(ds) // iterations, len(eid) * images
+    skipped = numbers if uniform else 0
+    for i in range(lo, hi):
+        begin, end = get(indptr, i), get(indptr, i + 1)
+        share = u.dtype.type(1) / u.dtype.type(end - begin)
+        for k in range(begin, end):
+            parent, to, number = get(dst, k) * images * size, get(eid, k) * images * size, k * images
+            for x in range(images):
+                above, at = parent + x * size, number + x
+                if not uniform:
+                    share = get(c, at)
+                change = multiply(spread(share, width), load(ds, above, width))
+                for r in range(1, iterations):
+                    change = fma(get(c, r * numbers - skipped + at), load(ds, r * step + above, width), change)
+                    change = fma(get(db, (r - 1) * numbers + at), load(v, (r - 1) * step + above, width), change)
+                store_past_cache(du, to + x * size, change)
+
+
+@_compiled
+def linear_gradient(
+    lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, v, iterations, uniform, du, dweight
+):
+    """Linear votes: du and dweight += what ``gradient`` says of u_hat = u W, with c and db made anew."""
+    indptr, eid, dst, wid = graph
+    batch, tile, room = shape
+    lanes, images, step, size = _lanes(single, tile), 1 if len(single) else batch, len(ds) // iterations, len(width)
+    rows, changes = np.empty(room * lanes * size, u.dtype), np.empty(room * lanes * size, u.dtype)
+    votes, turned = (rows, True, eid, dst), np.empty(len(height) * size, u.dtype)
+    coupling, slope = _tile(room, lanes, u), _tile(room, lanes, u)
+    change, above = _tile(room, lanes, u), _tile(room, lanes, u)
+    i = lo
+    while i < hi:
+        end = _block(i, hi, indptr, room)
+        for x0 in range(0, images, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+            edges = place[3] - place[2]
+            _make_votes(rows, place, indptr, wid, u, weight, height, width)
+            _fill(above, 0, edges * lanes, u.dtype.type(0))
+            for at in range(0, edges * lanes * size, size):
+                store(changes, at, spread(u.dtype.type(0), width))
+            for r in range(iterations - 1, -1, -1):
+                if r == 0 and uniform:
+                    _couple_equally(coupling, place, indptr)
+                else:
+                    _couple(coupling, slope, place, indptr, votes, prior, before, r * step, width)
+                _spread_back(changes, coupling, place, dst, ds, r * step, width)
+                if r > 0:
+                    _uncouple(change, above, coupling, slope, place, indptr, votes, ds, r * step, width)
+                    _move(above, change, place)
+                    _spread_back(changes, change, place, dst, v, (r - 1) * step, width)
+            _onto_children(du, dweight, changes, turned, place, indptr, wid, u, weight, height, width)
+        i = end
+
+
+@_inlined
+def _spread_back(changes, tile, place, dst, parents, at, width):
+    """changes (edges, lanes, D) += the tile's number times the parent's row."""
+    _, _, k0, k1, x0, images, batch, lanes = place
+    size = len(width)
+    for k in range(k0, k1):
+        parent, number = at + (get(dst, k) * batch + x0) * size, (k - k0) * lanes
+        for x in range(images):
+            to = (number + x) * size
+            row = load(parents, parent + x * size, width)
+            store(changes, to, fma(get(tile, number + x), row, load(changes, to, width)))
+
+
+@_inlined
+def _onto_children(du, dweight, changes, turned, place, indptr, wid, u, weight, height, width):
+    """du += du_hat W^T and dW += u^T du_hat; ``turned`` is room for W^T."""
+    i0, i1, k0, _, x0, images, batch, lanes = place
+    rise, size = len(height), len(width)
+    for i in range(i0, i1):
+        child = (i * batch + x0) * rise
+        for k in range(get(indptr, i), get(indptr, i + 1)):
+            matrix, row = get(wid, k) * rise * size, (k - k0) * lanes * size
+            for p in range(rise):
+                for d in range(size):
+                    put(turned, d * rise + p, get(weight, matrix + p * size + d))
+            _multiply(du, child, changes, row, turned, 0, images, width, height)
+            _multiply_turned(dweight, matrix, u, child, changes, row, images, height, width)
+
+
+@_compiled
+def agree(lo, hi, graph, u, weight, shape, single, height, width, v, to):
+    """to (E, B) = <u_hat, v>."""
+    indptr, eid, dst, wid = graph
+    batch, tile, room = shape
+    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
+    agreement = _tile(room, lanes, u)
+    i = lo
+    while i < hi:
+        end = _block(i, hi, indptr, room)
+        for x0 in range(0, images, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+            if linear:
+                _make_votes(rows, place, indptr, wid, u, weight, height, width)
+            _fill(agreement, 0, (place[3] - place[2]) * lanes, u.dtype.type(0))
+            _add_products(agreement, place, (rows, linear, eid, dst), v, 0, width)
+            _keep(agreement, place, to)
+        i = end
