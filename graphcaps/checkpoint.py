@@ -92,10 +92,14 @@ def restore(path: Path, model: CapsNet, optimizer: torch.optim.Optimizer | None 
             raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
     model.load_state_dict(stored)
     if optimizer is not None:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, k, entry = name.split(".", 2)
+                like = parameters[int(k)]
+                if tensor.shape == like.shape:  # fused Adam takes the numbers as they lie in memory
+                    tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
                 state.setdefault(int(k), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     return head

@@ -109,7 +109,7 @@ class Trainer:
         self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
         self.device = accelerator.device
         self.net = model.to(self.device, memory_format=torch.channels_last)
-        fused = self.device.type == "cuda"
+        fused = self.device.type in ("cpu", "cuda")
         optimizer = torch.optim.Adam(self.net.parameters(), lr=config.peak_rate, fused=fused)
         self.model, self.optimizer = accelerator.prepare(self.net, optimizer)
         self.batches = Batches(

@@ -7,6 +7,9 @@
 
 The same four lines twice: with DGL's message, reduce and apply-edges functions, and with torch's scatter operations on
 the graph's index arrays, for devices that the installed DGL can't reach. ``naive.dynamic`` is the oracle of both.
+
+Tried and not kept: edges as nodes of a graph of their own, so that DGL sums c u_hat unstored (u_mul_e and u_dot_v).
+One thread, forward + backward: 1152 -> 10 at B 32 122 instead of 93 ms, a million random edges 1369 instead of 388 ms.
 """
 
 from __future__ import annotations
