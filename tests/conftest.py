@@ -15,7 +15,7 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dgl, route
 from graphcaps._dgl import has_cuda
-from graphcaps.routing import Routed
+from graphcaps.routing import Routed, fused
 from graphcaps.routing.engines import ENGINES
 
 FACTS = {
@@ -67,7 +67,7 @@ def why_not(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        return "the fused engine runs on the CPU"
+        return fused.without_triton("cuda")
     return ""
 
 

@@ -348,7 +348,7 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         ),
         (
             {"votes": VOTES.to("meta"), "engine": "fused"},
-            "engine: expected votes on the CPU for 'fused', got (6, 5, 4) on meta. Use 'torch'",
+            "engine: expected votes on the CPU or on CUDA for 'fused', got (6, 5, 4) on meta. Use 'torch'",
         ),
         (
             {"votes": LinearVotes(torch.ones(4, 8), torch.ones(6, 8, 4))},

@@ -10,7 +10,7 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import check_graph
-from .engines import TAKES_LINEAR_VOTES, find_engine
+from .engines import TAKES_HALF_VOTES, TAKES_LINEAR_VOTES, find_engine
 from .votes import LinearVotes
 
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -72,9 +72,10 @@ def route(
     if linear and run not in TAKES_LINEAR_VOTES:
         votes, linear = votes.tensor(graph), False
     dtype, trailing = (votes.u if linear else votes).dtype, tuple((votes.u if linear else votes).shape[1:-1])
-    if dtype in (torch.float16, torch.bfloat16):
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if wide != dtype and run not in TAKES_HALF_VOTES:
         votes = LinearVotes(votes.u.float(), votes.weight.float()) if linear else votes.float()
-    b = _checked_prior(prior, (graph.num_edges(), *trailing), votes.u if linear else votes)
+    b = _checked_prior(prior, (graph.num_edges(), *trailing), (votes.u if linear else votes).device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
@@ -145,14 +146,16 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
 
 
-def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+def _checked_prior(
+    prior: torch.Tensor | float | None, wanted: tuple[int, ...], device: torch.device, dtype: torch.dtype
+) -> torch.Tensor:
     if prior is None:
-        return like.new_zeros(()).expand(wanted)
-    prior = torch.as_tensor(prior, device=like.device if not isinstance(prior, torch.Tensor) else None)
-    expect(prior.device == like.device, "prior", f"device {like.device} as the votes", prior.device)
+        return torch.zeros((), device=device, dtype=dtype).expand(wanted)
+    prior = torch.as_tensor(prior, device=device if not isinstance(prior, torch.Tensor) else None)
+    expect(prior.device == device, "prior", f"device {device} as the votes", prior.device)
     padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
     fits = padded.dim() == len(wanted) and all(
         have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
     )
     expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
-    return padded.to(like.dtype).expand(wanted)
+    return padded.to(dtype).expand(wanted)

@@ -25,6 +25,8 @@ ENGINES = {
 }
 # These take LinearVotes as they are; for the others the votes are built first.
 TAKES_LINEAR_VOTES = {fused.dynamic}
+# These take votes in half precision as they are, with float32 logits; for the others the votes are widened first.
+TAKES_HALF_VOTES = {fused.dynamic}
 
 
 def routing_names() -> list[str]:
@@ -40,15 +42,17 @@ def engine_names(routing: str = "dynamic") -> list[str]:
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
     """The engine ``"auto"`` stands for: ``fused`` on the CPU; else ``dgl`` if the graph is there too, else ``torch``.
 
+    On CUDA ``fused`` is there too, but only for those who ask for it: its kernels have never run on a GPU.
+
     Nothing is run and nothing remembered: the same graph and votes give the same answer.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    if not fused.why_not(votes):
-        return "fused"
     device = _device(votes)
+    if device.type == "cpu" and not fused.why_not(votes):
+        return "fused"
     return "dgl" if device == graph.device else "torch"
 
 

@@ -1,25 +1,46 @@
-"""The fused engine: routing in as few passes over the votes as there are iterations. Numba runs it on the CPU."""
+"""The fused engine: routing in as few passes over the votes as there are iterations, by Numba or by Triton.
+
+Numba runs it on the CPU. On CUDA it is Triton, with kernels that were tested through Triton's interpreter and compiler
+but have never run on a GPU: there `"auto"` leaves the engine alone, and ``engine="fused"`` asks for it.
+"""
 
 from __future__ import annotations
+
+import importlib
+import importlib.util
 
 import torch
 
 from .votes import LinearVotes
 
 WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time grows with its width
+MODULES = {"cpu": "fused_cpu", "cuda": "fused_gpu"}  # by device; Numba takes half a second to import, Triton as long
 
 
 def why_not(votes: torch.Tensor | LinearVotes) -> str:
-    """What votes would have to be for the engine to run, or "" where it can."""
+    """What the engine would need to run on these votes, or "" where it can."""
     u = votes.u if isinstance(votes, LinearVotes) else votes
     widest = max(votes.weight.shape[-2:]) if isinstance(votes, LinearVotes) else votes.shape[-1]
-    if u.device.type != "cpu":
-        return "votes on the CPU"
+    if u.device.type not in MODULES:
+        return "votes on the CPU or on CUDA"
+    if u.device.type == "cuda" and (lacking := without_triton(u.device)):
+        return lacking
     return "" if widest <= WIDEST else f"capsules of at most {WIDEST} numbers"
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration):
-    """Dynamic routing of votes (E, *, D) or ``LinearVotes``, which are never built."""
-    from . import fused_cpu  # Numba takes half a second to import
+def without_triton(device: torch.device | str) -> str:
+    """What CUDA ``device`` would need for Triton's kernels to run there, or "" where they can."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton, which comes with torch on Linux,"
+    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (7, 0):
+        return "a GPU of compute capability 7.0 or more"
+    return ""
 
-    return fused_cpu.dynamic(graph, votes, activation, b, iterations, on_iteration)
+
+def dynamic(graph, votes, activation, b, iterations, on_iteration):
+    """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, which are built only where `fused_gpu` says so.
+
+    Votes may be of half precision, with float32 logits b; v is then float32. On the CPU they are widened first.
+    """
+    engine = importlib.import_module(f".{MODULES[b.device.type]}", __package__)
+    return engine.dynamic(graph, votes, activation, b, iterations, on_iteration)

@@ -23,8 +23,9 @@ from .votes import LinearVotes
 
 
 def dynamic(graph, votes, activation, b, iterations, on_iteration):
-    """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``."""
+    """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
     linear = isinstance(votes, LinearVotes)
+    votes = LinearVotes(*(x.to(b.dtype) for x in votes)) if linear else votes.to(b.dtype)
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
         return on_torch(graph, u_hat, activation, b, iterations, on_iteration)

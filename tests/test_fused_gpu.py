@@ -1,0 +1,370 @@
+"""The fused engine's Triton kernels: on CUDA where there is a GPU, else through Triton's interpreter and compiler.
+
+On a machine with a GPU, `python -m pytest tests/test_fused_gpu.py` is the whole check. The tests of what the kernels
+compute are at the end of the file. They run twice: here, on CUDA, or skipped; and, CUDA or not, on CPU tensors through
+the interpreter, in a process of its own because Triton reads TRITON_INTERPRET when it is imported. What only the
+compiler would refuse is seen by compiling every kernel for an H200, which needs no GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, route
+from graphcaps.routing import fused
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+ROOT = Path(__file__).parents[1]
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
+
+
+def run(*arguments: str, **environment: str) -> None:
+    """Run Python on ``arguments``; fail with what it said."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+
+
+@needs_triton
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)], ids=["fast", "slow"])
+def test_all_that_follows_holds_in_the_interpreter_alone(which):
+    pytest_here = (
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--maxfail=3",
+        str(Path(__file__)),
+        "-k",
+        "not alone",
+        "-m",
+        which,
+    )
+    run(*pytest_here, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+
+
+COMPILE = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+class H200:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device=None: 0
+
+driver.set_active(H200())
+launch, compiled = JITFunction.run, set()
+
+def compile_only(self, *arguments, grid, warmup, **options):
+    assert "cubin" in launch(self, *arguments, grid=grid, warmup=True, **options).asm
+    compiled.add(self.fn.__name__)
+
+JITFunction.run = compile_only
+from graphcaps import LinearVotes, bipartite_graph, complete_graph, route
+from graphcaps.routing import fused, fused_gpu
+fused.MODULES["cpu"] = "fused_gpu"
+
+def leaf(*shape, dtype):
+    return torch.randn(shape).to(dtype).requires_grad_()
+
+def both_ways(graph, votes, *leaves):
+    torch.autograd.grad(route(graph, votes, engine="fused").v.sum(), leaves)
+
+def given(graph, dtype):
+    votes = leaf(graph.num_edges(), 5, 7, dtype=dtype)
+    both_ways(graph, votes, votes)
+
+def linear(graph, weight, dtype):
+    u, weight = leaf(graph.num_src_nodes(), 5, weight[-2], dtype=dtype), leaf(*weight, dtype=dtype)
+    both_ways(graph, LinearVotes(u, weight), u, weight)
+
+sparse, complete = bipartite_graph([0, 0, 2, 2, 1], [1, 0, 1, 1, 1], 4, 3), complete_graph(5, 3)
+given(sparse, torch.float32)
+given(complete, torch.bfloat16)
+linear(complete, (15, 8, 16), torch.float32)
+linear(complete_graph(1, 1), (1, 1), torch.float32)
+linear(complete, (5, 3, 8, 16), torch.float64)
+linear(complete, (8, 16), torch.bfloat16)
+fused_gpu.SEGMENT, fused_gpu.PROGRAMS = 2, 2**31
+given(bipartite_graph([0, 0, 2, 2, 1], [1, 0, 1, 1, 1], 4, 3), torch.float32)
+kernels = {"couple", "over_parents", "settle", "votes_gradient", "over_children", "linear_gradient"}
+assert compiled == kernels, compiled
+"""
+
+
+@needs_triton
+@pytest.mark.slow
+def test_every_kernel_compiles_for_an_h200_alone(tmp_path):
+    run("-c", COMPILE, TRITON_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT), TRITON_INTERPRET="0")
+
+
+def test_without_triton_the_error_says_so_alone(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert fused.without_triton("cuda") == "Triton, which comes with torch on Linux,"
+
+
+# What the kernels compute
+
+
+@pytest.fixture
+def device(monkeypatch) -> str:
+    """Where the Triton engine is, with NaN in all that its tensors start from; "fused" is that engine there."""
+    if not INTERPRETED:
+        if not torch.cuda.is_available():
+            pytest.skip("torch sees no CUDA device; the same runs through Triton's interpreter in its own process")
+        if reason := fused.without_triton("cuda"):
+            pytest.skip(f"expected {reason}")
+    else:
+        monkeypatch.setitem(fused.MODULES, "cpu", "fused_gpu")
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+    return "cpu" if INTERPRETED else "cuda"
+
+
+def poisoned(make):
+    def with_nan(*arguments, **options):
+        made = make(*arguments, **options)
+        return made.fill_(float("nan")) if made.is_floating_point() else made
+
+    return with_nan
+
+
+@pytest.fixture
+def few_programs(device, monkeypatch):
+    """Several children for each program and several programs for a batch, as large layers have them."""
+    from graphcaps.routing import passes_gpu
+
+    monkeypatch.setattr(passes_gpu, "PROGRAMS", 2)
+    monkeypatch.setattr(passes_gpu, "TILE", 64)
+
+
+@pytest.fixture
+def short_segments(device, monkeypatch):
+    """Parents cut into segments, as those of very many in-edges are."""
+    from graphcaps.routing import fused_gpu
+
+    monkeypatch.setattr(fused_gpu, "SEGMENT", 7)
+    monkeypatch.setattr(fused_gpu, "PROGRAMS", 2**31)
+
+
+def sparse():
+    """63 edges, some twice; child 7 and 6 and parent 0 have none. Built anew, so that its index arrays are too."""
+    ends = torch.Generator().manual_seed(63)
+    src, dst = torch.randint(0, 6, (63,), generator=ends), torch.randint(1, 5, (63,), generator=ends)
+    return bipartite_graph(src, dst, 8, 5)
+
+
+def leaf(draw, *shape, dtype=torch.float64):
+    return draw(*shape, dtype=dtype).requires_grad_()
+
+
+def routed(graph, votes, prior, engine, device="cpu", dtype=None, **options):
+    """v and the gradients of votes (or u and weight) and prior, on the CPU and in float64, for a fixed cotangent."""
+    linear = isinstance(votes, LinearVotes)
+    leaves = [*votes, prior] if linear else [votes, prior]
+    leaves = [x.detach().to(device, dtype or x.dtype).requires_grad_() for x in leaves if x is not None]
+    moved = LinearVotes(*leaves[:2]) if linear else leaves[0]
+    v = route(graph, moved, prior=None if prior is None else leaves[-1], engine=engine, **options).v
+    cotangent = torch.randn(v.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad(v, leaves, cotangent.to(v))
+    return [x.detach().cpu().double() for x in (v, *gradients)]
+
+
+def assert_equals_naive(graph, votes, prior, device, tolerance=1e-10, **options):
+    """The oracle routes in float64."""
+    wanted = routed(graph, votes, prior, "naive", dtype=torch.float64, **options)
+    for got, exact in zip(routed(graph, votes, prior, "fused", device, **options), wanted, strict=True):
+        torch.testing.assert_close(got, exact, rtol=tolerance, atol=tolerance)
+
+
+# float32: eps is 1.2e-7; sums of at most 63 votes of length about 3, and errors that three iterations multiply by about
+# 10 each, in value and once more in the gradient: 1e-3 is wide, and what a wrong index gives is of order 1.
+FLOAT32 = 1e-3
+# bfloat16 results are rounded to 8 bits, 4e-3 of each; float32 has been exact in comparison.
+BFLOAT16 = 1e-2
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_a_sparse_graph_routes_as_naive_in_value_and_gradient(device, iterations, draw):
+    assert_equals_naive(sparse(), leaf(draw, 63, 5, 7), leaf(draw, 63, 5), device, iterations=iterations)
+
+
+def test_segments_of_a_parent_add_up_to_it(device, short_segments, draw):
+    assert_equals_naive(sparse(), leaf(draw, 63, 5, 7), leaf(draw, 63, 5), device)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_a_complete_graph_routes_as_naive_in_value_and_gradient(device, iterations, draw):
+    graph = complete_graph(9, 5)
+    assert_equals_naive(graph, leaf(draw, 45, 5, 7), leaf(draw, 45, 5), device, iterations=iterations)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
+def test_a_program_may_have_much_to_do(device, few_programs, make, draw):
+    assert_equals_naive(make(), leaf(draw, 63, 11, 7), leaf(draw, 63, 11), device, iterations=2)
+
+
+@pytest.mark.parametrize("trailing", [(), (2, 3)], ids=["no_batch", "batch_heads"])
+@pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
+def test_without_a_prior_and_with_any_trailing_dims(device, make, trailing, draw):
+    assert_equals_naive(make(), leaf(draw, 63, *trailing, 3), None, device)
+
+
+def test_a_complete_graph_of_wide_votes_routes_by_parent(device, monkeypatch, draw):
+    from graphcaps.routing import passes_gpu
+
+    monkeypatch.setattr(passes_gpu, "WIDEST_CHILD", 8)
+    monkeypatch.setattr(passes_gpu.ByChild, "forward", None)
+    assert_equals_naive(complete_graph(3, 2), leaf(draw, 6, 5, 7), leaf(draw, 6), device)
+
+
+@pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, FLOAT32), (torch.bfloat16, BFLOAT16)])
+def test_votes_of_fewer_bits_are_summed_in_float32(device, make, dtype, tolerance, draw):
+    votes = leaf(draw, 63, 5, 7, dtype=dtype)
+    assert_equals_naive(make(), votes, leaf(draw, 63, 5, dtype=torch.float32), device, tolerance)
+    seen = []
+    v = route(make(), votes.to(device), engine="fused", on_iteration=lambda r, *state: seen.extend(state)).v
+    assert v.dtype == dtype and {x.dtype for x in seen} == {torch.float32}
+
+
+WEIGHTS = {"per edge": (18, 5, 7), "per type": (2, 3, 5, 7), "shared": (5, 7)}
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_linear_votes_equal_naive_and_are_not_built(device, kind, monkeypatch, draw):
+    u, weight, prior = leaf(draw, 6, 3, 5), leaf(draw, *WEIGHTS[kind]), leaf(draw, 18)
+    wanted = routed(complete_graph(6, 3), LinearVotes(u, weight), prior, "naive")
+    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    got = routed(complete_graph(6, 3), LinearVotes(u, weight), prior, "fused", device)
+    torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["per type", "shared"])
+def test_linear_votes_of_many_children_and_images(device, few_programs, kind, draw):
+    votes = LinearVotes(leaf(draw, 6, 5, 5), leaf(draw, *WEIGHTS[kind]))
+    assert_equals_naive(complete_graph(6, 3), votes, None, device, iterations=2)
+
+
+@pytest.fixture
+def multiply():
+    """Sets torch's precision of float32 products, for this test."""
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "dtype", "precision", "tolerance"),
+    [
+        ("per edge", torch.float32, "highest", FLOAT32),
+        # tf32 keeps 10 bits of each factor (the interpreter all): 1e-3 in the votes, 10 times that in the end
+        ("per type", torch.float32, "high", FLOAT32 if INTERPRETED else 5e-2),
+        ("shared", torch.bfloat16, "highest", 3e-2),  # gradients of sums over 20 images and 18 edges, in 8 bits
+    ],
+    ids=["float32", "tf32", "bfloat16"],
+)
+def test_linear_votes_are_multiplied_in_their_precision(device, multiply, kind, dtype, precision, tolerance, draw):
+    multiply(precision)
+    votes = LinearVotes(leaf(draw, 6, 20, 5, dtype=dtype), leaf(draw, *WEIGHTS[kind], dtype=dtype))
+    assert_equals_naive(complete_graph(6, 3), votes, leaf(draw, 18, dtype=torch.float32), device, tolerance)
+
+
+def test_linear_votes_on_other_graphs_are_built(device, draw):
+    votes = LinearVotes(leaf(draw, 8, 5, 4), leaf(draw, 63, 4, 3))
+    assert_equals_naive(sparse(), votes, leaf(draw, 63), device)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "complete", "linear"])
+def test_an_observer_sees_what_naive_shows(device, kind, draw):
+    graph = sparse() if kind == "sparse" else complete_graph(9, 7)
+    votes = LinearVotes(draw(9, 3, 4), draw(63, 4, 3)) if kind == "linear" else draw(63, 3, 4)
+    moved = LinearVotes(*(x.to(device) for x in votes)) if kind == "linear" else votes.to(device)
+    prior, seen = draw(63), {"naive": [], "fused": []}
+    for engine, of, logits in (("naive", votes, prior), ("fused", moved, prior.to(device))):
+        watch = seen[engine]
+        route(graph, of, prior=logits, engine=engine, on_iteration=lambda *state, watch=watch: watch.append(state))
+    for (r, *wanted), (also_r, *got) in zip(seen["naive"], seen["fused"], strict=True):
+        assert r == also_r
+        torch.testing.assert_close([x.cpu() for x in got], wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sparse", "complete", "linear"])
+def test_two_runs_give_the_same_bits(device, kind, draw):
+    graph = sparse() if kind == "sparse" else complete_graph(9, 7)
+    votes = leaf(draw, 63, 5, 7)
+    if kind == "linear":
+        graph, votes = complete_graph(5, 3), LinearVotes(leaf(draw, 5, 2, 3), leaf(draw, 3, 2))
+    first, second = (routed(graph, votes, None, "fused", device, dtype=torch.float32) for _ in range(2))
+    assert all(torch.equal(*pair) for pair in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
+def test_zero_votes_have_a_finite_gradient(device, make):
+    v, gradient = routed(make(), torch.zeros(63, 3, 4), None, "fused", device)
+    assert not v.any() and gradient.isfinite().all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, at the NaN
+@pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
+def test_a_vote_that_is_not_finite_stays_in_its_image(device, make, draw):
+    votes = draw(63, 3, 4)
+    clean = route(make(), votes.to(device), engine="fused").v
+    votes[5, 1, 2] = float("nan")
+    v = route(make(), votes.to(device), engine="fused").v
+    assert torch.equal(v[:, [0, 2]], clean[:, [0, 2]]) and not v[:, 1].isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)], ids=["no_images", "no_numbers"])
+def test_empty_votes_route_to_nothing(device, shape):
+    assert route(sparse(), torch.zeros(63, *shape, device=device), engine="fused").v.shape == (5, *shape)
+
+
+def test_a_second_derivative_is_refused(device, draw):
+    votes = leaf(draw, 6, 4).to(device)
+    (gradient,) = torch.autograd.grad(
+        route(complete_graph(3, 2), votes, engine="fused").v.sum(), votes, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable|differentiate|does not require grad"):
+        gradient.sum().backward()
+
+
+def test_index_arrays_are_taken_once_and_go_with_the_graph(device, draw):
+    from graphcaps.routing import fused_gpu
+
+    gc.collect()
+    graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._cache)
+    for _ in range(2):
+        route(graph, votes, engine="fused", iterations=1)
+    assert len(fused_gpu._cache) == before + 1
+    del graph
+    gc.collect()
+    assert len(fused_gpu._cache) == before
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+def test_on_cuda_fused_is_for_those_who_ask():
+    votes = torch.zeros(6, 4, device="cuda")
+    assert choose_engine(complete_graph(3, 2), votes) == "torch" and not fused.why_not(votes)
+    with pytest.raises(InputError, match="engine: expected capsules of at most 256 numbers for 'fused'"):
+        route(complete_graph(1, 1), torch.zeros(1, 300, device="cuda"), engine="fused")
