@@ -187,7 +187,33 @@ def viz(
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
 
-COMMANDS = {"train": train, "evaluate": evaluate, "predict": predict, "runs": runs, "viz": viz}
+def bench(
+    work: Annotated[
+        Literal["all", "routing", "sparse", "train", "memory", "growth"],
+        tyro.conf.Positional,
+        tyro.conf.arg(name="work"),
+    ] = "all",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
+    to: Path = Path("figures-bench"),
+) -> None:
+    """Time routing and training beside other formulations and the machine's ceilings, and say which targets are met.
+
+    Args:
+        work: routing: image capsules, from given votes and from children and weights. sparse: a random graph of a
+            million edges. train: whole training steps. memory: peaks. growth: time per edge up to ten million edges.
+        device: Where to measure; auto takes a GPU if there is one.
+        threads: Threads of torch and of the engines; default: as many as torch takes.
+        json: Also write all that is printed to this file.
+        to: Folder for the bar charts, one per work.
+    """
+    from .bench.run import bench
+
+    bench(work, device=device, threads=threads, to=to, json_file=json)
+
+
+COMMANDS = {"train": train, "evaluate": evaluate, "predict": predict, "runs": runs, "viz": viz, "bench": bench}
 
 
 def main(argv: list[str] | None = None) -> int:

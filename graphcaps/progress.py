@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .errors import GraphcapsError
@@ -51,6 +53,18 @@ class Progress:
             print(text, flush=True) if self.bar is None else self.bar.console.print(
                 text, highlight=False, markup=False, soft_wrap=True
             )
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar on a terminal while the block runs; yield what sets it, from 0 to 1."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(title, total=1.0)
+        yield lambda share: shown.update(task, completed=share)
 
 
 def tensorboard(folder: Path):

@@ -24,7 +24,7 @@ from .errors import GraphcapsError, expect
 from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
-from .models import CapsNet, capsnet_loss
+from .models import CapsNet, CapsNetOutput, capsnet_loss
 from .progress import Progress, tensorboard
 from .recording import kept_epochs, record, with_history
 from .routing import choose_engine
@@ -105,7 +105,10 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
 class Trainer:
     """One training: the network, its data and its state; ``fit`` runs it to the end."""
 
-    def __init__(self, config: TrainConfig, run: Run, model: CapsNet, splits: ImageSplits, accelerator, show: bool):
+    def __init__(
+        self, config: TrainConfig, run: Run | None, model: CapsNet, splits: ImageSplits, accelerator, show: bool
+    ):
+        """Without a ``run``, only ``step`` works."""
         self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
         self.device = accelerator.device
         self.net = model.to(self.device, memory_format=torch.channels_last)
@@ -156,12 +159,8 @@ class Trainer:
             rate = one_cycle(state.epoch * steps + state.step, total, self.config.peak_rate)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            output = self.model(images.contiguous(memory_format=torch.channels_last), labels)
-            loss = capsnet_loss(output, images, labels)
-            self.accelerator.backward(loss)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            loss_sum += loss.detach() * len(labels)
+            loss, output = self.step(images, labels)
+            loss_sum += loss * len(labels)
             correct += (output.lengths.argmax(dim=1) == labels).sum()
             state.step += 1
             state.seen += len(labels)
@@ -181,6 +180,15 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
+
+    def step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, CapsNetOutput]:
+        """Forward, loss, backward, Adam on images (B, C, H, W); return the loss, detached, and the output."""
+        output = self.model(images.contiguous(memory_format=torch.channels_last), labels)
+        loss = capsnet_loss(output, images, labels)
+        self.accelerator.backward(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach(), output
 
     def _anywhere(self, signum: int) -> int:
         """The signal that any of the processes has noted: all must stop at the same step."""

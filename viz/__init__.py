@@ -15,6 +15,7 @@ _HOME = {
     "EntropyPicture": "entropy",
     "GraphPicture": "network",
     "HistogramPicture": "histogram",
+    "bars": "speed",
     "color": "style",
 }
 
@@ -22,6 +23,7 @@ __all__ = [
     "EntropyPicture",
     "GraphPicture",
     "HistogramPicture",
+    "bars",
     "color",
     "confusion",
     "draw",
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.matrices import confusion
     from graphcaps.viz.network import GraphPicture
     from graphcaps.viz.sheets import sheet
+    from graphcaps.viz.speed import bars
     from graphcaps.viz.style import color
 
 

@@ -1,0 +1,147 @@
+"""What must be reached, as data; a run says of each whether it was met, missed or not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .inputs import ORDERS
+from .tables import Table
+
+Tables = dict[str, Table]
+
+
+class Target(NamedTuple):
+    """``of(tables of the work)`` must be at least (or, with ``most``, at most) ``bound``; None: not measured."""
+
+    work: str
+    device: str
+    says: str
+    bound: float
+    of: Callable[[Tables], float | None]
+    most: bool = False
+    form: str = "{:.1f}x"
+
+
+def times(table: str, row: str, *others: str) -> Callable[[Tables], float | None]:
+    """How many times as fast ``row`` is as the fastest of ``others``, from the medians."""
+
+    def of(tables: Tables) -> float | None:
+        found = [tables[table].number(name, "median") for name in (row, *others)] if table in tables else []
+        return min(found[1:]) / found[0] if found and None not in found else None
+
+    return of
+
+
+def number(table: str, row: str, key: str) -> Callable[[Tables], float | None]:
+    """A number of a row."""
+    return lambda tables: tables[table].number(row, key) if table in tables else None
+
+
+def flatness(order: str) -> Callable[[Tables], float | None]:
+    """The largest time per edge over the smallest, of the graphs in this order."""
+
+    def of(tables: Tables) -> float | None:
+        rows = [row for table in tables.values() for row in table.rows if row.name.startswith(order)]
+        found = [row.numbers["median"] for row in rows if row.numbers]
+        return max(found) / min(found) if found else None
+
+    return of
+
+
+def auto_of(engines: list[str]) -> Callable[[Tables], float | None]:
+    """Over all tables, the most that the engine chosen by ``auto`` takes, over the fastest engine."""
+
+    def of(tables: Tables) -> float | None:
+        most = []
+        for table in tables.values():
+            own = table.number(table.auto, "median")
+            found = [x for x in (table.number(name, "median") for name in engines) if x]
+            if own and found:
+                most.append(own / min(found))
+        return max(most) if most else None
+
+    return of
+
+
+GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
+BOTH = "forward+backward"
+ENGINES = ["dgl", "torch", "fused"]
+
+
+def _auto(work: str) -> list[Target]:
+    says = f"{work}: auto takes at most 1.1 times the fastest engine's time"
+    return [Target(work, device, says, 1.1, auto_of(ENGINES), most=True, form="{:.2f}x") for device in ("cpu", "cuda")]
+
+
+def _on_gpu(suffix: str, bound: float) -> Target:
+    rows = ("fused", "einsum", "einsum, compiled")
+    says = f"linear votes{suffix}, {BOTH}: fused over the best einsum"
+    return Target("routing", "cuda", says, bound, times(f"{LINEAR}{suffix}, {BOTH}", *rows))
+
+
+TARGETS = [
+    Target("routing", "cpu", f"{GIVEN}, {BOTH}: fused over dgl", 4, times(f"{GIVEN}, {BOTH}", "fused", "dgl")),
+    Target(
+        "routing", "cpu", f"{GIVEN}, {BOTH}: fused over compiled einsum", 2.4,
+        times(f"{GIVEN}, {BOTH}", "fused", "einsum, compiled"),
+    ),
+    Target(
+        "routing", "cpu", f"{GIVEN}, {BOTH}: fused's share of the floor", 0.25,
+        number(f"{GIVEN}, {BOTH}", "fused", "floor_share"), form="{:.0%}",
+    ),
+    Target("routing", "cpu", f"{LINEAR}, {BOTH}: fused over dgl", 4, times(f"{LINEAR}, {BOTH}", "fused", "dgl")),
+    Target(
+        "routing", "cuda", f"{GIVEN}, {BOTH}: fused's share of the floor", 0.5,
+        number(f"{GIVEN}, {BOTH}", "fused", "floor_share"), form="{:.0%}",
+    ),
+    _on_gpu("", 4),
+    _on_gpu(" in tf32", 8),
+    _on_gpu(" in bfloat16", 8),
+    *_auto("routing"),
+    Target("sparse", "cpu", f"{SPARSE}, forward: fused over dgl", 8, times(f"{SPARSE}, forward", "fused", "dgl")),
+    Target("sparse", "cpu", f"{SPARSE}, {BOTH}: fused over dgl", 6, times(f"{SPARSE}, {BOTH}", "fused", "dgl")),
+    *_auto("sparse"),
+    *(
+        Target(
+            "growth", device, f"{order} edges: largest over smallest time per edge", 1.3, flatness(order), most=True,
+            form="{:.2f}x",
+        )
+        for device in ("cpu", "cuda") for order in ORDERS if order != "child-sorted"
+    ),
+    Target("train", "cpu", "graphcaps over broadcast", 6, times("training step", "graphcaps", "broadcast")),
+    Target("train", "cpu", "graphcaps over tutorial", 4, times("training step", "graphcaps", "tutorial")),
+    Target(
+        "train", "cpu", "graphcaps' share of the bfloat16 GEMM rate", 0.55,
+        number("training step", "graphcaps", "gemm_share"), form="{:.0%}",
+    ),
+    Target(
+        "memory", "cpu", f"{LINEAR}: fused's scratch, of the votes", 0.1, number(LINEAR, "fused", "scratch_per_votes"),
+        most=True, form="{:.0%}",
+    ),
+    Target(
+        "memory", "cpu", f"{SPARSE}: fused's peak, index cache included, of the votes", 2.6,
+        number(SPARSE, "fused", "total_per_votes"), most=True, form="{:.2f}x",
+    ),
+]  # fmt: skip
+
+
+def judged(work: str, device: str, tables: list[Table], targets: list[Target] = TARGETS) -> list[dict]:
+    """Each target of a work on a device: what was wanted, what was got, and whether that met it (None: not measured)."""
+    by_name, found = {table.name: table for table in tables}, []
+    for target in targets:
+        if (target.work, target.device) != (work, device):
+            continue
+        got = target.of(by_name)
+        met = None if got is None else bool(got <= target.bound if target.most else got >= target.bound)
+        wanted = f"{'at most' if target.most else 'at least'} {target.form.format(target.bound)}"
+        said = "not measured" if got is None else target.form.format(got)
+        found.append(
+            {"says": target.says, "wanted": wanted, "bound": target.bound, "got": got, "said": said, "met": met}
+        )
+    return found
+
+
+def verdict(target: dict) -> str:
+    """``met``, ``MISSED`` or ``not measured``."""
+    return {True: "met", False: "MISSED", None: "not measured"}[target["met"]]
