@@ -188,11 +188,7 @@ def viz(
 
 
 def bench(
-    work: Annotated[
-        Literal["all", "routing", "sparse", "train", "memory", "growth"],
-        tyro.conf.Positional,
-        tyro.conf.arg(name="work"),
-    ] = "all",
+    work: tyro.conf.Positional[Literal["all", "routing", "sparse", "train", "memory", "growth"]] = "all",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from graphcaps.viz import style
 
 _WIDTH = 900  # pixels at 100 dpi
-_LEFT, _RIGHT, _HEAD, _ROW, _AROUND = 230, 790, 66, 22, 78  # pixels
+_LEFT, _RIGHT, _HEAD, _ROW, _AROUND = 230, 870, 66, 22, 78  # pixels
 _OWN = ("fused", "graphcaps")  # rows that start so are in the accent colour
 
 
@@ -41,7 +41,8 @@ def bars(work: str, found: dict) -> Figure:
 
 def _panel(axes: Axes, table: dict) -> None:
     shown, rows = table["shown"], table["rows"]
-    most = max((row["numbers"].get(shown, 0) for row in rows), default=0) or 1
+    ends = [row["numbers"].get("high" if shown == "median" else shown, 0) for row in rows]
+    most = max(ends, default=0) or 1
     for k, row in enumerate(rows):
         if shown not in row["numbers"]:
             axes.text(0.01 * most, k, style.cut(row["note"], 90), va="center", size=style.SMALL, color=style.MUTED)
@@ -58,7 +59,7 @@ def _panel(axes: Axes, table: dict) -> None:
         axes.text(end + 0.012 * most, k, f"{value:,.3g}{ratio}", va="center", size=style.SMALL)
     axes.set_yticks(range(len(rows)), [row["name"] + (" *" if row["another_algorithm"] else "") for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlim(0, 1.02 * most)
+    axes.set_xlim(0, 1.3 * most)  # room for the numbers
     axes.tick_params(axis="y", length=0)
     unit = "images/s" if shown == "speed" else table["unit"]
     starred = "     * another algorithm" if any(row["another_algorithm"] for row in rows) else ""

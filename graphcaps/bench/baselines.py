@@ -1,15 +1,15 @@
 """Routing as other code writes it, to time graphcaps against; each is as fast as its style allows.
 
-Written anew from published descriptions: Sabour, Frosst & Hinton 2017 (Procedure 1), the capsule tutorial and example of
-DGL's documentation, and the layout that PyTorch capsule networks commonly copy from one another. Where that code has an
-error (a softmax over the children, a needless copy) the error is not kept. Only the tutorial is another algorithm.
+Written anew from published descriptions: Sabour, Frosst & Hinton 2017 (Procedure 1), the capsule tutorial and example
+of DGL's documentation, and the layout that PyTorch capsule networks commonly copy from one another. Where that code has
+an error (a softmax over the children, a needless copy) the error is not kept. Only the tutorial is another algorithm.
 
 A formulation says how it lays out votes, children and weights, how it makes votes, and how it routes them. The layouts
 are made before the clock starts.
 
-Tried and slower, forward+backward at 1152 -> 10, D 16, B 32, R 3, one thread: einsum with votes (B, I, J, D) 110 ms,
-(I, J, B, D) 127 ms and (I, B, J, D) 154 ms against (B, J, I, D) 64 ms; compiled 28, 32 and 32 ms against 16 ms. Tutorial
-with ``apply_edges`` for the agreement: 96 ms against 82 ms.
+Tried and slower, forward+backward from given votes at 1152 -> 10, D 16, B 32, R 3, one thread of a shared machine:
+einsum with votes (B, I, J, D) 110 ms, (I, J, B, D) 127 ms and (I, B, J, D) 154 ms against (B, J, I, D) 64 ms; the same
+compiled 28, 32 and 32 ms against 16 ms; the tutorial with ``apply_edges`` for the agreement 96 ms against 82 ms.
 """
 
 from __future__ import annotations

@@ -53,15 +53,15 @@ class Gate:
         """An entry that runs, or one that says why not; raise ``GraphcapsError`` for other numbers than wanted."""
         if not (way.any_graph or self.case.complete):
             return self._refused(way, "complete graphs only")
-        run = function(way, self.case)
-        smalls = [self._beside(small) for small in small_cases(self.case.linear, complete=not way.any_graph)]
+        smalls = [self._beside(small) for small in small_cases(self.case, complete=not way.any_graph)]
         try:
+            run = function(way, self.case)
             found = [_numbers(way, small, function(way, small)) for small in smalls]
             own = _numbers(way, self.case, run)
         except InputError as error:  # an engine that says what it needs
             return self._refused(way, str(error))
         except ImportError as error:
-            return self._refused(way, f"{error.name} is not installed")
+            return self._refused(way, f"{str(error.name).partition('.')[0]} is not installed")
         except Exception as error:
             if way.engine:
                 raise

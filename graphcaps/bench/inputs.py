@@ -95,14 +95,18 @@ def random_graph(edges: int, order: str) -> DGLGraph:
     return bipartite_graph(src, dst, children, parents)
 
 
-def small_cases(linear: bool, complete: bool) -> list[Case]:
-    """Float64, small enough for naive: a complete graph and, unless ``complete``, one with duplicate and no edges."""
+def small_cases(like: Case, complete: bool) -> list[Case]:
+    """Float64, small enough for naive: a complete graph and, unless ``complete``, one with duplicate and no edges.
+
+    Votes are given or linear, and with or without images, as in ``like``.
+    """
     sizes = Sizes(child_dim=4, dim=6)
     graphs = [complete_graph(5, 3)]
     if not complete:
         src = torch.tensor([0, 0, 0, 1, 2, 2, 2, 4, 4, 5, 5])
         graphs.append(bipartite_graph(src, torch.tensor([1, 1, 2, 3, 2, 1, 3, 1, 3, 2, 2]), 7, 4))
-    return [_case(graph, sizes, (2,), linear).to(dtype=torch.float64) for graph in graphs]
+    trailing = (2,) * (like.cotangent.dim() - 2)
+    return [_case(graph, sizes, trailing, like.linear).to(dtype=torch.float64) for graph in graphs]
 
 
 def _case(graph: DGLGraph, sizes: Sizes, trailing: tuple[int, ...], linear: bool) -> Case:

@@ -1,4 +1,4 @@
-"""The paper's CapsNet as other code builds it, with the weights of one of ours, so that all compute the same numbers."""
+"""The paper's CapsNet as other code builds it, with the weights of one of ours: all compute the same numbers."""
 
 from __future__ import annotations
 

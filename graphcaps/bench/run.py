@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,16 @@ def bench(
     said = f"copy {ceilings['copy_gb_s']:.1f} GB/s (bytes read and bytes written), GEMM "
     said += ", ".join(f"{name} {ceilings[f'{name}_gflop_s']:,.0f} GFLOP/s" for name in ("float32", "bfloat16"))
     say(f"ceilings   {said}\n\n{HOW}")
-    found = {"format_version": 1, "machine": about, "ceilings": ceilings, "how": HOW, "seed": SEED, "works": {}}
+    found = {
+        "format_version": 1,
+        "command": f"graphcaps bench {work} --device {device} --threads {threads}",
+        "machine": about,
+        "ceilings": ceilings,
+        "how": HOW,
+        "sizes": dataclasses.asdict(sizes),
+        "seed": SEED,
+        "works": {},
+    }
     for name in WORKS if work == "all" else [work]:
         tables = []
         for table in WORKS[name](Setup(device, sizes, ceilings)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..routing.engines import engine_names
 from .inputs import ORDERS
 from .tables import Table
 
@@ -66,12 +67,14 @@ def auto_of(engines: list[str]) -> Callable[[Tables], float | None]:
 
 GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
 BOTH = "forward+backward"
-ENGINES = ["dgl", "torch", "fused"]
 
 
 def _auto(work: str) -> list[Target]:
     says = f"{work}: auto takes at most 1.1 times the fastest engine's time"
-    return [Target(work, device, says, 1.1, auto_of(ENGINES), most=True, form="{:.2f}x") for device in ("cpu", "cuda")]
+    return [
+        Target(work, device, says, 1.1, auto_of(engine_names()), most=True, form="{:.2f}x")
+        for device in ("cpu", "cuda")
+    ]
 
 
 def _on_gpu(suffix: str, bound: float) -> Target:
@@ -127,7 +130,7 @@ TARGETS = [
 
 
 def judged(work: str, device: str, tables: list[Table], targets: list[Target] = TARGETS) -> list[dict]:
-    """Each target of a work on a device: what was wanted, what was got, and whether that met it (None: not measured)."""
+    """Each target of a work on a device: what was wanted, what was got, and whether it was met (None: not measured)."""
     by_name, found = {table.name: table for table in tables}, []
     for target in targets:
         if (target.work, target.device) != (work, device):
@@ -136,9 +139,7 @@ def judged(work: str, device: str, tables: list[Table], targets: list[Target] = 
         met = None if got is None else bool(got <= target.bound if target.most else got >= target.bound)
         wanted = f"{'at most' if target.most else 'at least'} {target.form.format(target.bound)}"
         said = "not measured" if got is None else target.form.format(got)
-        found.append(
-            {"says": target.says, "wanted": wanted, "bound": target.bound, "got": got, "said": said, "met": met}
-        )
+        found.append(dict(says=target.says, wanted=wanted, bound=target.bound, got=got, said=said, met=met))
     return found
 
 
