@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
+BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
 
 
 def take(runs: list[str]) -> None:
@@ -47,9 +48,57 @@ def train_table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def bench_tables(found: dict) -> str:
+    """What ``graphcaps bench`` measured: routing, memory, growth, training steps, and the targets."""
+    machine, ceilings = found["machine"], found["ceilings"]
+    threads = f"{machine['threads']} thread" + ("s" if machine["threads"] > 1 else "")
+    parts = [
+        f"`{found['command']}` on {machine['processor']} ({machine['system']}), {threads}, torch {machine['torch']}, "
+        f"DGL {machine['dgl']}, Numba {machine['numba']}; allocator: {machine['allocator']}. Measured in the same run: "
+        f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
+        f"{ceilings['float32_gflop_s']:,.0f} GFLOP/s in float32 and {ceilings['bfloat16_gflop_s']:,.0f} in bfloat16."
+    ]
+    routing = [table for work in ("routing", "sparse") for table in found["works"][work]["tables"]]
+    parts.append("Routing, ms (times engine dgl, from the medians):\n\n" + _side_by_side(routing, _timed))
+    memory = found["works"]["memory"]["tables"]
+    said = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
+    parts.append(said + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
+    growth = found["works"]["growth"]["tables"]
+    said = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
+    parts.append(said + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
+    steps = found["works"]["train"]["tables"]
+    said = f"Training steps ({steps[0]['about']}), images/s (times broadcast; share of the bfloat16 GEMM rate):\n\n"
+    parts.append(said + _side_by_side(steps, lambda n: f"{n['speed']:,.0f} ({n['ratio']:.1f}x; {n['gemm_share']:.0%})"))
+    verdicts = {True: "met", False: "**missed**", None: "not measured"}
+    lines = ["| target | wanted | got | |", "|---|---|---|---|"]
+    for target in (target for work in found["works"].values() for target in work["targets"]):
+        lines.append(f"| {target['says']} | {target['wanted']} | {target['said']} | {verdicts[target['met']]} |")
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _timed(numbers: dict) -> str:
+    return f"{numbers['median']:,.1f} ({numbers['ratio']:.1f}x)"
+
+
+def _side_by_side(tables: list[dict], cell) -> str:
+    """One column per table, one line per row name; a row that is another algorithm somewhere is starred there."""
+    names = list(dict.fromkeys(row["name"] for table in tables for row in table["rows"]))
+    lines = ["| | " + " | ".join(table["name"] for table in tables) + " |", "|---" * (1 + len(tables)) + "|"]
+    for name in names:
+        rows = [next((row for row in table["rows"] if row["name"] == name), None) for table in tables]
+        cells = [
+            cell(row["numbers"]) + " *" * row["another_algorithm"] if row and row["numbers"] else "-" for row in rows
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
-    return {"train": train_table(json.loads(TRAIN.read_text()))}
+    return {
+        "train": train_table(json.loads(TRAIN.read_text())),
+        "bench": bench_tables(json.loads(BENCH.read_text())),
+    }
 
 
 def with_tables(text: str) -> str:

@@ -148,6 +148,7 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("viz --random 20x10x2", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20x10x2'"),
         ("viz --random 20x10 --iterations 0", 2, "iterations: expected an integer >= 1, got 0"),
         ("viz --random 20x10 --seed -1", 2, "seed: expected an integer from 0 to 2**63 - 1, got -1"),
+        ("bench --threads 0", 2, "threads: expected an integer >= 1, got 0"),
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
 )  # fmt: skip
@@ -198,7 +199,9 @@ def test_every_flag_has_a_help_text(capsys, name):
     assert "None" not in out.replace("{None}|FLOAT", "").replace("None: 0.005", "").replace("(default: None)", "", 1)
 
 
-@pytest.mark.parametrize("words", ["", "--help", "--version", "train --help", "train --epochs 0", "runs"])
+@pytest.mark.parametrize(
+    "words", ["", "--help", "--version", "train --help", "train --epochs 0", "runs", "bench --help"]
+)
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """0.3 s is what is aimed at; what is asserted leaves room for a busy machine."""
     code = (

@@ -31,7 +31,7 @@ def interleaved(
     Args:
         rows: functions without arguments, by name.
         device: "cpu" or "cuda"; on CUDA a sample lies between two events of the stream.
-        seconds: for all rounds together.
+        seconds: for all rounds together, > 0.
         rounds: at least, at most.
         title: of the bar on a terminal.
     """
@@ -41,14 +41,15 @@ def interleaved(
         calls[name] = max(1, round(SHORTEST / max(seconds_of(call, 1, device), 1e-9)))
         seconds_of(call, calls[name], device)
     samples: dict[str, list[float]] = {name: [] for name in rows}
-    began, done = time.perf_counter(), 0
+    began, spent, done = time.perf_counter(), 0.0, 0
     least, most = rounds
     with bar(title) as show:
-        while rows and done < most and (done < least or time.perf_counter() - began < seconds):
+        while rows and done < most and (done < least or spent < seconds):
             for name, call in rows.items():
                 samples[name].append(seconds_of(call, calls[name], device) / calls[name])
             done += 1
-            show(min(1.0, max(done / most, (time.perf_counter() - began) / seconds)))
+            spent = time.perf_counter() - began
+            show(max(done / most, min(1.0, spent / seconds)))
     return {name: _timing(values) for name, values in samples.items()}
 
 

@@ -98,8 +98,8 @@ def _numbers(total: int, gradients: int, votes: int) -> dict[str, float]:
 
 def peak(call: Callable[[], object], device: str) -> int:
     """Bytes that ``call``, its result included, had allocated at most beyond what was allocated before."""
-    gc.collect()
     if device == "cuda":
+        gc.collect()  # of the rows before, which were measured in this process
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from ..errors import expect
 from ..files import replacing, write_text
 from ..hardware import pick_device
@@ -51,8 +53,10 @@ def bench(
         GraphcapsError: a formulation gives wrong numbers, or a file can't be written.
     """
     expect(work in ("all", *WORKS), "work", f"one of all, {', '.join(WORKS)}", repr(work))
+    expect(device in ("auto", *FULL), "device", "auto, cpu or cuda", repr(device))
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     device = pick_device(device)
-    expect(device in FULL, "device", "cpu or cuda", device, "Use --device cpu")
     sizes = sizes or FULL[device]
     threads, allocator = machine.fix_threads(threads), machine.fix_allocator()
     about = machine.about(device, threads, allocator)

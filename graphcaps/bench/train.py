@@ -99,8 +99,9 @@ def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Ten
 
 
 def _loss_and_gradient(network: CapsNet, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    loss = capsnet_loss(network.train()(images, labels), images, labels)
-    return loss.detach(), torch.autograd.grad(loss, network.stem[0].weight)[0]
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        loss = capsnet_loss(network.train()(images, labels), images, labels)
+        return loss.detach(), torch.autograd.grad(loss, network.stem[0].weight)[0]
 
 
 def step_operations(network: CapsNet, batch: int) -> int:
