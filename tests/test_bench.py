@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError, InputError
-from graphcaps.bench import baselines, clock, machine, memory, networks, tables, targets, train, works
+from graphcaps.bench import baselines, clock, machine, memory, networks, tables, targets, train
 from graphcaps.bench import gate as gates
 from graphcaps.bench.inputs import ORDERS, Sizes, case, random_graph
 from graphcaps.bench.run import WORKS, bench
@@ -266,7 +266,7 @@ def test_rounds_run_every_row_once_and_keep_to_their_bounds(monkeypatch, seconds
     ran = []
     monkeypatch.setattr(clock, "SHORTEST", 0.0)  # one call per sample
     timings = clock.interleaved({n: lambda n=n: ran.append(n) for n in "abc"}, "cpu", seconds, (2, 5))
-    assert "".join(ran) == "aaabbbccc" + "abc" * rounds  # warmed up one by one
+    assert "".join(ran) == "aabbcc" + "abc" * rounds  # warmed up one by one
     assert {timing.rounds for timing in timings.values()} == {rounds}
 
 
@@ -349,7 +349,7 @@ def test_wrong_arguments_are_refused_in_words(tmp_path):
 def test_bfloat16_and_tf32_pass_the_gate_and_leave_no_setting_behind():
     before = torch.get_float32_matmul_precision()
     for precision, dtype in (("bfloat16", torch.bfloat16), ("tf32", torch.float32)):
-        with works._matmul(precision):
+        with machine.matmul(precision):
             entry = gates.Gate(case("linear", TINY, dtype=dtype), precision).admit(baselines.EINSUM)
         assert entry.note == "" and entry.forward().dtype == dtype
     assert torch.get_float32_matmul_precision() == before

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -88,19 +90,32 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
 
     Returns:
         copy_gb_s: 1e9 bytes per second of copying one large tensor to another; bytes read and bytes written count.
-        float32_gflop_s, bfloat16_gflop_s: 1e9 operations per second of a product of two square matrices, an addition
-        and a multiplication being two.
+        float32_gflop_s, bfloat16_gflop_s, on CUDA tf32_gflop_s: 1e9 operations per second of a product of two square
+        matrices, an addition and a multiplication being two.
     """
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     found = {"copy_gb_s": 2 * sizes.copied / 1e9 / _fastest(lambda: target.copy_(source), device)}
-    for dtype in (torch.float32, torch.bfloat16):
+    for precision in ("float32", "bfloat16", "tf32")[: 3 if device == "cuda" else 2]:
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         a, b = (torch.ones(sizes.square, sizes.square, dtype=dtype, device=device) for _ in range(2))
         product = torch.empty_like(a)
-        seconds = _fastest(lambda a=a, b=b, product=product: torch.mm(a, b, out=product), device)
-        found[f"{str(dtype).removeprefix('torch.')}_gflop_s"] = 2 * sizes.square**3 / 1e9 / seconds
+        with matmul(precision):
+            seconds = _fastest(lambda a=a, b=b, product=product: torch.mm(a, b, out=product), device)
+        found[f"{precision}_gflop_s"] = 2 * sizes.square**3 / 1e9 / seconds
     return found
 
 
 def _fastest(call, device: str) -> float:
     return min(seconds_of(call, 1, device) for _ in range(11))  # the first warms up
+
+
+@contextlib.contextmanager
+def matmul(precision: str) -> Iterator[None]:
+    """Let float32 matrix products round to tf32 while the block runs, if that is the precision."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

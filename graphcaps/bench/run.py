@@ -63,7 +63,7 @@ def bench(
     say("\n".join(f"{name:<10} {value}" for name, value in about.items()))
     ceilings = machine.ceilings(device, sizes)
     said = f"copy {ceilings['copy_gb_s']:.1f} GB/s (bytes read and bytes written), GEMM "
-    said += ", ".join(f"{name} {ceilings[f'{name}_gflop_s']:,.0f} GFLOP/s" for name in ("float32", "bfloat16"))
+    said += ", ".join(f"{name.split('_')[0]} {x:,.0f} GFLOP/s" for name, x in ceilings.items() if "gflop" in name)
     say(f"ceilings   {said}\n\n{HOW}")
     found = {
         "format_version": 1,

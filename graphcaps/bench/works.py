@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from .baselines import Formulation, engine, formulations
 from .clock import interleaved
 from .gate import Entry, Gate, function
 from .inputs import ORDERS, Case, Sizes, case, random_graph
+from .machine import matmul
 from .tables import Row, Table, with_ratios
 
 MODES = {"forward": Entry.forward, "forward+backward": Entry.forward_backward}
@@ -26,11 +26,6 @@ class Setup(NamedTuple):
     sizes: Sizes
     ceilings: dict[str, float]
 
-    @property
-    def reference(self) -> str:
-        """The row that ratios compare with."""
-        return "dgl" if self.device == "cpu" else "einsum"
-
 
 def routing(setup: Setup) -> Iterator[Table]:
     """Image capsules on a complete graph: from given votes, and from linear votes, whose making is in every time."""
@@ -39,7 +34,7 @@ def routing(setup: Setup) -> Iterator[Table]:
         for precision in precisions:
             if (kind, precision) == ("given", "tf32"):
                 continue  # no matrix product of float32 numbers worth the name
-            with _matmul(precision):
+            with matmul(precision):
                 yield from _timed(setup, kind, precision, formulations())
 
 
@@ -88,13 +83,15 @@ def _timed(setup: Setup, kind: str, precision: str, ways: list[Formulation]) -> 
     torch.compiler.reset()
     gate = Gate(own, precision)
     entries = [gate.admit(way) for way in ways]
+    # On CUDA DGL's kernels rarely run: its wheels are for the CPU.
+    reference = "dgl" if setup.device == "cpu" else "einsum" if own.complete else "torch"
     votes = {"given": "given votes", "linear": "linear votes", "sparse": "sparse graph"}[kind]
     suffix = "" if precision == "float32" else f" in {precision}"
     for mode, call in MODES.items():
         name = f"{votes}{suffix}, {mode}"
         calls = {entry.way.name: _bound(call, entry) for entry in entries if not entry.note}
         timings = interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds, name)
-        seconds, floor = _floor(setup, own, mode)
+        seconds, floor = _floor(setup, own, mode, precision)
         rows = []
         for entry in entries:
             row = Row(entry.way.name, entry.way.says, note=entry.note, another_algorithm=not entry.way.same)
@@ -105,23 +102,23 @@ def _timed(setup: Setup, kind: str, precision: str, ways: list[Formulation]) -> 
         rounds = max(timing.rounds for timing in timings.values())
         auto = choose_engine(own.graph, own.votes)
         about = _about(own, precision)
-        yield with_ratios(Table(name, about, "median", "ms", rows, setup.reference, rounds, floor, auto))
+        yield with_ratios(Table(name, about, "median", "ms", rows, reference, rounds, floor, auto))
 
 
 def _bound(call: Callable[[Entry], object], entry: Entry) -> Callable[[], object]:
     return lambda: call(entry)
 
 
-def _floor(setup: Setup, own: Case, mode: str) -> tuple[float, str]:
+def _floor(setup: Setup, own: Case, mode: str, precision: str) -> tuple[float, str]:
     """Seconds that a formulation can't do without, and what they are spent on."""
     back = mode == "forward+backward"
     if own.linear:
-        u, weight = own.tensors
         products = 3 if back else 1
-        operations = 2 * own.count * u.shape[-1] * products
-        kind = str(weight.dtype).removeprefix("torch.")
+        operations = 2 * own.count * own.tensors[0].shape[-1] * products
         what = f"making the votes{' and both their gradients' if back else ''}: {operations / 1e9:.2f} GFLOP"
-        return operations / 1e9 / setup.ceilings[f"{kind}_gflop_s"], f"{what} at the measured {kind} GEMM rate"
+        return operations / 1e9 / setup.ceilings[
+            f"{precision}_gflop_s"
+        ], f"{what} at the measured {precision} GEMM rate"
     passes = (2 if back else 1) * own.iterations
     moved = own.count * own.tensors[0].element_size() * (passes + back)
     what = f"{passes} reads{' and 1 write' if back else ''} of the votes: {moved / 1e6:.0f} MB"
@@ -137,14 +134,3 @@ def _about(own: Case, precision: str) -> str:
         f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges, {made}D {dim}, "
         f"{images}R {own.iterations}, {precision}{counted}"
     )
-
-
-@contextlib.contextmanager
-def _matmul(precision: str) -> Iterator[None]:
-    """Let float32 matrix products round to tf32 while the block runs, if that is the precision."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
