@@ -63,7 +63,7 @@ def bench_tables(found: dict) -> str:
     memory = found["works"]["memory"]["tables"]
     said = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
     parts.append(said + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
-    growth = found["works"]["growth"]["tables"]
+    growth = _by_size(found["works"]["growth"]["tables"][0]["rows"])
     said = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
     parts.append(said + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
     steps = found["works"]["train"]["tables"]
@@ -74,6 +74,16 @@ def bench_tables(found: dict) -> str:
     for target in (target for work in found["works"].values() for target in work["targets"]):
         lines.append(f"| {target['says']} | {target['wanted']} | {target['said']} | {verdicts[target['met']]} |")
     return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _by_size(rows: list[dict]) -> list[dict]:
+    """Rows named ``order, size`` as a table per size, with a row per order."""
+    sizes = list(dict.fromkeys(row["name"].partition(", ")[2] for row in rows))
+    parts = {size: [row for row in rows if row["name"].endswith(f", {size}")] for size in sizes}
+    return [
+        {"name": size, "rows": [{**row, "name": row["name"].partition(", ")[0]} for row in part]}
+        for size, part in parts.items()
+    ]
 
 
 def _timed(numbers: dict) -> str:
