@@ -17,6 +17,7 @@ from PIL import Image
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
 
 PICTURES = (viz.EntropyPicture, viz.GraphPicture, viz.HistogramPicture)
 
@@ -293,19 +294,20 @@ def drawn_texts(figure):
 
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("over", ["iterations", "epochs"])
+@pytest.mark.parametrize("medium", [style.SCREEN, style.COLUMN], ids=["screen", "column"])
 @pytest.mark.parametrize("children, speed", [(16, 0.1), (1152, 0.1), (1152, 0.0001)])
-def test_text_can_be_read_whole(kind, over, children, speed):
+def test_text_can_be_read_whole(kind, over, medium, children, speed):
     names = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     long = dataclasses.replace(
         with_pictures(make_trace(children, 10, images=1, epochs=(0, 4, 10), speed=speed), size=6), class_names=names
     )
-    picture = kind(long, over=over)
+    picture = kind(long, over=over, medium=medium)
     width, height = picture.figure.get_size_inches() * picture.figure.dpi
     for position in (0, 0.5, picture.story.end):
         picture.show(position)
         texts = drawn_texts(picture.figure)
         for k, (text, size, box) in enumerate(texts):
-            assert size >= 9, f"{text!r} is too small"
+            assert size >= medium.small >= 7, f"{text!r} is too small"
             inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
             assert inside, f"{text!r} is cut off"
             for other, _, place in texts[:k]:
@@ -467,7 +469,7 @@ def test_a_confusion_matrix_that_is_none_is_refused(matrix, names, said):
     [
         ({"what": "graphs"}, r"what: expected entropy, graph, histogram, sheet or all, got 'graphs'"),
         ({"over": "time"}, r"over: expected both, iterations or epochs, got 'time'"),
-        ({"format": "avi"}, r"format: expected gif or mp4, got 'avi'"),
+        ({"format": "avi"}, r"format: expected gif, mp4, png, svg, pdf or html, got 'avi'"),
         ({"image": 2}, r"image: expected an image of the trace, 0 to 1, got 2"),
         ({"image": -1}, r"image: expected an image of the trace, 0 to 1, got -1"),
         ({"top": 0, "what": "graph"}, r"top: expected an integer >= 1, got 0"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 _HOME = {
     "draw": "drawing",
     "confusion": "matrices",
+    "explorer_page": "explorer",
     "sheet": "sheets",
     "EntropyPicture": "entropy",
     "GraphPicture": "network",
@@ -27,12 +28,14 @@ __all__ = [
     "color",
     "confusion",
     "draw",
+    "explorer_page",
     "sheet",
 ]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import draw
     from graphcaps.viz.entropy import EntropyPicture
+    from graphcaps.viz.explorer import explorer_page
     from graphcaps.viz.histogram import HistogramPicture
     from graphcaps.viz.matrices import confusion
     from graphcaps.viz.network import GraphPicture

@@ -6,17 +6,23 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.files import replacing
+from graphcaps.files import replacing, write_text
 from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
 from graphcaps.viz.entropy import EntropyPicture
+from graphcaps.viz.explorer import explorer_page
 from graphcaps.viz.histogram import HistogramPicture
-from graphcaps.viz.movie import FORMATS, Picture, check_video, write_gif, write_mp4
+from graphcaps.viz.movie import Picture, check_video, write_gif, write_mp4
 from graphcaps.viz.network import GraphPicture
 from graphcaps.viz.sheets import is_drawable, sheet
 from graphcaps.viz.story import OVER
 
 WHAT = ("entropy", "graph", "histogram", "sheet", "all")
+STILL = ("png", "svg", "pdf")
+FORMATS = ("gif", "mp4", *STILL, "html")
 
 
 def draw(
@@ -31,15 +37,17 @@ def draw(
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
-    (entropy-epochs.gif, ...) where the trace holds several, and sheet.png where it holds what a sheet shows.
+    (entropy-epochs.gif, ...) where the trace holds several, and sheet.png where it holds what a sheet shows; or all of
+    it as one page, explorer.html.
 
     Args:
         trace: what routing did.
         folder: made where it is missing; files of the same names are replaced.
         what: entropy, graph, histogram, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
-        format: gif or mp4 (needs ``pip install "graphcaps[video]"``).
-        image: which image of the trace moves, from 0.
+        format: gif or mp4 (needs ``pip install "graphcaps[video]"``); png, svg or pdf: the last step alone, 3.4 inches
+            wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
+        image: which image of the trace moves, or is shown first in the explorer, from 0.
         top: of a larger graph, how many of the strongest couplings are drawn, >= 1.
         on_written: called with each path when its file is complete.
 
@@ -54,10 +62,14 @@ def draw(
         expect(value in known, name, f"{', '.join(known[:-1])} or {known[-1]}", repr(value))
     if format == "mp4" and what != "sheet":
         check_video()
+    if format == "html":
+        whole = (what, over) == ("all", "both")
+        expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     _make(folder)
     moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
     stories = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
 
     def done(path: Path) -> None:
@@ -65,17 +77,20 @@ def draw(
         if on_written is not None:
             on_written(path)
 
+    if format == "html":
+        path = folder / "explorer.html"
+        write_text(path, explorer_page(trace, image))
+        done(path)
+        return written
     for story in stories:
         for name in moving:
-            picture = _picture(name, trace, story, image, top)
+            picture = _picture(name, trace, story, image, top, medium)
             path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
-            _film(picture, path)
+            _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
             done(path)
     if what == "sheet" or (what == "all" and is_drawable(trace)):
-        figure = sheet(trace)
-        path = folder / "sheet.png"
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=200)
+        path = folder / f"sheet.{format if format in STILL else 'png'}"
+        _print(sheet(trace), path, style.SCREEN)
         done(path)
     return written
 
@@ -91,10 +106,17 @@ def _make(folder: Path) -> None:
         raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
 
 
-def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int) -> Picture:
+def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:
     if name == "graph":
-        return GraphPicture(trace, over, image, top=top)
-    return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image)
+        return GraphPicture(trace, over, image, top=top, medium=medium)
+    return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image, medium=medium)
+
+
+def _print(figure: Figure, path: Path, medium: style.Medium) -> None:
+    """Write the figure as it stands; the same figure gives the same file."""
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+    with style.applied(medium), replacing(path) as temporary:
+        figure.savefig(temporary, dpi=200 if medium is style.SCREEN else 300, metadata=undated)
 
 
 def _film(picture: Picture, path: Path) -> None:

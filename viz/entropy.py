@@ -50,6 +50,7 @@ class EntropyPicture:
         trace: what routing did.
         over: iterations (of the last epoch) or epochs (each after the trained iterations).
         image: which image of the trace.
+        medium: what it is made for.
 
     Attributes:
         figure: the matplotlib figure.
@@ -61,7 +62,10 @@ class EntropyPicture:
         moving: the artists that ``show`` changes.
     """
 
-    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0):
+    def __init__(
+        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
+    ):
+        self._medium = medium
         self.story = Story.of(trace, over, image)
         self._entropies, levels = entropies(trace, self.story.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
@@ -70,13 +74,11 @@ class EntropyPicture:
         self._choices = f"ln {round(math.exp(levels[0]))}" if same else "its uniform level"
         # Epochs kept are spaced as logarithms are: one place each. Iterations stand at their numbers.
         self._x = np.arange(len(self.story)) + (1 if over == "iterations" else 0)
-        with style.applied():
-            self.figure = style.blank(720, 400)
-            self._heading = style.Heading.on(self.figure)
-            axes = self.figure.add_axes((0.115, 0.135, 0.85, 0.585))
-            self._frame(axes, ", ".join(caption(trace, over, image)))
+        with style.applied(medium):
+            self.figure, self._heading, axes = style.chart(medium)
+            self._frame(axes, ", ".join(caption(trace, over, image)) if medium.heading else "")
             self._lines(axes, levels, same)
-            axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
+            style.legend(axes, medium)
         children = [] if self.children is None else [self.children]
         self.moving = [self.band, *children, self.mean, self._tip, *self._heading.artists]
         self.show(self.story.end)
@@ -94,7 +96,7 @@ class EntropyPicture:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
             if self.story.trained < len(self.story):
                 axes.axvspan(self.story.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
-                place = {"transform": axes.transAxes, "ha": "right", "va": "top", "size": style.SMALL}
+                place = {"transform": axes.transAxes, "ha": "right", "va": "top", "size": self._medium.small}
                 axes.text(0.99, 0.975, self.story.note(self.story.end), color=style.MUTED, **place)
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
@@ -106,7 +108,8 @@ class EntropyPicture:
         axes.set_ylim(lowest - pad, highest + 2.6 * pad)
         axes.ticklabel_format(axis="y", useOffset=False)
         named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
-        dashed = {"color": style.INK, "lw": 1.1, "ls": (0, (4, 3))}
+        line = self._medium.line
+        dashed = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
         self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
@@ -115,10 +118,12 @@ class EntropyPicture:
         self.band.set_clip_path(possible)
         self.children = None
         if few:
-            self.children = LineCollection([], colors=style.MUTED, linewidths=0.7, alpha=0.45, label="each child")
+            self.children = LineCollection(
+                [], colors=style.MUTED, linewidths=0.7 * line, alpha=0.45, label="each child"
+            )
             axes.add_collection(self.children, autolim=False)
-        self.mean = axes.plot([], [], color=style.ACCENT, lw=2.4, label="mean over children", clip_on=False)[0]
-        self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7, clip_on=False)[0]
+        self.mean = axes.plot([], [], color=style.ACCENT, lw=2.4 * line, label="mean over children", clip_on=False)[0]
+        self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)[0]
 
     def show(self, position: float) -> None:
         """Draw the lines up to ``position``, in steps from 0."""

@@ -14,6 +14,12 @@ _MARKS = 6  # uniform values marked; of more, the smallest and the largest
 _LOG_FROM = 100  # edges: with fewer, counts are read off a linear axis
 
 
+def bins_of(c: np.ndarray) -> np.ndarray:
+    """(36,) bin edges from the smallest to the largest of the couplings, or from 0 where that is near."""
+    low, high = wide_range(c)
+    return np.linspace(0.0 if low < 0.3 * high else low, high, _BINS + 1)
+
+
 class HistogramPicture:
     """Histogram of the couplings of all edges, and of those with the parent that ends longest.
 
@@ -21,6 +27,7 @@ class HistogramPicture:
         trace: what routing did.
         over: iterations (of the last epoch) or epochs (each after the trained iterations).
         image: which image of the trace.
+        medium: what it is made for.
 
     Attributes:
         figure: the matplotlib figure.
@@ -32,36 +39,32 @@ class HistogramPicture:
         moving: the artists that ``show`` changes.
     """
 
-    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0):
+    def __init__(
+        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
+    ):
         self.story = Story.of(trace, over, image)
         winner = int(self.story.lengths[-1].argmax())
         self._to_winner = trace.dst == winner
         degrees = np.unique(np.bincount(trace.src))
         self._degrees = degrees[degrees > 0]
-        self.bins = np.linspace(*self._span(), _BINS + 1)
-        with style.applied():
-            self.figure = style.blank(720, 400)
-            self._heading = style.Heading.on(self.figure)
-            axes = self.figure.add_axes((0.115, 0.135, 0.85, 0.585))
-            self._draw_bars(axes, style.parent_names(trace.class_names, trace.num_parents)[winner], style.color(winner))
-            self._draw_uniform(axes)
-            source = ", ".join(caption(trace, over, image))
+        self.bins = bins_of(self.story.c)
+        with style.applied(medium):
+            self.figure, self._heading, axes = style.chart(medium)
+            named = style.parent_names(trace.class_names, trace.num_parents)[winner]
+            self._draw_bars(axes, named + " (ends longest)" * medium.heading, style.color(winner))
+            self._draw_uniform(axes, 1.1 * medium.line)
+            source = ", ".join(caption(trace, over, image)) if medium.heading else ""
             axes.set_xlabel("coupling c" + (f"  ({source})" if source else ""))
-            axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=3, columnspacing=1.5, handlelength=1.8)
+            style.legend(axes, medium)
         self.moving = [*self.bars, *self.winner_bars, *self.uniform, *self._heading.artists]
         self.show(self.story.end)
-
-    def _span(self) -> tuple[float, float]:
-        """From the smallest to the largest coupling of the story, or from 0 where that is near."""
-        low, high = wide_range(self.story.c)
-        return 0.0 if low < 0.3 * high else low, high
 
     def _draw_bars(self, axes: Axes, winner: str, color: tuple[float, float, float]) -> None:
         edges, width = len(self._to_winner), np.diff(self.bins)
         empty = np.zeros(_BINS)
         named = {"label": f"all {style.thousands(edges)} couplings"}
         self.bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=style.FAINT, **named))
-        named = {"label": f"those with {winner} (ends longest)"}
+        named = {"label": f"those with {winner}"}
         self.winner_bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=color, **named))
         axes.set_xlim(self.bins[0], self.bins[-1])
         axes.set_ylabel("number of couplings")
@@ -72,10 +75,10 @@ class HistogramPicture:
         else:
             axes.set_ylim(0, 1.05 * edges)
 
-    def _draw_uniform(self, axes: Axes) -> None:
+    def _draw_uniform(self, axes: Axes, width: float) -> None:
         fewest, most = self._degrees[0], self._degrees[-1]
         shown = self._degrees if len(self._degrees) <= _MARKS else [fewest, most]
-        dashed = {"color": style.INK, "lw": 1.1, "ls": (0, (4, 3))}
+        dashed = {"color": style.INK, "lw": width, "ls": (0, (4, 3))}
         self.uniform = [axes.axvline(1 / degree, **dashed) for degree in shown]
         self.uniform[0].set_label(f"uniform: 1/{most}" + (f" to 1/{fewest}" if fewest < most else ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -25,6 +26,35 @@ _ENDS = [digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5
 _CURVE = np.linspace(0, 1, 18)
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Where things stand, in fractions of the figure; ``letter`` is the width of one, in pixels."""
+
+    height: int
+    graph: tuple[float, float]
+    """Bottom and height of graph and bars."""
+    image: tuple[float, float]
+    """Left and width of the image."""
+    bars: tuple[float, float]
+    """Left of the bars, and the end of their axis over the longest bar."""
+    scale: tuple[float, float, float, float]
+    shown: float
+    """Height of the words under the scale's right end."""
+    letter: float
+    node: float
+    """Factor of the parents' dots."""
+
+
+_LAYOUTS = {
+    style.SCREEN: _Layout(
+        540, (0.135, 0.655), (0.03, 0.19), (0.78, 1.3), (0.25, 0.035, 0.42, 0.05), 0.06, 7.5, 1.0
+    ),
+    style.COLUMN: _Layout(
+        270, (0.19, 0.735), (0.02, 0.19), (0.77, 1.55), (0.02, 0.065, 0.7, 0.06), 0.035, 6.0, 0.35
+    ),
+}  # fmt: skip
+
+
 class GraphPicture:
     """Children at the left, parents at the right; width and strength of a line are its coupling.
 
@@ -36,6 +66,7 @@ class GraphPicture:
         over: iterations (of the last epoch) or epochs (each after the trained iterations).
         image: which image of the trace.
         top: of a larger graph, the strongest ``top`` couplings of the last frame are drawn, >= 1.
+        medium: what it is made for.
 
     Attributes:
         figure: the matplotlib figure.
@@ -47,49 +78,65 @@ class GraphPicture:
         moving: the artists that ``show`` changes.
     """
 
-    def __init__(self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, top: int = 300):
+    def __init__(
+        self,
+        trace: RoutingTrace,
+        over: str = "iterations",
+        image: int = 0,
+        *,
+        top: int = 300,
+        medium: style.Medium = style.SCREEN,
+    ):
         expect(isinstance(top, int) and top >= 1, "top", "an integer >= 1", repr(top))
         self.story = Story.of(trace, over, image)
         self._trace = trace
         self._image = image
+        self._medium, self._layout = medium, _LAYOUTS[medium]
         self.edges = np.argsort(self.story.c[-1], kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
         self._range = wide_range(self.story.c[:, self.edges])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
-        with style.applied():
-            self.figure = style.blank(720, 540)
-            self._heading = style.Heading.on(self.figure)
+        layout = self._layout
+        with style.applied(medium):
+            self.figure = style.blank(medium.width, layout.height)
+            self._heading = style.Heading.on(self.figure, medium)
             pictured = trace.images is not None
-            left, bars = 0.25 if pictured else 0.04, 0.78
-            right = bars - (24 + 7.5 * max(map(len, self._names))) / 720
+            left = sum(layout.image) + 0.03 if pictured else 0.04
+            low, height = layout.graph
+            bars, _ = layout.bars
+            right = bars - (24 + layout.letter * max(map(len, self._names))) / medium.width
             if pictured:
                 self._draw_image(caption(trace, over, image))
-            self._draw_graph(self.figure.add_axes((left, 0.135, right - left, 0.655)))
-            self._draw_scale(self.figure.add_axes((left, 0.035, 0.42, 0.05)))
-            self._draw_bars(self.figure.add_axes((bars, 0.135, 0.975 - bars, 0.655)))
+            self._draw_graph(self.figure.add_axes((left, low, right - left, height)))
+            scale_left, *scale = layout.scale
+            self._draw_scale(self.figure.add_axes((min(left, scale_left), *scale)))
+            self._draw_bars(self.figure.add_axes((bars, low, 0.975 - bars, height)))
         self.moving = [self.lines, *self._dots, self.nodes, self.bars, *self._values, *self._heading.artists]
         self.show(self.story.end)
 
     def _draw_image(self, source: list[str]) -> None:
         image = self._trace.images[self._image]
-        height = min(0.3, 0.19 * 720 / 540 * image.shape[1] / image.shape[2])
-        axes = self.figure.add_axes((0.03, 0.79 - height, 0.19, height), anchor="NW")
+        medium, (left, width), top = self._medium, self._layout.image, sum(self._layout.graph)
+        height = min(0.3, width * medium.width / self._layout.height * image.shape[1] / image.shape[2])
+        axes = self.figure.add_axes((left, top - height, width, height), anchor="NW")
         style.show_image(axes, image)
-        axes.set_title("input image", size=style.TEXT)
+        axes.set_title("input image", size=medium.text)
         labels = self._trace.labels
         label = -1 if labels is None else int(labels[self._image])
         if 0 <= label < len(self._names):
-            self.figure.text(0.03, 0.77 - height, f"true label: {self._names[label]}", size=style.TEXT, va="top")
-        looks = {"size": style.SMALL, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
-        self.figure.text(0.03, 0.135, "\n".join(source), **looks)
+            said = f"true label:{' ' if medium.heading else chr(10)}{self._names[label]}"
+            self.figure.text(left, top - 0.02 - height, said, size=medium.text, va="top")
+        if medium.heading:
+            looks = {"size": medium.small, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
+            self.figure.text(left, self._layout.graph[0], "\n".join(source), **looks)
 
     def _draw_graph(self, axes: Axes) -> None:
         trace = self._trace
         order = self._children_in_order()
         room = 0.8 * 72 / 100 * axes.bbox.height / len(order)  # points, between children
-        self._thick = float(np.clip(room, 3 * THIN, THICK))
+        self._thick = float(np.clip(room, 3 * THIN, THICK * self._medium.line))
         self._child_y = np.full(trace.num_children, np.nan)
         self._child_y[order] = 1 - (np.arange(len(order)) + 0.5) / len(order)
         start, end = self._child_y[trace.src[self.edges]], self._y[trace.dst[self.edges]]
@@ -103,25 +150,23 @@ class GraphPicture:
         children = count(trace.num_children, "child", "children")
         if len(order) < trace.num_children:
             children = f"{len(order)} of {children}"
-        if not self._dots:
+        if not self._dots and self._medium.heading:
             children = f"what {children} look at"
-        axes.text(-0.12, 1.025, children, ha="left", va="bottom", size=style.TEXT)
-        axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", va="bottom", size=style.TEXT)
+        above = {"va": "bottom", "size": self._medium.text}
+        axes.text(-0.12, 1.025, children, ha="left", **above)
+        if self._medium.heading:
+            axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", **above)
 
     def _children_in_order(self) -> np.ndarray:
-        """Children that are drawn, by the mean place of the parents they end with, weighted by coupling."""
-        trace, c = self._trace, self.story.c[-1]
-        weight = np.bincount(trace.src, c, trace.num_children)
-        place = np.bincount(trace.src, c * trace.dst, trace.num_children)
-        mean = np.divide(place, weight, out=np.full_like(place, np.inf), where=weight > 0)
-        order = np.argsort(mean, kind="stable")
-        return order if self._whole else order[np.isin(order, trace.src[self.edges])]
+        """Children that are drawn, from top to bottom."""
+        order = children_in_order(self._trace, self.story.c[-1])
+        return order if self._whole else order[np.isin(order, self._trace.src[self.edges])]
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
         """A dot per child, or the image with what the child looks at lit up; the dots are returned."""
         trace, image = self._trace, self._image
         if trace.images is None or trace.saliency is None or trace.num_children > _PICTURED:
-            size = np.clip(600 / trace.num_children, 2, 30)
+            size = self._layout.node * np.clip(600 / trace.num_children, 2, 30)
             drawn = self._child_y[np.isfinite(self._child_y)]
             return [axes.scatter(np.zeros_like(drawn), drawn, s=size, color=style.INK, zorder=3, lw=0)]
         seen = style.displayed(trace.images[image]) / 255
@@ -129,7 +174,7 @@ class GraphPicture:
         height = 0.94 / trace.num_children
         width = height * axes.bbox.height / axes.bbox.width * 1.15
         for y, saliency in zip(self._child_y, trace.saliency[image], strict=True):
-            looked = _smooth(saliency)[..., None]
+            looked = smooth(saliency)[..., None]
             lit = seen * (1 - looked) + looked * np.array(to_rgb(style.GLOW))
             axes.imshow(
                 lit,
@@ -144,16 +189,16 @@ class GraphPicture:
         """Lines of known coupling, and how many are drawn where that is not all."""
         if not self._whole:
             shown = f"strongest {len(self.edges)} of {style.thousands(self._trace.num_edges)} couplings"
-            self.figure.text(0.975, 0.06, shown, size=style.SMALL, ha="right", va="center")
+            self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(axes)
-        axes.text(0, 0.5, "coupling c", size=style.SMALL, va="center")
+        axes.text(0, 0.5, "coupling c", size=self._medium.small, va="center")
         low, high = self._range
         digits = max(2, 1 - math.floor(math.log10(high - low)))
         for x, c in zip((0.23, 0.47, 0.71), (low, (low + high) / 2, high), strict=True):
             gray = (*to_rgb(style.INK), self.alpha(c))
             axes.add_collection(LineCollection([((x, 0.5), (x + 0.09, 0.5))], colors=[gray], linewidths=self.width(c)))
-            axes.text(x + 0.105, 0.5, f"{c:.{digits}f}", size=style.SMALL, va="center")
+            axes.text(x + 0.105, 0.5, f"{c:.{digits}f}", size=self._medium.small, va="center")
 
     def _draw_bars(self, axes: Axes) -> None:
         self.bars = PolyCollection([], facecolors=self._colors, edgecolors=style.INK)
@@ -162,13 +207,14 @@ class GraphPicture:
         longest = self.story.lengths.max()
         end = min((end for end in _ENDS if end > longest), default=1.0)
         self._digits = max(2, 1 - math.floor(math.log10(end)))
-        axes.set_xlim(0, end * 1.3)
+        axes.set_xlim(0, end * self._layout.bars[1])
         axes.set_xticks([0, end / 2, end], ["0", f"{end / 2:g}", f"{end:g}"])
         axes.set(ylim=(0, 1), yticks=[])
         axes.spines.left.set_visible(False)
-        axes.text(0, 1.025, "length of the parent", transform=axes.transAxes, va="bottom", size=style.TEXT)
+        named = "length of the parent" if self._medium.heading else "length"
+        axes.text(0, 1.025, named, transform=axes.transAxes, va="bottom", size=self._medium.text)
         every = -(-len(self._y) // _LABELLED)
-        middle = {"size": style.SMALL, "va": "center_baseline"}
+        middle = {"size": self._medium.small, "va": "center_baseline"}
         for y, name in zip(self._y[::every], self._names[::every], strict=True):
             axes.text(-0.05 * end, y, name, ha="right", **middle)
         self._values = [axes.text(0, y, "", **middle) for y in self._y] if every == 1 else []
@@ -193,8 +239,9 @@ class GraphPicture:
         self.lines.set_linewidth(self.width(c))
         self.lines.set_color(np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c))))
         winner = int(lengths.argmax())
-        rings = np.where(np.arange(len(lengths)) == winner, 2.0, 0.0)
-        self.nodes.set(sizes=np.where(rings > 0, 130, 55), linewidths=rings, edgecolors=style.INK)
+        rings = np.where(np.arange(len(lengths)) == winner, 2.0 * self._medium.line, 0.0)
+        sizes = self._layout.node * np.where(rings > 0, 130, 55)
+        self.nodes.set(sizes=sizes, linewidths=rings, edgecolors=style.INK)
         zero, low, high = np.zeros_like(lengths), self._y - self._half, self._y + self._half
         corners = np.array([(zero, low), (lengths, low), (lengths, high), (zero, high)])  # (4, 2, J)
         self.bars.set(verts=corners.transpose(2, 0, 1), linewidths=0.8 * rings)
@@ -206,7 +253,15 @@ class GraphPicture:
         self._heading.say(title, line, self.story.note(position))
 
 
-def _smooth(saliency: np.ndarray) -> np.ndarray:
+def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
+    """(I,) children by the mean place of the parents they go to, weighted by their couplings ``c`` (E,)."""
+    weight = np.bincount(trace.src, c, trace.num_children)
+    place = np.bincount(trace.src, c * trace.dst, trace.num_children)
+    mean = np.divide(place, weight, out=np.full_like(place, np.inf), where=weight > 0)
+    return np.argsort(mean, kind="stable")
+
+
+def smooth(saliency: np.ndarray) -> np.ndarray:
     """(H, W) gradients, which speckle, as a spot that can be seen on a small picture; the maximum is 1."""
     speckles = Image.fromarray((255 * saliency.astype(np.float64)).round().astype(np.uint8))
     spot = np.asarray(speckles.filter(ImageFilter.GaussianBlur(1.5)), np.float64)

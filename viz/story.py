@@ -48,12 +48,8 @@ class Story:
             InputError: no such story or image, epochs of a trace with one epoch, a trace that doesn't fit together.
             GraphcapsError: couplings or lengths of this image that are not finite.
         """
-        trace.check()
+        check_drawable(trace, image)
         expect(over in OVER, "over", " or ".join(OVER), repr(over))
-        whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
-        held = f"an image of the trace, 0 to {trace.num_images - 1}"
-        expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
-        expect(trace.num_edges > 0, "trace", "edges to draw", "none")
         several = over == "iterations" or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
         trained = min(trace.trained_iterations, trace.num_iterations)
@@ -64,10 +60,7 @@ class Story:
             broken = ~np.isfinite(values).all(axis=1)
             if broken.any():
                 at = f"{over[:-1]} {steps[broken.argmax()]}"
-                raise GraphcapsError(
-                    f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. "
-                    "Its votes were not finite: draw another image, or train with a lower rate"
-                )
+                raise not_finite(name, image, at)
         return cls(over, np.asarray(steps), **taken, trained=trained)
 
     def __len__(self) -> int:
@@ -103,6 +96,23 @@ class Story:
             frames.append(Frame(float(step), _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]
         return [*frames, Frame(self.end, _END)]
+
+
+def check_drawable(trace: RoutingTrace, image: int) -> None:
+    """Raise ``InputError`` where the trace doesn't fit together, has no edges, or doesn't hold this image."""
+    trace.check()
+    whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
+    held = f"an image of the trace, 0 to {trace.num_images - 1}"
+    expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
+    expect(trace.num_edges > 0, "trace", "edges to draw", "none")
+
+
+def not_finite(name: str, image: int, at: str) -> GraphcapsError:
+    """What to raise where an array of the trace holds NaN or inf for an image."""
+    return GraphcapsError(
+        f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. "
+        "Its votes were not finite: draw another image, or train with a lower rate"
+    )
 
 
 def between(values: np.ndarray, position: float) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -41,9 +41,28 @@ TITLE = 13
 TEXT = 10
 SMALL = 9
 
+
+@dataclass(frozen=True)
+class Medium:
+    """What a picture is made for: its measures in pixels of 1/100 inch, and its type in points."""
+
+    width: int
+    chart: tuple[int, tuple[float, float, float, float]]
+    """Height of a chart's figure, and the box of its axes in it."""
+    text: float
+    small: float
+    line: float
+    """Factor of all line widths."""
+    heading: bool
+    """Whether words above the picture say what it shows; a paper has a caption."""
+
+
+SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
+COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
+"""A column of a paper: 3.4 inches."""
+
 _RC = {
     "font.family": ["DejaVu Sans"],
-    "font.size": TEXT,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": MUTED,
@@ -51,21 +70,19 @@ _RC = {
     "axes.facecolor": "white",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlesize": TEXT,
     "axes.titlelocation": "left",
-    "axes.labelsize": TEXT,
     "axes.grid": False,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "legend.fontsize": SMALL,
     "legend.frameon": False,
     "image.interpolation": "nearest",
     "text.usetex": False,
     "savefig.facecolor": "white",
+    "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
+    "svg.fonttype": "none",
+    "svg.hashsalt": "graphcaps",  # the same picture is the same file
 }
 
 
@@ -80,9 +97,16 @@ def color(index: int) -> tuple[float, float, float]:
     return colorsys.hls_to_rgb(hue, (light, light * 0.55, light + 0.45 * (1 - light))[index // 10 % 3], saturation)
 
 
-def applied() -> AbstractContextManager:
+def hex_color(index: int) -> str:
+    """``color(index)`` as ``#rrggbb``."""
+    return to_hex(color(index))
+
+
+def applied(medium: Medium = SCREEN) -> AbstractContextManager:
     """Draw in this style, whatever the settings of the caller's matplotlib are."""
-    return matplotlib.rc_context(_RC)
+    sizes = dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), medium.text)
+    sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), medium.small)
+    return matplotlib.rc_context(_RC | sizes)
 
 
 def blank(width: int, height: int) -> Figure:
@@ -90,6 +114,21 @@ def blank(width: int, height: int) -> Figure:
     figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
+
+
+def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
+    """A figure with a heading and one pair of axes."""
+    height, box = medium.chart
+    figure = blank(medium.width, height)
+    return figure, Heading.on(figure, medium), figure.add_axes(box)
+
+
+def legend(axes: Axes, medium: Medium) -> None:
+    """What the lines and bars of a chart are, above its axes: in one row, or in two on a narrow medium."""
+    if medium is SCREEN:
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
+    else:
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1.0), ncols=2, columnspacing=1.2, handlelength=1.5)
 
 
 @dataclass(frozen=True)
@@ -101,11 +140,11 @@ class Heading:
     note: Text
 
     @classmethod
-    def on(cls, figure: Figure) -> Heading:
-        height = figure.get_figheight()
-        title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", va="top")
-        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, va="top")
-        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, va="top", ha="right")
+    def on(cls, figure: Figure, medium: Medium = SCREEN) -> Heading:
+        height, looks = figure.get_figheight(), {"va": "top", "visible": medium.heading}
+        title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
+        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, **looks)
+        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, ha="right", **looks)
         return cls(title, line, note)
 
     @property

@@ -1,0 +1,191 @@
+"""A trace as the JSON that the routing explorer draws: everything it shows, small enough to open from a disk.
+
+Version 1, keys at the top::
+
+    version    1
+    title      what was routed: "compact on mnist"
+    source     where it comes from, in words: ["run readme", "10 epochs"]
+    start      index of the image shown first
+    parents    J times {"name", "color"}
+    children   I, the number of children          edges   E, the number of edges
+    epochs     K epochs of training done           iterations  R
+    trained    iterations the network is trained with
+    level      mean over children of ln(number of edges): the entropy of children that are undecided
+    choices    number of parents a child chooses from, null where children differ
+    degrees    the different numbers of edges that children have, ascending
+    fields     null, or {"places": F times [top, left, height, width] in pixels, "of": I indices of places}
+    images     N times:
+
+      label      index of the true parent, or null
+      pixels     null, or {"shape": [C, H, W], "data"}: uint8
+      src, dst   ends of the M edges kept for this image; all of them where there are at most 120 children, else all
+                 edges of the children that couple most strongly with each parent at the end
+      order      children of those edges, as they are drawn from top to bottom
+      range      [smallest, largest] coupling of those edges: the thinnest and the widest line
+      c, b, agreement   of those edges, quantised (K, R, M)
+      entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
+      mean_entropy      K times R: the mean over all children with edges, not quantised
+      largest, above_half   K times R, over all E edges: the largest coupling, how many are above one half
+      lengths    K times R times J, to 4 digits
+      histogram  {"bins": 36 ends, "counts": {"type", "data"} (K, R, J, 35)}: couplings of all E edges, by parent
+      saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
+      chosen     null, or quantised (K, R, J * F), the heat map where there is no saliency: over the children of each
+                 place, the mean of how far their couplings with the parent are above undecided
+
+``data`` is base64 of little-endian numbers. Quantised means {"low", "step", "data"} with a byte q per number and a low
+and a step for each of the K times R states: the number is ``low + step * q``, off by at most half a step. A step is the
+span of the state / 255, so a coupling is off by less than 0.002.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+
+from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
+from graphcaps.viz.entropy import entropies
+from graphcaps.viz.histogram import bins_of
+from graphcaps.viz.network import children_in_order, smooth
+from graphcaps.viz.story import check_drawable, count, not_finite, wide_range
+
+VERSION = 1
+MOST_CHILDREN = 120
+"""Children that an image of a larger graph keeps, at most; more lines can't be told apart."""
+
+
+def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
+    """The trace as a dict for ``json.dumps``, as this module's docstring describes it.
+
+    Args:
+        trace: what routing did.
+        image: which image is shown first.
+
+    Raises:
+        InputError: the trace doesn't fit together, has no edges, or doesn't hold this image.
+        GraphcapsError: numbers that are not finite.
+    """
+    check_drawable(trace, image)
+    for name in ("c", "b", "agreement", "lengths"):
+        broken = ~np.isfinite(getattr(trace, name)).all(axis=-1)  # (K, R, N)
+        if broken.any():
+            k, r, n = np.argwhere(broken)[0]
+            raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
+    degrees = np.bincount(trace.src, minlength=trace.num_children)
+    present = np.unique(degrees[degrees > 0])
+    names = trace.class_names or [f"parent {j}" for j in range(trace.num_parents)]
+    return {
+        "version": VERSION,
+        "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about) or "routing",
+        "source": _source(trace),
+        "start": int(image),
+        "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(names)],
+        "children": trace.num_children,
+        "edges": trace.num_edges,
+        "epochs": trace.epochs.tolist(),
+        "iterations": trace.num_iterations,
+        "trained": min(trace.trained_iterations, trace.num_iterations),
+        "level": float(np.log(degrees[degrees > 0]).mean()),
+        "choices": int(present[0]) if len(present) == 1 else None,
+        "degrees": present.tolist(),
+        "fields": _fields(trace),
+        "images": [_image(trace, n, degrees) for n in range(trace.num_images)],
+    }
+
+
+def _source(trace: RoutingTrace) -> list[str]:
+    run = [f"run {trace.about['run']}"] if "run" in trace.about else []
+    return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
+
+
+def _fields(trace: RoutingTrace) -> dict | None:
+    """Where in the image children sit; children of a convolution share their places."""
+    if trace.fields is None or trace.images is None:
+        return None
+    places, of = np.unique(trace.fields, axis=0, return_inverse=True)
+    return {"places": places.tolist(), "of": of.ravel().tolist()}
+
+
+def _image(trace: RoutingTrace, n: int, degrees: np.ndarray) -> dict:
+    c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
+    kept = _kept_edges(trace, c[-1, -1])
+    order = children_in_order(trace, c[-1, -1])
+    states = c.reshape(-1, trace.num_edges)  # (K * R, E)
+    linked = np.zeros((*c.shape[:2], trace.num_children))
+    linked[..., degrees > 0] = entropies(trace, states)[0].reshape(*c.shape[:2], -1)
+    pixels = None if trace.images is None else trace.images[n]
+    return {
+        "label": None if trace.labels is None else int(trace.labels[n]),
+        "pixels": None if pixels is None else {"shape": list(pixels.shape), "data": _text(pixels)},
+        "src": trace.src[kept].tolist(),
+        "dst": trace.dst[kept].tolist(),
+        "order": order[np.isin(order, trace.src[kept])].tolist(),
+        "range": list(wide_range(c[..., kept])),
+        "c": _quantised(c[..., kept]),
+        "b": _quantised(trace.b[:, :, n, kept]),
+        "agreement": _quantised(trace.agreement[:, :, n, kept]),
+        "entropy": _quantised(linked),
+        "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
+        "largest": c.max(axis=-1).tolist(),
+        "above_half": (c > 0.5).sum(axis=-1).tolist(),
+        "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
+        "histogram": _histogram(trace, states),
+        "saliency": _saliency(trace, n),
+        "chosen": _chosen(trace, c, degrees),
+    }
+
+
+def _kept_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
+    """Indices of the edges shown: all, or those of the children that couple most with each parent; ``last`` is (E,)."""
+    children = np.unique(trace.src)
+    if len(children) > MOST_CHILDREN:
+        each = max(1, MOST_CHILDREN // trace.num_parents)
+        strongest = np.argsort(-last, kind="stable")
+        of_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
+        children = np.unique(np.concatenate([src[:each] for src in of_parent]))
+    return np.flatnonzero(np.isin(trace.src, children))
+
+
+def _histogram(trace: RoutingTrace, states: np.ndarray) -> dict:
+    """Couplings (S, E) counted by state, parent and bin, as ``numpy.histogram`` does: the last bin holds both ends."""
+    bins = bins_of(states)
+    where = np.searchsorted(bins, states, side="right") - 1
+    where = np.minimum(where, len(bins) - 2)  # (S, E)
+    cells = (np.arange(len(states))[:, None] * trace.num_parents + trace.dst) * (len(bins) - 1) + where
+    counts = np.bincount(cells.ravel(), minlength=len(states) * trace.num_parents * (len(bins) - 1))
+    kind = np.min_scalar_type(counts.max())
+    return {"bins": bins.tolist(), "counts": {"type": kind.name, "data": _text(counts.astype(kind))}}
+
+
+def _saliency(trace: RoutingTrace, n: int) -> dict | None:
+    if trace.saliency is None or trace.images is None:
+        return None
+    spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
+    return {"shape": list(spots.shape), "data": _text((255 * spots).round().astype(np.uint8))}
+
+
+def _chosen(trace: RoutingTrace, c: np.ndarray, degrees: np.ndarray) -> dict | None:
+    """Mean over the children of each place of max(0, c - 1 / number of the child's edges), by parent."""
+    fields = _fields(trace)
+    if fields is None or trace.saliency is not None:
+        return None
+    of, places, parents = np.array(fields["of"]), len(fields["places"]), trace.num_parents
+    above = np.maximum(0, c - 1 / degrees[trace.src])
+    cells = trace.dst * places + of[trace.src]
+    sums = [np.bincount(cells, state, parents * places) for state in above.reshape(-1, trace.num_edges)]
+    children = np.tile(np.bincount(of, degrees > 0, places).clip(1), parents)
+    return _quantised((np.stack(sums) / children).reshape(*c.shape[:2], -1))
+
+
+def _quantised(values: np.ndarray) -> dict:
+    """(K, R, X) as bytes, with a low and a step for each of the K * R states."""
+    values = values.astype(np.float64)
+    low = values.min(axis=-1)
+    step = (values.max(axis=-1) - low) / 255
+    q = (values - low[..., None]) / np.where(step > 0, step, 1)[..., None]
+    return {"low": low.tolist(), "step": step.tolist(), "data": _text(q.round().astype(np.uint8))}
+
+
+def _text(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode()

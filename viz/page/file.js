@@ -1,0 +1,3 @@
+// A page from a file: its trace is in it.
+
+show(JSON.parse($("#trace").textContent));

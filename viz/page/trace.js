@@ -1,0 +1,62 @@
+// The trace's JSON (described in explorer_data.py) as numbers that can be asked for at any moment.
+// A moment is {k, r}: places among the kept epochs and the iterations, from 0; fractions lie between two states.
+
+const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array };
+
+function bytes(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+// Rows of `size` numbers for each of K x R states: (k, r) => row.
+function rows(numbers, size, R) {
+  return (k, r) => numbers.subarray((k * R + r) * size, (k * R + r + 1) * size);
+}
+
+function quantised({ low, step, data }, K, R) {
+  const q = bytes(data), size = q.length / (K * R);
+  const numbers = Float64Array.from(q, (byte, at) => {
+    const state = Math.floor(at / size), k = Math.floor(state / R), r = state % R;
+    return low[k][r] + step[k][r] * byte;
+  });
+  return rows(numbers, size, R);
+}
+
+function mixed(a, b, part) {
+  if (typeof a === "number") return a + (b - a) * part;
+  return Float64Array.from(a, (value, at) => value + (b[at] - value) * part);
+}
+
+// The number or row that `read(k, r)` gives, linear between whole k and r.
+function at(read, { k, r }) {
+  const k0 = Math.floor(k), r0 = Math.floor(r);
+  const along = (k) => (r > r0 ? mixed(read(k, r0), read(k, r0 + 1), r - r0) : read(k, r0));
+  return k > k0 ? mixed(along(k0), along(k0 + 1), k - k0) : along(k0);
+}
+
+// One image of the trace: every list of lists becomes a reader (k, r) => numbers.
+function unpacked(trace, n) {
+  const { epochs, iterations: R, parents } = trace, K = epochs.length, raw = trace.images[n];
+  const packed = (field) => raw[field] && quantised(raw[field], K, R);
+  const listed = (field) => (k, r) => raw[field][k][r];
+  const { bins, counts } = raw.histogram;
+  return {
+    label: raw.label,
+    src: raw.src,
+    dst: raw.dst,
+    order: raw.order,
+    range: raw.range,
+    pixels: raw.pixels && { shape: raw.pixels.shape, data: bytes(raw.pixels.data) },
+    saliency: raw.saliency && { shape: raw.saliency.shape, data: bytes(raw.saliency.data) },
+    c: packed("c"),
+    b: packed("b"),
+    agreement: packed("agreement"),
+    entropy: packed("entropy"),
+    chosen: packed("chosen"),
+    meanEntropy: listed("mean_entropy"),
+    largest: listed("largest"),
+    aboveHalf: listed("above_half"),
+    lengths: listed("lengths"),
+    bins,
+    counts: rows(new ARRAYS[counts.type](bytes(counts.data).buffer), parents.length * (bins.length - 1), R),
+  };
+}
