@@ -21,9 +21,10 @@ MUTATIONS = yaml.safe_load((ROOT / "tests/mutations/mutations.yaml").read_text(e
 
 def copy_project(folder: Path, *tests: str) -> None:
     """The package and these test files, which then import the copy of the package beside them."""
-    shutil.copytree(ROOT / "graphcaps", folder / "graphcaps", ignore=shutil.ignore_patterns("__pycache__"))
+    for source, copy in (("graphcaps", "graphcaps"), ("viz", "graphcaps/viz")):
+        shutil.copytree(ROOT / source, folder / copy, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    for name in ("pyproject.toml", "tests/conftest.py", *tests):
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/traces.py", *tests):
         shutil.copy(ROOT / name, folder / name)
 
 
@@ -55,7 +56,8 @@ def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, tmp_path):
     tests = mutation.get("tests", "tests/test_facts.py")
     copy_project(tmp_path, tests)
     replace_once(tmp_path / mutation["file"], mutation["old"], mutation["new"])
-    code, said = run_pytest(tmp_path, tests, "-x", "--fact", str(mutation["fact"]))
+    fact = ("--fact", str(mutation["fact"])) if "fact" in mutation else ()
+    code, said = run_pytest(tmp_path, tests, "-x", *fact)
     assert code == pytest.ExitCode.TESTS_FAILED, said
     # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
     assert re.search(r"^FAILED \S+ - (AssertionError|assert |.*GradcheckError)", said, re.MULTILINE), said

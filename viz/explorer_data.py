@@ -12,6 +12,7 @@ Version 1, keys at the top::
     trained    iterations the network is trained with
     level      mean over children of ln(number of edges): the entropy of children that are undecided
     choices    number of parents a child chooses from, null where children differ
+    unlinked   children without edges
     degrees    the different numbers of edges that children have, ascending
     fields     null, or {"places": F times [top, left, height, width] in pixels, "of": I indices of places}
     images     N times:
@@ -88,6 +89,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "trained": min(trace.trained_iterations, trace.num_iterations),
         "level": float(np.log(degrees[degrees > 0]).mean()),
         "choices": int(present[0]) if len(present) == 1 else None,
+        "unlinked": np.flatnonzero(degrees == 0).tolist(),
         "degrees": present.tolist(),
         "fields": _fields(trace),
         "images": [_image(trace, n, degrees) for n in range(trace.num_images)],

@@ -69,13 +69,7 @@ class Axes {
 }
 
 function drawEntropy(canvas, trace, image, moment, child, look) {
-  const { iterations: R, level, trained, degrees, epochs } = trace, steps = [...Array(R).keys()];
-  if (!image.lowest) {
-    const all = epochs.flatMap((_, k) => steps.map((r) => image.entropy(k, r)));
-    const linked = [...all[0].keys()].filter((i) => all.some((row) => row[i] > 0) || image.order.includes(i));
-    image.linked = linked;
-    image.lowest = all.reduce((least, row) => linked.reduce((a, i) => Math.min(a, row[i]), least), Infinity);
-  }
+  const { iterations: R, level, trained, degrees } = trace, steps = [...Array(R).keys()];
   const top = Math.log(degrees.at(-1)), low = Math.min(image.lowest, top - 0.01), pad = 0.07 * (top - low);
   const axes = new Axes(canvas, look, { x: [0.6, R + 0.4], y: [Math.max(low - pad, -pad), top + pad] }), { context, box } = axes;
   if (trained < R) {

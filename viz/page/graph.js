@@ -1,6 +1,7 @@
 // The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right.
 
 const THIN = 0.4, THICK = 5.5, PALE = 0.14, STRONG = 0.95, UNLIT = 0.035, REACH = 7;
+const MANY = 400; // lines that would be a fog where they are weak
 const PICTURED = 20; // children shown as small pictures of what they look at
 
 class Graph {
@@ -39,6 +40,11 @@ class Graph {
     return THIN + (this.thick - THIN) * this.share(c);
   }
 
+  alpha(c) {
+    const many = this.image.src.length > MANY, pale = many ? PALE / 4 : PALE, share = this.share(c);
+    return pale + (STRONG - pale) * (many ? share * share : share);
+  }
+
   // The y of an edge's line at x: 3 t^2 - 2 t^3, which the curve in draw() is.
   y(edge, x) {
     const t = Math.min(1, Math.max(0, (x - this.left) / (this.right - this.left)));
@@ -55,7 +61,7 @@ class Graph {
     this.place();
     this.c = c;
     const { context, image, left, right } = this, edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
-    const part = (right - left) / 3, few = edges.length < 400 || chosen.parent !== null || chosen.child !== null;
+    const part = (right - left) / 3;
     const line = (edge, width, alpha, color) => {
       const from = this.childY(image.src[edge]), to = this.parentY(image.dst[edge]);
       context.globalAlpha = alpha;
@@ -66,10 +72,9 @@ class Graph {
       context.bezierCurveTo(left + part, from, right - part, to, right, to);
       context.stroke();
     };
-    const pale = few ? PALE : PALE / 4;
     for (const edge of edges) {
-      const lit = this.isLit(edge, chosen), alpha = lit ? pale + (STRONG - pale) * this.share(c[edge]) : UNLIT;
-      line(edge, lit ? this.lineWidth(c[edge]) : THIN, alpha, look.parents[image.dst[edge]]);
+      const lit = this.isLit(edge, chosen);
+      line(edge, lit ? this.lineWidth(c[edge]) : THIN, lit ? this.alpha(c[edge]) : UNLIT, look.parents[image.dst[edge]]);
     }
     if (hovered?.edge !== undefined) {
       const wide = Math.max(2, this.lineWidth(c[hovered.edge]));
@@ -122,7 +127,7 @@ function drawScale(canvas, graph, look) {
   context.fillText("coupling c", 0, middle);
   [low, (low + high) / 2, high].forEach((c, at) => {
     const x = 78 + at * 82;
-    context.globalAlpha = PALE + (STRONG - PALE) * graph.share(c);
+    context.globalAlpha = graph.alpha(c);
     context.lineWidth = graph.lineWidth(c);
     context.strokeStyle = look.ink;
     context.beginPath();

@@ -77,7 +77,7 @@ function takeImage(n) {
   $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${kept} children`;
   const whole = image.src.length === trace.edges;
   $("#kept").textContent = whole ? "" : `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings: those of the children that couple most strongly with each parent`;
-  $(".stage").style.setProperty("--height", `${Math.max(480, 22 * trace.parents.length)}px`);
+  $(".stage").style.setProperty("--least", `${22 * trace.parents.length}px`);
   redraw();
 }
 
@@ -207,7 +207,7 @@ function drawChildTable(c) {
   $("#child h2").textContent = child === null ? "One child" : `${childName(child)[0].toUpperCase()}${childName(child).slice(1)} divides itself`;
   $("#child p").textContent = child === null
     ? "Choose a child at the left of the graph, or a line, to see how it divides itself among the parents."
-    : `Its couplings sum to 1. Entropy ${at(image.entropy, now)[child].toFixed(3)} nat.`;
+    : `Its couplings sum to 1; entropy ${at(image.entropy, now)[child].toFixed(3)} nat.`;
   const b = at(image.b, now), agreement = at(image.agreement, now);
   fill($("#child tbody"), edges.length, "tr", (row) => (row.innerHTML = '<td></td><td><span class="bar"></span></td><td></td><td></td><td></td>'));
   edges.forEach((edge, at) => {

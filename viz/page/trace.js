@@ -39,6 +39,8 @@ function unpacked(trace, n) {
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
   const { bins, counts } = raw.histogram;
+  const entropy = packed("entropy"), linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
+  const states = epochs.flatMap((_, k) => Array.from({ length: R }, (_, r) => entropy(k, r)));
   return {
     label: raw.label,
     src: raw.src,
@@ -50,7 +52,9 @@ function unpacked(trace, n) {
     c: packed("c"),
     b: packed("b"),
     agreement: packed("agreement"),
-    entropy: packed("entropy"),
+    entropy,
+    linked,
+    lowest: states.reduce((low, row) => linked.reduce((least, i) => Math.min(least, row[i]), low), Infinity),
     chosen: packed("chosen"),
     meanEntropy: listed("mean_entropy"),
     largest: listed("largest"),

@@ -1,0 +1,86 @@
+"""A page in a real browser without a network: the Chromium of the system, through playwright.
+
+As a program it makes the README's picture: ``python tests/browser.py RUN`` writes viz/gallery/explorer.webp.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
+FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+
+
+def why_not() -> str:
+    """Why pages can't be opened here, or "" where they can."""
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright, of the dev extra, isn't installed"
+    return "" if CHROMIUM else "there is no Chromium here: apt install chromium"
+
+
+@contextlib.contextmanager
+def browser() -> Iterator:
+    """playwright's ``Browser``."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS.split(), "--disable-sync"])
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextlib.contextmanager
+def opened(chromium, path: Path, width: int = 1280, height: int = 900, **looks) -> Iterator:
+    """playwright's ``Page`` of a file, offline; at the end there was no error and no request but for the file.
+
+    Args:
+        looks: of the context, as ``color_scheme="dark"``.
+    """
+    context = chromium.new_context(viewport={"width": width, "height": height}, **looks)
+    context.set_offline(True)
+    context.set_default_timeout(10_000)
+    page, said, asked = context.new_page(), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    settle(page)
+    yield page
+    context.close()
+    assert said == []
+    assert asked == [path.as_uri()]
+
+
+def settle(page) -> None:
+    """Wait until what was asked for is drawn: a page draws at the next frame."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def main(run: str) -> None:
+    from PIL import Image
+
+    from graphcaps import viz
+    from graphcaps.run import Run
+
+    target = Path(__file__).parents[1] / "viz" / "gallery" / "explorer.webp"
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        (path,) = viz.draw(Run.open(run).trace(), folder, format="html", image=4)
+        with opened(chromium, path, height=860, device_scale_factor=1.5, color_scheme="light") as page:
+            page.locator("#iteration").fill("8")
+            settle(page)
+            Image.open(io.BytesIO(page.screenshot())).save(target, quality=82, method=6)
+    print(f"{target}: {target.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

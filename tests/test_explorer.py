@@ -1,0 +1,232 @@
+"""The explorer's data are the trace's, within the bound its docstring states; the page asks no one for anything."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html.parser
+import json
+import re
+
+import numpy as np
+import pytest
+
+from graphcaps import viz
+from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.trace import RoutingTrace
+from graphcaps.viz.explorer_data import MOST_CHILDREN, VERSION, explorer_data
+
+from .traces import entropy_by_hand, make_trace, with_pictures
+
+SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return with_pictures(make_trace())
+
+
+def numbers(packed: dict, states: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """(K, R, X) that a browser reads, and (K, R, 1) steps."""
+    q = np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(*states, -1)
+    step = np.array(packed["step"])[..., None]
+    return np.array(packed["low"])[..., None] + step * q, step
+
+
+def counts(image: dict, states: tuple[int, int], parents: int) -> np.ndarray:
+    kind, text = image["histogram"]["counts"].values()
+    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(*states, parents, -1)
+
+
+@pytest.mark.parametrize("field", ["c", "b", "agreement"])
+def test_numbers_of_edges_are_off_by_at_most_half_a_step(trace, field):
+    for n, image in enumerate(explorer_data(trace)["images"]):
+        wanted = getattr(trace, field)[:, :, n].astype(np.float64)
+        read, step = numbers(image[field], (3, 10))
+        assert (np.abs(read - wanted) <= step / 2 + 1e-12).all()
+        assert np.allclose(step[..., 0] * 255, wanted.max(-1) - wanted.min(-1))
+        if field == "c":
+            assert np.abs(read - wanted).max() < 0.002
+
+
+@pytest.mark.parametrize("edges", [None, SPARSE], ids=["complete", "sparse"])
+def test_entropies_are_those_of_the_trace(edges):
+    trace = make_trace(4, 3, edges=edges)
+    data = explorer_data(trace)
+    for n, image in enumerate(data["images"]):
+        read, step = numbers(image["entropy"], (3, 10))
+        for k, r in ((0, 9), (2, 0), (2, 9)):
+            mean, _ = entropy_by_hand(trace, trace.c[k, r, n])
+            assert image["mean_entropy"][k][r] == pytest.approx(mean, abs=2e-3)  # float16, as in test_viz.py
+            linked = np.delete(read[k, r], data["unlinked"])
+            assert abs(linked.mean() - image["mean_entropy"][k][r]) <= step[k, r, 0] / 2
+    if edges is not None:
+        assert data["unlinked"] == [2] and data["degrees"] == [2, 3] and data["choices"] is None
+        assert data["level"] == pytest.approx((np.log(3) + np.log(2) + np.log(3)) / 3)
+
+
+def test_the_histogram_counts_every_edge_by_parent():
+    trace = make_trace(30, 10)
+    for n, image in enumerate(explorer_data(trace)["images"]):
+        read = counts(image, (3, 10), 10)
+        assert (read.sum(axis=-1) == 30).all()
+        for j in (0, 7):
+            c = trace.c[2, 4, n].astype(np.float64)[trace.dst == j]
+            assert read[2, 4, j].tolist() == np.histogram(c, image["histogram"]["bins"])[0].tolist()
+
+
+def test_counts_that_a_byte_cannot_hold_are_kept():
+    trace = make_trace(1152, 3, images=1, epochs=(0,), iterations=2)
+    assert (counts(explorer_data(trace)["images"][0], (1, 2), 3).sum(axis=-1) == 1152).all()
+
+
+def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple_most(trace):
+    assert all(len(image["src"]) == 160 for image in explorer_data(trace)["images"])
+    large = make_trace(1152, 10, images=2, epochs=(1,), iterations=3)
+    for n, image in enumerate(explorer_data(large)["images"]):
+        children = set(image["src"])
+        assert children == set(image["order"]) and MOST_CHILDREN // 2 < len(children) <= MOST_CHILDREN
+        assert len(image["src"]) == 10 * len(children), "a child keeps all of its edges"
+        last = large.c[-1, -1, n].reshape(1152, 10).astype(np.float64)
+        assert all(int(last[:, j].argmax()) in children for j in range(10))
+        kept = (np.array(image["src"]) * 10 + image["dst"]).tolist()
+        read, step = numbers(image["c"], (1, 3))
+        assert (np.abs(read - large.c[:, :, n, kept]) <= step / 2 + 1e-12).all()
+        assert image["largest"][0][2] == last.max() and image["above_half"][0][2] == (last > 0.5).sum()
+
+
+def test_places_without_saliency_hold_the_mean_coupling_above_undecided():
+    fields = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [2, 0, 5, 5], [2, 0, 5, 5]], np.int32)
+    trace = dataclasses.replace(with_pictures(make_trace(4, 3)), saliency=None, fields=fields)
+    data = explorer_data(trace)
+    assert data["fields"] == {"places": [[0, 0, 5, 5], [2, 0, 5, 5]], "of": [0, 0, 1, 1]}
+    read, step = numbers(data["images"][1]["chosen"], (3, 10))
+    above = np.maximum(0, trace.c[2, 9, 1].astype(np.float64).reshape(4, 3) - 1 / 3)  # (I, J)
+    assert np.abs(read[2, 9].reshape(3, 2) - above.reshape(2, 2, 3).mean(axis=1).T).max() <= step[2, 9, 0] / 2 + 1e-12
+
+
+def test_saliency_takes_the_place_of_fields(trace):
+    whole = dataclasses.replace(trace, fields=np.zeros((16, 4), np.int32))
+    for image in explorer_data(whole)["images"]:
+        assert image["chosen"] is None and image["saliency"]["shape"] == [16, 12, 12]
+        spots = np.frombuffer(base64.b64decode(image["saliency"]["data"]), np.uint8).reshape(16, -1)
+        assert (spots.max(axis=1) == 255).all()
+
+
+def test_images_lengths_and_names_are_those_of_the_trace(trace):
+    data = explorer_data(trace, image=1)
+    assert (data["version"], data["start"], data["title"]) == (VERSION, 1, "compact on digits")
+    assert (data["epochs"], data["iterations"], data["trained"]) == ([0, 2, 6], 10, 3)
+    assert [parent["name"] for parent in data["parents"]] == list(trace.class_names)
+    assert data["images"][1]["label"] == 1
+    pixels = base64.b64decode(data["images"][1]["pixels"]["data"])
+    assert pixels == trace.images[1].tobytes() and data["images"][1]["pixels"]["shape"] == [1, 12, 12]
+    assert np.allclose(data["images"][1]["lengths"], trace.lengths[:, :, 1], atol=5.1e-5)
+
+
+def test_the_docstring_names_every_key(trace):
+    described = explorer_data.__globals__["__doc__"]
+    data = explorer_data(trace)
+    for key in [*data, *data["images"][0]]:
+        assert re.search(rf"^ +([\w, ]+, |.* )?{key}\b", described, re.MULTILINE), key
+
+
+class Page(html.parser.HTMLParser):
+    """Elements of a page, the text of each script, and what it would load."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.policy, self.texts, self.loaded = [], "", {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.loaded += [given[name] for name in ("src", "href", "srcset", "action") if name in given]
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+
+    def handle_data(self, data):
+        self.texts.setdefault(self.tags[-1] if self.tags else "", []).append(data)
+
+
+HOSTILE = '</script><b onclick="x">&amp;</b><!--'
+
+
+def test_names_from_a_trace_stay_text(trace):
+    names = (HOSTILE, *trace.class_names[1:])
+    hostile = dataclasses.replace(
+        trace, class_names=names, about={"dataset": HOSTILE, "model": "$policy", "run": HOSTILE}
+    )
+    text = viz.explorer_page(hostile)
+    page, plain = Page(text), Page(viz.explorer_page(trace))
+    assert page.tags == plain.tags
+    data = json.loads(re.search(r'<script type="application/json" id="trace">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["parents"][0]["name"] == HOSTILE and data["title"] == f"$policy on {HOSTILE}"
+    assert HOSTILE in "".join(page.texts["title"])
+
+
+def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
+    text = viz.explorer_page(trace)
+    page = Page(text)
+    assert page.loaded == [] and page.policy.startswith("default-src 'none'; ")
+    assert set(re.findall(r"([a-z]+)-src ([^;]*)", page.policy)[0]) == {"default", "'none'"}
+    assert "unsafe" not in page.policy and "http" not in page.policy
+    assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|\bimport\b[ (]|fetch\(|eval\(", text)
+
+
+def test_a_page_of_random_votes_has_no_picture_and_is_small():
+    text = viz.explorer_page(RoutingTrace.random(20, 10))
+    assert len(text) < 100_000
+    assert json.loads(re.search(r'id="trace">(.*?)</script>', text)[1])["images"][0]["pixels"] is None
+
+
+def test_a_compact_run_of_many_epochs_stays_under_3_megabytes():
+    epochs = (0, 1, 2, 4, 8, 16, 32, 64, 100)
+    whole = with_pictures(make_trace(16, 10, images=10, epochs=epochs, speed=0.01), size=28)
+    assert len(viz.explorer_page(whole)) < 3_000_000
+
+
+def test_a_run_of_the_papers_size_stays_under_8_megabytes():
+    large = make_trace(1152, 10, images=10, epochs=(0, 1, 2), speed=0.01)
+    fields = np.array([[2 * y, 2 * x, 17, 17] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
+    assert len(viz.explorer_page(dataclasses.replace(large, fields=fields))) < 8_000_000
+
+
+@pytest.mark.parametrize("image", [2, -1, True, "0"])
+def test_an_image_that_the_trace_does_not_hold_is_refused(trace, tmp_path, image):
+    with pytest.raises(InputError, match=f"image: expected an image of the trace, 0 to 1, got {image!r}"):
+        viz.draw(trace, tmp_path, format="html", image=image)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("field", ["c", "b", "agreement", "lengths"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_trace_with_numbers_that_are_not_finite_is_refused_and_says_where(trace, tmp_path, field, value):
+    values = getattr(trace, field).copy()
+    values[1, 4, 1, 3] = value
+    with pytest.raises(GraphcapsError, match=f"trace: {field} of image 1: expected finite .* at epoch 2, iteration 5"):
+        viz.draw(dataclasses.replace(trace, **{field: values}), tmp_path, format="html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_saliency_of_a_child_that_no_pixel_moves_is_dark(trace):
+    saliency = trace.saliency.copy()
+    saliency[0, 3] = np.nan
+    spots = explorer_data(dataclasses.replace(trace, saliency=saliency))["images"][0]["saliency"]["data"]
+    assert not np.frombuffer(base64.b64decode(spots), np.uint8).reshape(16, -1)[3].any()
+
+
+def test_the_explorer_is_one_file_that_replaces_the_old_one(trace, tmp_path):
+    (tmp_path / "explorer.html").write_text("old")
+    told = []
+    (path,) = viz.draw(trace, tmp_path, format="html", on_written=told.append)
+    assert told == [path] and path == tmp_path / "explorer.html"
+    assert path.read_text(encoding="utf-8") == viz.explorer_page(trace)
+    assert [each.name for each in tmp_path.iterdir()] == ["explorer.html"]
+
+
+@pytest.mark.parametrize("choice", [{"what": "graph"}, {"over": "epochs"}])
+def test_a_part_of_the_explorer_is_refused(trace, tmp_path, choice):
+    with pytest.raises(InputError, match="what and over: expected all and both for html, got .*shows everything"):
+        viz.draw(trace, tmp_path, format="html", **choice)

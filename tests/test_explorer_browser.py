@@ -1,0 +1,341 @@
+"""The explorer in Chromium, from a file and offline: the trace's numbers, play, filters, keys, and 400 pixels."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from graphcaps import viz
+from graphcaps.trace import RoutingTrace
+from graphcaps.viz.explorer_data import explorer_data
+
+from .browser import browser, opened, settle, why_not
+from .traces import make_trace, with_pictures
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+TRACE = with_pictures(make_trace())  # 16 children, 10 parents, 2 images, 3 epochs, 10 iterations
+FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
+LARGE = with_pictures(make_trace(1152, 10, images=2, epochs=(0, 2), iterations=4, speed=0.4), size=16)
+LARGE = dataclasses.replace(LARGE, saliency=None, fields=FIELDS)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An explorer of each trace."""
+    folder = tmp_path_factory.mktemp("pages")
+    traces = {"small": TRACE, "large": LARGE, "random": RoutingTrace.random(20, 10)}
+    return {name: viz.draw(trace, folder / name, format="html")[0] for name, trace in traces.items()}
+
+
+@pytest.fixture
+def page(chromium, files):
+    with opened(chromium, files["small"]) as page:
+        yield page
+
+
+def go(page, iteration: int, epoch: int) -> None:
+    """To an iteration from 1 and a kept epoch from 0."""
+    page.locator("#iteration").fill(str(iteration))
+    page.locator("#epoch").fill(str(epoch))
+    settle(page)
+
+
+def text(page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def read(shown: str) -> float:
+    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
+
+
+def half_step(values: np.ndarray, digits: int) -> float:
+    """How far a shown number may be off: by quantisation of its state, and by the digits shown."""
+    return float(values.max() - values.min()) / 510 + 0.5 * 10**-digits + 1e-6
+
+
+def opacities(page, left: float, right: float) -> np.ndarray:
+    """Opacity in [0, 1] of the graph's pixels from left to right, both in parts of its width."""
+    read = page.evaluate(
+        """([left, right]) => {
+          const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
+          const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+          copy.drawImage(shown, 0, 0);
+          const from = Math.round(left * width), wide = Math.max(1, Math.round((right - left) * width));
+          return [...copy.getImageData(from, 0, wide, height).data.filter((_, at) => at % 4 === 3)];
+        }""",
+        [left, right],
+    )
+    return np.array(read) / 255
+
+
+def ink(page) -> int:
+    """How many pixels halfway between children and parents belong to a line that is strong."""
+    return int((opacities(page, 0.25, 0.75) > 0.12).sum())
+
+
+def test_lengths_and_couplings_are_the_traces_at_every_moment(page):
+    page.locator(".stage > canvas").click(position={"x": 8, "y": 100})
+    child = int(re.search(r"\d+", text(page, "#child h2"))[0])
+    for n, label in enumerate(("class 0", "class 1")):
+        page.get_by_role("radio", name=label).check(force=True)
+        for k, r in ((0, 0), (1, 5), (2, 9)):
+            go(page, r + 1, k)
+            shown = [read(value) for value in page.locator("#parents .value").all_inner_texts()]
+            assert shown == pytest.approx(TRACE.lengths[k, r, n], abs=0.0051)
+            rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
+            assert [row[:2] for row in rows] == [["class", str(j)] for j in range(10)]
+            columns = np.array([[read(cell) for cell in row[2:]] for row in rows]).T
+            for name, digits, column in zip(("c", "b", "agreement"), (3, 2, 2), columns, strict=True):
+                state = getattr(TRACE, name)[k, r, n].astype(np.float64)
+                wanted = state[TRACE.src == child]
+                assert column == pytest.approx(wanted, abs=half_step(state, digits)), (name, n, k, r)
+
+
+def test_entropy_and_histogram_say_the_traces_numbers(page):
+    for k, r in ((0, 0), (1, 2), (2, 9)):
+        go(page, r + 1, k)
+        c = TRACE.c[k, r, 0].astype(np.float64).reshape(16, 10)
+        entropies = -(c * np.log(np.maximum(c, 1e-12))).sum(axis=1)
+        mean, ratio, level = re.findall(r"\d+\.\d+", text(page, "#entropy figcaption"))
+        assert float(mean) == pytest.approx(entropies.mean(), abs=2.6e-3)  # float16 couplings sum to 1 within 5e-4
+        assert float(ratio) == pytest.approx(entropies.mean() / np.log(10), abs=0.0065) and level == "2.303"
+        largest, strong, edges = re.findall(r"\d+(?:\.\d+)?", text(page, "#histogram figcaption"))
+        assert float(largest) == pytest.approx(c.max(), abs=5.1e-4)
+        assert (int(strong), int(edges)) == ((c > 0.5).sum(), 160)
+
+
+def test_a_large_graph_says_how_much_of_it_is_shown(chromium, files):
+    with opened(chromium, files["large"]) as page:
+        assert re.fullmatch(r"\d+ of 1152 children", text(page, "#children-head"))
+        children = int(text(page, "#children-head").split()[0])
+        assert f"{children * 10:,} of 11,520 couplings".replace(",", "\u202f") in text(page, "#kept")
+        largest = LARGE.c[-1, -1, 0].astype(np.float64).max()
+        assert f"Largest {largest:.3f}" in text(page, "#histogram figcaption")
+
+
+def test_hovering_a_line_tells_the_traces_numbers(page):
+    canvas = page.locator(".stage > canvas")
+    width = canvas.bounding_box()["width"]
+    seen = set()
+    for y in range(15, 540, 35):
+        canvas.hover(position={"x": width * 0.4, "y": y})
+        settle(page)
+        if not page.locator("#tip").is_visible():
+            continue
+        said = text(page, "#tip").replace("\u2212", "-")
+        numbers = re.search(
+            r"child (\d+) → class (\d)\ncoupling c +(\S+)\nlogit b +(\S+)\nvote agreement +(\S+)", said
+        ).groups()
+        child, parent = map(int, numbers[:2])
+        edge = child * 10 + parent
+        for name, digits, shown in zip(("c", "b", "agreement"), (3, 2, 2), numbers[2:], strict=True):
+            state = getattr(TRACE, name)[-1, -1, 0].astype(np.float64)
+            assert float(shown) == pytest.approx(state[edge], abs=half_step(state, digits))
+        seen.add(edge)
+    assert len(seen) > 5
+    page.mouse.move(2, 2)
+    settle(page)
+    assert not page.locator("#tip").is_visible()
+
+
+def test_a_parent_filters_lines_and_escape_shows_all_again(page):
+    whole = ink(page)
+    page.locator("#parents button").nth(3).click()
+    settle(page)
+    assert 0 < ink(page) < whole / 3
+    assert page.locator("#parents button[aria-pressed=true] .name").all_inner_texts() == ["class 3"]
+    assert "class 3" in text(page, "#picture h2") and "class 3" in text(page, "#histogram .legend")
+    page.keyboard.press("Escape")
+    settle(page)
+    assert ink(page) == whole
+    assert page.locator("#parents button[aria-pressed=true]").count() == 0
+
+
+def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
+    """One child and one parent leave one line; beside the child its pixels add up to width times opacity."""
+    c = TRACE.c[-1, -1, 0].astype(np.float64)
+    low, high = c.min(), c.max()
+    order = page.evaluate("JSON.parse(document.querySelector('#trace').textContent).images[0].order")
+    height = page.locator(".stage > canvas").bounding_box()["height"]
+    for edge in (c.argmax(), c.argmin(), np.argsort(c)[-4]):
+        child, parent = divmod(int(edge), 10)
+        page.keyboard.press("Escape")
+        page.locator(".stage > canvas").click(position={"x": 8, "y": height / 16 * (order.index(child) + 0.5)})
+        page.locator("#parents button").nth(parent).click()
+        page.mouse.move(2, 2)
+        settle(page)
+        column = opacities(page, 0.08, 0.08)
+        drawn = column[column > 0.08].sum()  # the others are paler
+        share = (c[edge] - low) / (high - low)
+        assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.14 + 0.81 * share), abs=0.25)
+
+
+def test_the_glow_follows_the_parent_that_is_chosen(page):
+    def glow():
+        settle(page)
+        return page.evaluate("document.querySelector('#picture canvas').toDataURL()")
+
+    by_parent = set()
+    for j in (0, 4, 7):
+        page.locator("#parents button").nth(j).click()
+        by_parent.add(glow())
+    assert len(by_parent) == 3
+    go(page, 1, 2)
+    assert "No child has chosen class 7 yet" in text(page, "#picture figcaption")
+
+
+def test_the_field_of_a_child_is_framed(chromium, files):
+    with opened(chromium, files["large"]) as page:
+        page.locator(".stage > canvas").focus()
+        page.keyboard.press("ArrowDown")
+        settle(page)
+        child = int(re.search(r"\d+", text(page, "#child h2"))[0])
+        assert f"Frame: the 5 × 5 pixels that child {child} sees" in text(page, "#picture figcaption")
+        top, left, _, _ = FIELDS[child]
+        side = page.locator("#picture canvas").evaluate("(canvas) => canvas.width") / 16
+        white = page.evaluate(
+            "([x, y]) => [...document.querySelector('#picture canvas').getContext('2d').getImageData(x, y, 1, 1).data]",
+            [int(left * side + 2.5 * side), max(0, int(top * side))],
+        )
+        assert white == [255, 255, 255, 255]
+
+
+def test_keys_move_through_time_and_children(page):
+    assert text(page, "#iterations output").startswith("10 of 10") and text(page, "#epochs output") == "6 of 6"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Shift+ArrowLeft")
+    settle(page)
+    assert text(page, "#iterations output").startswith("9 of 10") and text(page, "#epochs output") == "2 of 6"
+    page.locator(".stage > canvas").focus()
+    order = page.evaluate("JSON.parse(document.querySelector('#trace').textContent).images[0].order")
+    for child in (order[0], order[1]):
+        page.keyboard.press("ArrowDown")
+        settle(page)
+        assert f"Child {child} " in text(page, "#child h2")
+        assert f"child {child} is selected" in text(page, "#status")
+    page.keyboard.press("Escape")
+    settle(page)
+    assert text(page, "#child h2") == "One child"
+
+
+def test_tab_reaches_every_control_in_order_and_shows_where_it_is(page):
+    reached = []
+    for _ in range(17):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                """() => {
+                  const now = document.activeElement, shown = now.matches(".thumbs input") ? now.parentElement : now;
+                  const name = now.id || now.getAttribute("aria-label") || now.tagName;
+                  return [name, getComputedStyle(shown).outlineStyle];
+                }"""
+            )
+        )
+    names = [name for name, _ in reached]
+    assert names[:5] == ["INPUT", "Play the iterations", "iteration", "Play the epochs of training", "epoch"]
+    assert names[5].startswith("Couplings of 16 children with 10 parents")
+    assert [name.split(",")[0] for name in names[6:16]] == [f"class {j}" for j in range(10)]
+    assert {style for _, style in reached[:16]} == {"solid"}
+
+
+def test_play_runs_to_the_end_and_begins_again(page):
+    from playwright.sync_api import expect
+
+    button, output = page.locator("#iterations button"), page.locator("#iterations output")
+    go(page, 9, 2)
+    page.locator("h1").click()
+    page.keyboard.press(" ")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    expect(output).to_have_text(re.compile("^10 of 10"))
+    button.click()
+    expect(output).to_have_text(re.compile("^1 of 10"))
+    expect(output).to_have_text(re.compile("^2 of 10"))
+    page.keyboard.press(" ")  # the button has the focus, and pauses
+    expect(button).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="Play the epochs of training").click()
+    expect(page.locator("#epochs output")).to_have_text(re.compile("^0 of 6"))
+
+
+def test_less_motion_shows_whole_steps_only(chromium, files):
+    from playwright.sync_api import expect
+
+    with opened(chromium, files["small"], reduced_motion="reduce") as page:
+        go(page, 9, 2)
+        page.evaluate(
+            """() => {
+              window.seen = new Set();
+              const look = () => {
+                window.seen.add(document.querySelector("#parents .value").textContent);
+                requestAnimationFrame(look);
+              };
+              look();
+            }"""
+        )
+        page.locator("h1").click()
+        page.keyboard.press(" ")
+        expect(page.locator("#iterations output")).to_have_text(re.compile("^10 of 10"))
+        settle(page)
+        wanted = {f"{TRACE.lengths[2, r, 0, 0]:.2f}" for r in (8, 9)}
+        assert set(page.evaluate("[...window.seen]")) == wanted
+
+
+@pytest.mark.parametrize("name", ["small", "large", "random"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_window_of_400_pixels_needs_no_scrolling_sideways(chromium, files, name, scheme):
+    with opened(chromium, files[name], color_scheme=scheme) as page:
+        page.set_viewport_size({"width": 400, "height": 800})
+        page.locator(".stage > canvas").focus()
+        page.keyboard.press("ArrowDown")
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate("document.querySelector('.stage > canvas').clientWidth") > 180
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll("body *")].filter((element) => {
+              const { left, right, width } = element.getBoundingClientRect();
+              return width > 1 && (left < -1 || right > innerWidth + 1);
+            }).map((element) => element.tagName + element.id)"""
+        )
+        assert outside == []
+
+
+def test_the_colours_are_those_of_dark_and_light(chromium, files):
+    for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(21, 24, 28)")):
+        with opened(chromium, files["small"], color_scheme=scheme) as page:
+            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(chromium, tmp_path):
+    name = "</script><b>"
+    hostile = dataclasses.replace(TRACE, class_names=(name, *TRACE.class_names[1:]), about={"run": name})
+    (path,) = viz.draw(hostile, tmp_path, format="html")
+    with opened(chromium, path) as page:
+        assert page.locator("#parents .name").first.inner_text() == name
+        assert name in text(page, "#source") and name in page.title()
+        assert page.locator("b").count() == 0
+
+
+def test_a_new_trace_is_drawn_by_one_call(chromium, files, tmp_path):
+    """What a live page does: show(data) again, with fewer images, epochs and parents."""
+    script = 'show(JSON.parse($("#trace").textContent));'
+    small, other = files["small"].read_text(), explorer_data(RoutingTrace.random(6, 3, iterations=4))
+    assert script in small
+    twice = small.replace(script, f"{script}\nchoose({{ parent: 7, child: 12 }});\nshow({json.dumps(other)});")
+    twice = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", twice)
+    path = tmp_path / "twice.html"
+    path.write_text(twice)
+    with opened(chromium, path) as page:
+        assert page.locator("#parents button").count() == 3
+        assert page.locator("#images").is_hidden() and page.locator("#epochs").is_hidden()
+        assert text(page, "#children-head") == "6 children" and text(page, "#child h2") == "One child"

@@ -1,0 +1,63 @@
+"""Traces for tests of pictures, made of seeded random numbers, and what they must show, computed the slow way."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from graphcaps.trace import RoutingTrace
+
+
+def make_trace(
+    children=16, parents=10, *, iterations=10, images=2, epochs=(0, 2, 6), seed=0, edges=None, speed=0.1, **fields
+):
+    """A trace whose children settle: logits grow over iterations and epochs, couplings are their softmax."""
+    draw = np.random.default_rng(seed)
+    src, dst = np.divmod(np.arange(children * parents), parents) if edges is None else np.asarray(edges)
+    grown = np.arange(iterations)[:, None, None] * (1 + np.asarray(epochs))[:, None, None, None]
+    b = speed * grown * draw.normal(size=(images, len(src)))  # (K, R, N, E)
+    weight = np.exp(b)
+    total = np.zeros((*b.shape[:3], children))
+    np.add.at(total, (..., src), weight)
+    c = (weight / total[..., src]).astype(np.float16)
+    lengths = draw.uniform(0.05, 0.95, size=(len(epochs), iterations, images, parents))
+    return RoutingTrace(
+        src=src.astype(np.int32),
+        dst=dst.astype(np.int32),
+        num_children=children,
+        num_parents=parents,
+        epochs=np.asarray(epochs, np.int32),
+        b=b.astype(np.float16),
+        c=c,
+        agreement=b.astype(np.float16),
+        lengths=lengths.astype(np.float32),
+        **{"trained_iterations": 3, **fields},
+    )
+
+
+def with_pictures(trace, channels=1, size=12):
+    draw = np.random.default_rng(1)
+    shape = (trace.num_images, channels, size, size)
+    return dataclasses.replace(
+        trace,
+        images=draw.integers(0, 256, shape, np.uint8),
+        labels=np.arange(trace.num_images) % trace.num_parents,
+        class_names=tuple(f"class {j}" for j in range(trace.num_parents)),
+        saliency=draw.random((trace.num_images, trace.num_children, size, size)).astype(np.float16),
+        reconstructions=draw.integers(0, 256, shape, np.uint8),
+        perturbed=draw.integers(0, 256, (trace.num_images, 4, 5, channels, size, size), np.uint8),
+        steps=np.linspace(-0.25, 0.25, 5, dtype=np.float32),
+        history={"epoch": [1, 2, 3], "train_loss": [0.9, 0.5, 0.3], "val_accuracy": [0.8, 0.9, 0.95]},
+        about={"dataset": "digits", "model": "compact"},
+    )
+
+
+def entropy_by_hand(trace, c):
+    """Mean and standard deviation over children of -sum c ln c, one edge at a time; c is (E,)."""
+    entropies = np.zeros(trace.num_children)
+    for child, coupling in zip(trace.src, c.astype(np.float64), strict=True):
+        entropies[child] -= coupling * math.log(coupling) if coupling > 0 else 0
+    linked = np.isin(np.arange(trace.num_children), trace.src)
+    return entropies[linked].mean(), entropies[linked].std()
