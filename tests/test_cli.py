@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import re
@@ -363,6 +364,31 @@ def test_viz_refuses_an_image_that_the_trace_does_not_have(capsys, finished):
     for image in ("10", "-1"):
         code, out, printed = call(capsys, "viz", finished[0], "--image", image, "--what", "entropy")
         assert (code, out) == (2, "") and printed.startswith("graphcaps: image: expected ") and "got " in printed
+
+
+def test_viz_writes_the_explorer_of_a_run_and_prints_its_path(capsys, finished):
+    path = finished[0] / "figures" / "explorer.html"
+    code, out, _ = call(capsys, "viz", finished[0], "--format", "html", "--image", "4")
+    assert code == 0 and out == f"{path}\n"
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert path.stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize("format", ["html", "pdf"])
+def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, tmp_path, finished, format):
+    run = Run.create(graphcaps.TrainConfig(out=tmp_path, name="other"))
+    recorded = Run.open(finished[0]).trace()
+    broken = recorded.c.copy()
+    broken[-1, -1, 0] = np.nan
+    dataclasses.replace(recorded, c=broken).save(run.path / "trace.npz")
+    code, out, printed = call(capsys, "viz", run.path, "--format", format, "--to", tmp_path / "x")
+    assert (code, out) == (1, "") and "c of image 0: expected finite numbers, got NaN or inf at " in printed
+    with np.load(finished[0] / "trace.npz") as stored:
+        arrays = dict(stored)
+    arrays["head"] = np.array(str(arrays["head"]).replace('"format_version": 1', '"format_version": 0'))
+    np.savez(run.path / "trace.npz", **arrays)
+    code, out, printed = call(capsys, "viz", run.path, "--format", format)
+    assert (code, out) == (1, "") and "trace: expected format 1 in " in printed and "got 0. Make one" in printed
 
 
 def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import math
+import re
 import subprocess
 import sys
 import time
@@ -274,6 +275,33 @@ def test_draw_writes_every_file_and_reports_each(trace, tmp_path):
     assert sorted(path.name for path in (tmp_path / "new" / "figures").iterdir()) == sorted(p.name for p in written)
 
 
+@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+def test_stills_show_the_last_step_in_a_column_of_a_paper(tmp_path, format):
+    short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
+    written = viz.draw(short, tmp_path, format=format)
+    names = ["entropy", "graph", "histogram", "entropy-epochs", "graph-epochs", "histogram-epochs", "sheet"]
+    assert [path.name for path in written] == [f"{name}.{format}" for name in names]
+    for path in written:
+        inches = 9 if path.stem == "sheet" else 3.4
+        if format == "png":
+            with Image.open(path) as image:
+                assert image.width / image.info["dpi"][0] == pytest.approx(inches, rel=1e-3)
+        else:
+            size = {"svg": rb'width="([\d.]+)pt"', "pdf": rb"/MediaBox \[ 0 0 ([\d.]+) "}[format]
+            assert float(re.search(size, path.read_bytes())[1]) == pytest.approx(72 * inches)
+    again = viz.draw(short, tmp_path / "again", format=format)
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
+
+
+def test_the_text_of_vector_pictures_is_text(trace, tmp_path):
+    (svg,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="svg")
+    said = re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
+    longest = trace.lengths[-1, -1, 0]
+    assert {"class 0", "coupling c", f"{longest.max():.2f}", f"{longest.min():.2f}"} <= set(said)
+    (pdf,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="pdf")
+    assert b"/FontFile2" in pdf.read_bytes() and b"/Type3" not in pdf.read_bytes()
+
+
 def test_draw_of_a_trace_without_model_writes_what_it_can(tmp_path):
     bare = make_trace(4, 3, iterations=2, images=1, epochs=(0,), trained_iterations=2)
     assert [path.name for path in viz.draw(bare, tmp_path)] == ["entropy.gif", "graph.gif", "histogram.gif"]
@@ -504,6 +532,7 @@ def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
         "import sys; from graphcaps import viz; from graphcaps.trace import RoutingTrace\n"
         "assert 'matplotlib' not in sys.modules\n"
         f"viz.draw(RoutingTrace.load({str(tmp_path / 'trace.npz')!r}), {str(tmp_path)!r}, what='sheet')\n"
+        f"viz.draw(RoutingTrace.load({str(tmp_path / 'trace.npz')!r}), {str(tmp_path)!r}, format='html')\n"
         "viz.GraphPicture, viz.EntropyPicture, viz.HistogramPicture, viz.confusion\n"
         "assert not {'torch', 'dgl', 'matplotlib.pyplot', 'graphcaps.models'} & set(sys.modules)\n"
     )

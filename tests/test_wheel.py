@@ -51,13 +51,15 @@ def installed(wheel, tmp_path_factory) -> Path:
     return env / "bin"
 
 
-def test_the_wheel_holds_every_python_file_and_the_licence(wheel):
+def test_the_wheel_holds_every_python_file_the_page_and_the_licence(wheel):
     folders = {"graphcaps": "graphcaps", "viz": "graphcaps/viz"}
     files = {
         f"{there}/{p.relative_to(ROOT / here)}" for here, there in folders.items() for p in (ROOT / here).rglob("*.py")
     }
     names = zipfile.ZipFile(wheel).namelist()
     assert {name for name in names if name.endswith(".py")} == files
+    page = {f"graphcaps/viz/page/{p.name}" for p in (ROOT / "viz" / "page").iterdir()}
+    assert {name for name in names if "/page/" in name} == page and len(page) > 5
     assert any(name.endswith("LICENSE") for name in names)
 
 
@@ -77,6 +79,11 @@ print(*names)
 """
     names = run(installed / "python", "-c", script, cwd=tmp_path).split()
     assert {"graphcaps.viz", "graphcaps.routing", "graphcaps.nn", "graphcaps.data", "graphcaps.cli"} <= set(names)
+
+
+def test_the_wheel_writes_an_explorer(installed, tmp_path):
+    run(installed / "graphcaps", "viz", "--random", "4x3", "--format", "html", cwd=tmp_path)
+    assert "</html>" in (tmp_path / "figures-random" / "explorer.html").read_text(encoding="utf-8")
 
 
 def test_the_wheel_routes(installed, tmp_path):
