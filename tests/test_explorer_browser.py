@@ -64,28 +64,23 @@ def half_step(values: np.ndarray, digits: int) -> float:
     return float(values.max() - values.min()) / 510 + 0.5 * 10**-digits + 1e-6
 
 
-def opacities(page, left: float, right: float) -> np.ndarray:
-    """Opacity in [0, 1] of the graph's pixels from left to right, both in parts of its width."""
-    read = page.evaluate(
-        """([left, right]) => {
-          const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
-          const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
-          copy.drawImage(shown, 0, 0);
-          const from = Math.round(left * width), wide = Math.max(1, Math.round((right - left) * width));
-          return [...copy.getImageData(from, 0, wide, height).data.filter((_, at) => at % 4 === 3)];
-        }""",
-        [left, right],
-    )
-    return np.array(read) / 255
+# The opacities, 0 to 255, of the graph's pixels between two parts of its width. Reading a copy leaves the graph be.
+OPACITIES = """([left, right]) => {
+  const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
+  const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+  copy.drawImage(shown, 0, 0);
+  const from = Math.round(left * width), wide = Math.max(1, Math.round((right - left) * width));
+  return [...copy.getImageData(from, 0, wide, height).data.filter((_, at) => at % 4 === 3)]"""
 
 
 def ink(page) -> int:
     """How many pixels halfway between children and parents belong to a line that is strong."""
-    return int((opacities(page, 0.25, 0.75) > 0.12).sum())
+    return page.evaluate(OPACITIES + ".filter((opacity) => opacity > 30).length; }", [0.25, 0.75])
 
 
 def test_lengths_and_couplings_are_the_traces_at_every_moment(page):
     page.locator(".stage > canvas").click(position={"x": 8, "y": 100})
+    settle(page)
     child = int(re.search(r"\d+", text(page, "#child h2"))[0])
     for n, label in enumerate(("class 0", "class 1")):
         page.get_by_role("radio", name=label).check(force=True)
@@ -175,7 +170,7 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         page.locator("#parents button").nth(parent).click()
         page.mouse.move(2, 2)
         settle(page)
-        column = opacities(page, 0.08, 0.08)
+        column = np.array(page.evaluate(OPACITIES + "; }", [0.08, 0.08])) / 255
         drawn = column[column > 0.08].sum()  # the others are paler
         share = (c[edge] - low) / (high - low)
         assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.14 + 0.81 * share), abs=0.25)

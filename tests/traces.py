@@ -31,7 +31,7 @@ def make_trace(
         epochs=np.asarray(epochs, np.int32),
         b=b.astype(np.float16),
         c=c,
-        agreement=b.astype(np.float16),
+        agreement=(0.1 - b / 2).astype(np.float16),
         lengths=lengths.astype(np.float32),
         **{"trained_iterations": 3, **fields},
     )

@@ -16,7 +16,7 @@ from importlib.resources import files
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz.explorer_data import explorer_data
 
-SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "page.js")
+SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0) -> str:

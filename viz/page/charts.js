@@ -2,7 +2,8 @@
 
 // A canvas made ready for drawing in CSS pixels, empty.
 function surface(canvas) {
-  const { clientWidth: width, clientHeight: height } = canvas, dense = window.devicePixelRatio || 1;
+  const { clientWidth: width, clientHeight: height } = canvas,
+    dense = window.devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * dense), Math.round(height * dense)];
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   const context = canvas.getContext("2d");
@@ -13,7 +14,8 @@ function surface(canvas) {
 
 // At most `most` round numbers from low to high.
 function ticks(low, high, most) {
-  const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / most,
+    power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
   const first = Math.ceil(low / step - 1e-9);
   const count = Math.floor(high / step + 1e-9) - first + 1;
@@ -29,7 +31,8 @@ class Axes {
   constructor(canvas, look, { x: [x0, x1], y: [y0, y1], log = false }) {
     Object.assign(this, surface(canvas), { look });
     this.box = { left: 46, right: this.width - 12, top: 20, bottom: this.height - 36 };
-    const { left, right, top, bottom } = this.box, scale = log ? Math.log : (value) => value;
+    const { left, right, top, bottom } = this.box,
+      scale = log ? Math.log : (value) => value;
     this.x = (value) => left + ((value - x0) / (x1 - x0)) * (right - left);
     this.y = (value) => bottom - ((scale(value) - scale(y0)) / (scale(y1) - scale(y0))) * (bottom - top);
   }
@@ -43,7 +46,13 @@ class Axes {
     context.textBaseline = "middle";
     context.textAlign = "right";
     for (const { value, text } of yTicks) {
-      this.path([[box.left, this.y(value)], [box.right, this.y(value)]], 0.5);
+      this.path(
+        [
+          [box.left, this.y(value)],
+          [box.right, this.y(value)],
+        ],
+        0.5,
+      );
       context.fillText(text, box.left - 7, this.y(value));
     }
     context.textAlign = "center";
@@ -69,9 +78,13 @@ class Axes {
 }
 
 function drawEntropy(canvas, trace, image, moment, child, look) {
-  const { iterations: R, level, trained, degrees } = trace, steps = [...Array(R).keys()];
-  const top = Math.log(degrees.at(-1)), low = Math.min(image.lowest, top - 0.01), pad = 0.07 * (top - low);
-  const axes = new Axes(canvas, look, { x: [0.6, R + 0.4], y: [Math.max(low - pad, -pad), top + pad] }), { context, box } = axes;
+  const { iterations: R, level, trained, degrees } = trace,
+    steps = [...Array(R).keys()];
+  const top = Math.log(degrees.at(-1)),
+    low = Math.min(image.lowest, top - 0.01),
+    pad = 0.07 * (top - low);
+  const axes = new Axes(canvas, look, { x: [0.6, R + 0.4], y: [Math.max(low - pad, -pad), top + pad] }),
+    { context, box } = axes;
   if (trained < R) {
     context.fillStyle = look.shade;
     context.fillRect(axes.x(trained + 0.5), box.top, box.right - axes.x(trained + 0.5), box.bottom - box.top);
@@ -89,7 +102,10 @@ function drawEntropy(canvas, trace, image, moment, child, look) {
   Object.assign(context, { strokeStyle: look.muted, lineWidth: 1 });
   const alpha = Math.max(0.04, Math.min(0.5, 8 / image.linked.length));
   for (const i of image.linked) axes.path(line(i), alpha);
-  axes.dashed([[box.left, axes.y(level)], [box.right, axes.y(level)]]);
+  axes.dashed([
+    [box.left, axes.y(level)],
+    [box.right, axes.y(level)],
+  ]);
   if (child !== null) {
     Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
     axes.path(line(child));
@@ -102,8 +118,11 @@ function drawEntropy(canvas, trace, image, moment, child, look) {
 }
 
 function drawHistogram(canvas, trace, image, moment, parent, look) {
-  const { bins } = image, size = bins.length - 1, counts = at(image.counts, moment);
-  const log = trace.edges >= 100, floor = log ? 0.7 : 0;
+  const { bins } = image,
+    size = bins.length - 1,
+    counts = at(image.counts, moment);
+  const log = trace.edges >= 100,
+    floor = log ? 0.7 : 0;
   const axes = new Axes(canvas, look, { x: [bins[0], bins[size]], y: [floor, trace.edges * (log ? 1.5 : 1.05)], log });
   const { context, box } = axes;
   const powers = [...Array(Math.ceil(Math.log10(trace.edges) + 1e-9)).keys()].map((power) => 10 ** power);
@@ -112,7 +131,8 @@ function drawHistogram(canvas, trace, image, moment, parent, look) {
   const bars = (heights, color) => {
     context.fillStyle = color;
     heights.forEach((height, bin) => {
-      const x = axes.x(bins[bin]) + 0.5, wide = axes.x(bins[bin + 1]) - axes.x(bins[bin]) - 1;
+      const x = axes.x(bins[bin]) + 0.5,
+        wide = axes.x(bins[bin + 1]) - axes.x(bins[bin]) - 1;
       if (height > floor) context.fillRect(x, axes.y(height), wide, box.bottom - axes.y(height));
     });
   };
@@ -121,6 +141,9 @@ function drawHistogram(canvas, trace, image, moment, parent, look) {
   bars(Float64Array.from(all), look.faint);
   bars(own, look.parents[parent]);
   for (const degree of trace.degrees.length <= 6 ? trace.degrees : [trace.degrees[0], trace.degrees.at(-1)]) {
-    axes.dashed([[axes.x(1 / degree), box.top], [axes.x(1 / degree), box.bottom]]);
+    axes.dashed([
+      [axes.x(1 / degree), box.top],
+      [axes.x(1 / degree), box.bottom],
+    ]);
   }
 }

@@ -1,6 +1,11 @@
 // The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right.
 
-const THIN = 0.4, THICK = 5.5, PALE = 0.14, STRONG = 0.95, UNLIT = 0.035, REACH = 7;
+const THIN = 0.4,
+  THICK = 5.5,
+  PALE = 0.14,
+  STRONG = 0.95,
+  UNLIT = 0.035,
+  REACH = 7;
 const MANY = 400; // lines that would be a fog where they are weak
 const PICTURED = 20; // children shown as small pictures of what they look at
 
@@ -41,14 +46,17 @@ class Graph {
   }
 
   alpha(c) {
-    const many = this.image.src.length > MANY, pale = many ? PALE / 4 : PALE, share = this.share(c);
+    const many = this.image.src.length > MANY,
+      pale = many ? PALE / 4 : PALE,
+      share = this.share(c);
     return pale + (STRONG - pale) * (many ? share * share : share);
   }
 
   // The y of an edge's line at x: 3 t^2 - 2 t^3, which the curve in draw() is.
   y(edge, x) {
     const t = Math.min(1, Math.max(0, (x - this.left) / (this.right - this.left)));
-    const from = this.childY(this.image.src[edge]), to = this.parentY(this.image.dst[edge]);
+    const from = this.childY(this.image.src[edge]),
+      to = this.parentY(this.image.dst[edge]);
     return from + (to - from) * t * t * (3 - 2 * t);
   }
 
@@ -60,10 +68,12 @@ class Graph {
   draw(c, chosen, hovered, look) {
     this.place();
     this.c = c;
-    const { context, image, left, right } = this, edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
+    const { context, image, left, right } = this,
+      edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
     const part = (right - left) / 3;
     const line = (edge, width, alpha, color) => {
-      const from = this.childY(image.src[edge]), to = this.parentY(image.dst[edge]);
+      const from = this.childY(image.src[edge]),
+        to = this.parentY(image.dst[edge]);
       context.globalAlpha = alpha;
       context.lineWidth = width;
       context.strokeStyle = color;
@@ -74,7 +84,12 @@ class Graph {
     };
     for (const edge of edges) {
       const lit = this.isLit(edge, chosen);
-      line(edge, lit ? this.lineWidth(c[edge]) : THIN, lit ? this.alpha(c[edge]) : UNLIT, look.parents[image.dst[edge]]);
+      line(
+        edge,
+        lit ? this.lineWidth(c[edge]) : THIN,
+        lit ? this.alpha(c[edge]) : UNLIT,
+        look.parents[image.dst[edge]],
+      );
     }
     if (hovered?.edge !== undefined) {
       const wide = Math.max(2, this.lineWidth(c[hovered.edge]));
@@ -86,7 +101,8 @@ class Graph {
   }
 
   drawChild(child, marked, look) {
-    const { context, side } = this, y = this.childY(child);
+    const { context, side } = this,
+      y = this.childY(child);
     context.strokeStyle = context.fillStyle = marked ? look.accent : look.ink;
     if (this.pictures) {
       context.imageSmoothingEnabled = true;
@@ -106,7 +122,8 @@ class Graph {
       const child = this.image.order[Math.floor(y / this.room)];
       return child === undefined ? null : { child };
     }
-    let best = null, nearest = REACH;
+    let best = null,
+      nearest = REACH;
     this.c.forEach((c, edge) => {
       if (!this.isLit(edge, chosen)) return;
       const slope = this.y(edge, x + 1) - this.y(edge, x - 1);
@@ -119,7 +136,9 @@ class Graph {
 
 // Lines of known coupling: the thinnest, a middle one and the widest.
 function drawScale(canvas, graph, look) {
-  const { context, height } = surface(canvas), [low, high] = graph.image.range, middle = height / 2;
+  const { context, height } = surface(canvas),
+    [low, high] = graph.image.range,
+    middle = height / 2;
   const digits = Math.max(2, 1 - Math.floor(Math.log10(high - low)));
   context.font = look.font;
   context.textBaseline = "middle";

@@ -1,12 +1,18 @@
 // The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
 
-const $ = (selector) => document.querySelector(selector);
-const still = matchMedia("(prefers-reduced-motion: reduce)"), night = matchMedia("(prefers-color-scheme: dark)");
-const STEP = 900, MOVE = 450; // milliseconds from step to step of a play, and of them in motion
+const still = matchMedia("(prefers-reduced-motion: reduce)"),
+  night = matchMedia("(prefers-color-scheme: dark)");
+const STEP = 900,
+  MOVE = 450; // milliseconds from step to step of a play, and of them in motion
 
 const graph = new Graph($(".stage > canvas"));
 const now = { n: 0, k: 0, r: 0, parent: null, child: null, hovered: null, playing: null, last: "iterations" };
-let trace, image, heat, photo, look, waiting = false;
+let trace,
+  image,
+  heat,
+  photo,
+  look,
+  waiting = false;
 
 // Draw a trace; a selection stays where the new one has the same child or parent.
 function show(data) {
@@ -23,7 +29,8 @@ function show(data) {
   $("#parents-head").textContent = counted(trace.parents.length, "parent", "parents");
   fill($("#parents"), trace.parents.length, "button", (row, j) => {
     row.type = "button";
-    row.innerHTML = '<span class="dot"></span><span class="name"></span><span><span class="bar"></span></span><span class="value"></span>';
+    row.innerHTML = `<span class="dot"></span><span class="name"></span>
+      <span><span class="bar"></span></span><span class="value"></span>`;
     row.addEventListener("click", () => choose({ parent: now.parent === j ? null : j }));
   });
   trace.parents.forEach(({ name }, j) => {
@@ -31,7 +38,7 @@ function show(data) {
     $("#parents").children[j].title = name;
   });
   const letters = Math.max(...trace.parents.map(({ name }) => name.length));
-  $("#parents").style.setProperty("--names", `${Math.min(6, 0.62 * letters + 0.3)}em`);
+  $("#graph").style.setProperty("--names", `${Math.min(5.5, 0.52 * letters + 0.3)}rem`);
   showImages();
   recolor();
   takeImage(now.n);
@@ -67,56 +74,30 @@ function takeImage(n) {
   heat = photo && new Heat(trace, image);
   const pictured = heat?.kind === "saliency" && image.order.length <= PICTURED;
   const picture = (child) => {
-    const canvas = raster(heat.height, heat.width, () => [0, 0, 0, 255]), context = canvas.getContext("2d");
+    const canvas = raster(heat.height, heat.width, () => [0, 0, 0, 255]),
+      context = canvas.getContext("2d");
     context.drawImage(photo, 0, 0);
     context.drawImage(glowing(heat.ofChild(child), heat.height, heat.width, look.glow), 0, 0);
     return canvas;
   };
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, picture(child)])) : null);
-  const all = image.order.length === trace.children, kept = `${image.order.length} of ${trace.children}`;
+  const all = image.order.length === trace.children,
+    kept = `${image.order.length} of ${trace.children}`;
   $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${kept} children`;
-  const whole = image.src.length === trace.edges;
-  $("#kept").textContent = whole ? "" : `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings: those of the children that couple most strongly with each parent`;
+  const edges = `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings`;
+  const cut = `${edges}: those of the children that couple most strongly with each parent`;
+  $("#kept").textContent = image.src.length < trace.edges ? cut : "";
   $(".stage").style.setProperty("--least", `${22 * trace.parents.length}px`);
   redraw();
 }
 
 function recolor() {
-  const css = getComputedStyle(document.documentElement), value = (name) => css.getPropertyValue(`--${name}`).trim();
+  const css = getComputedStyle(document.documentElement),
+    value = (name) => css.getPropertyValue(`--${name}`).trim();
   const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value);
   const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color) : color));
   look = { ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
   parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
-}
-
-function channels(hex) {
-  return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
-}
-
-function lighter(hex) {
-  return `rgb(${channels(hex).map((channel) => Math.round(channel + 0.28 * (255 - channel))).join(" ")})`;
-}
-
-// Make the list hold `count` elements; the new ones are handed to make(element, index).
-function fill(list, count, tag, make) {
-  while (list.children.length > count) list.lastChild.remove();
-  while (list.children.length < count) {
-    const element = list.appendChild(document.createElement(tag));
-    make(element, list.children.length - 1);
-  }
-}
-
-function counted(number, one, many) {
-  return `${thousands(number)} ${number === 1 ? one : many}`;
-}
-
-function thousands(number) {
-  return String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-}
-
-function fixed(value, digits) {
-  const text = value.toFixed(digits);
-  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
 }
 
 // Draw everything at the next frame.
@@ -126,8 +107,10 @@ function redraw() {
 }
 
 function draw() {
-  const c = at(image.c, now), lengths = at(image.lengths, now);
-  const longest = lengths.indexOf(Math.max(...lengths)), parent = now.parent ?? longest;
+  const c = at(image.c, now),
+    lengths = at(image.lengths, now);
+  const longest = lengths.indexOf(Math.max(...lengths)),
+    parent = now.parent ?? longest;
   drawTime();
   graph.draw(c, now, now.hovered, look);
   drawScale($("#scale"), graph, look);
@@ -138,102 +121,6 @@ function draw() {
   drawEntropy($("#entropy canvas"), trace, image, now, now.child, look);
   drawHistogram($("#histogram canvas"), trace, image, now, parent, look);
   drawNumbers(parent, longest, lengths);
-}
-
-function drawTime() {
-  const step = Math.round(now.r) + 1, epoch = trace.epochs[Math.round(now.k)];
-  $("#iteration").value = step;
-  $("#epoch").value = Math.round(now.k);
-  $("#iterations output").innerHTML = `${step} of ${trace.iterations}${step > trace.trained ? " <small>beyond training</small>" : ""}`;
-  $("#epochs output").innerHTML = `${epoch} of ${trace.epochs.at(-1)}${epoch === 0 ? " <small>untrained</small>" : ""}`;
-  $("#epoch").setAttribute("aria-valuetext", `epoch ${epoch}`);
-  for (const over of ["iterations", "epochs"]) $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
-}
-
-function drawParents(lengths, longest) {
-  $("#parents").classList.toggle("filtered", now.parent !== null);
-  $("#clear").hidden = now.parent === null && now.child === null;
-  lengths.forEach((length, j) => {
-    const row = $("#parents").children[j];
-    row.classList.toggle("longest", j === longest);
-    row.setAttribute("aria-pressed", j === now.parent);
-    row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${j === longest ? ", the longest" : ""}`);
-    row.querySelector(".bar").style.setProperty("--share", length);
-    row.querySelector(".value").textContent = length.toFixed(2);
-  });
-}
-
-function drawTip(c) {
-  const tip = $("#tip"), { hovered } = now;
-  tip.hidden = !hovered;
-  if (!hovered) return;
-  const { child, parent, edge, x, y } = hovered;
-  const lines = [childName(child)];
-  if (edge !== undefined) {
-    lines[0] += ` → ${trace.parents[parent].name}`;
-    lines.push(`coupling c  ${fixed(c[edge], 3)}`, `logit b  ${fixed(at(image.b, now)[edge], 2)}`);
-    lines.push(`vote agreement  ${fixed(at(image.agreement, now)[edge], 2)}`);
-  } else lines.push(`entropy  ${at(image.entropy, now)[child].toFixed(3)} nat`);
-  tip.textContent = lines.join("\n");
-  const { clientWidth: wide, clientHeight: high } = $(".stage");
-  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
-}
-
-function childName(child) {
-  return `child ${child}`;
-}
-
-function drawImage(parent) {
-  const child = now.hovered?.child ?? now.child, seen = child !== null && trace.fields ? trace.fields.places[trace.fields.of[child]] : null;
-  const alone = child !== null && heat.kind === "saliency", { name } = trace.parents[parent];
-  const warm = heat.kind && (alone ? heat.ofChild(child) : heat.map(parent, now));
-  drawPicture($("#picture canvas"), photo, warm, alone ? null : seen, look.glow);
-  $("#picture h2").textContent = alone ? `Where ${childName(child)} looks` : heat.kind ? `Where the children of ${name} ${heat.kind === "saliency" ? "look" : "sit"}` : "Input image";
-  const truth = trace.parents[image.label], label = truth ? `True label: ${truth.name}. ` : "";
-  let said = "";
-  if (alone) said = "Glow: the pixels that change its length most.";
-  else if (heat.kind && !warm.some((value) => value > 0.02)) said = `No child has chosen ${name} yet.`;
-  else if (heat.kind === "saliency") said = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
-  else if (heat.kind) said = `Glow: fields of the children which chose ${name}, weighted by coupling.`;
-  if (seen && !alone) said += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
-  $("#picture figcaption").textContent = label + said;
-  $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${said}`);
-}
-
-function drawChildTable(c) {
-  const { child } = now, edges = child === null ? [] : [...image.src.keys()].filter((edge) => image.src[edge] === child);
-  $("#child table").hidden = child === null;
-  $("#child h2").textContent = child === null ? "One child" : `${childName(child)[0].toUpperCase()}${childName(child).slice(1)} divides itself`;
-  $("#child p").textContent = child === null
-    ? "Choose a child at the left of the graph, or a line, to see how it divides itself among the parents."
-    : `Its couplings sum to 1; entropy ${at(image.entropy, now)[child].toFixed(3)} nat.`;
-  const b = at(image.b, now), agreement = at(image.agreement, now);
-  fill($("#child tbody"), edges.length, "tr", (row) => (row.innerHTML = '<td></td><td><span class="bar"></span></td><td></td><td></td><td></td>'));
-  edges.forEach((edge, at) => {
-    const { cells } = $("#child tbody").rows[at], parent = image.dst[edge];
-    cells[0].textContent = trace.parents[parent].name;
-    cells[1].firstChild.style.setProperty("--share", c[edge]);
-    cells[1].firstChild.style.setProperty("--of", look.parents[parent]);
-    [fixed(c[edge], 3), fixed(b[edge], 2), fixed(agreement[edge], 2)].forEach((text, column) => (cells[2 + column].textContent = text));
-  });
-}
-
-function drawNumbers(parent, longest, lengths) {
-  const mean = at(image.meanEntropy, now), { level, choices } = trace, { name } = trace.parents[parent];
-  const undecided = choices ? `ln ${choices} = ${level.toFixed(3)}` : `${level.toFixed(3)} on average`;
-  const ratio = level > 0 ? `, ${(mean / level).toFixed(2)} of undecided (${undecided})` : "";
-  $("#entropy figcaption").textContent = `Mean entropy ${mean.toFixed(3)} nat${ratio}.`;
-  $("#histogram .own").style.setProperty("--of", look.parents[parent]);
-  $("#histogram .legend span").textContent = `with ${name}${now.parent === null ? " (the longest)" : ""}`;
-  const strong = thousands(Math.round(at(image.aboveHalf, now)));
-  $("#histogram figcaption").textContent = `Largest ${at(image.largest, now).toFixed(3)}; above one half: ${strong} of ${thousands(trace.edges)}.`;
-  for (const id of ["entropy", "histogram"]) $(`#${id} canvas`).setAttribute("aria-label", $(`#${id} figcaption`).textContent);
-  const place = `Iteration ${Math.round(now.r) + 1}, epoch ${trace.epochs[Math.round(now.k)]}`;
-  const chosen = now.child === null ? "" : ` ${childName(now.child)} is selected.`;
-  graph.canvas.setAttribute("aria-label", `Couplings of ${$("#children-head").textContent} with ${$("#parents-head").textContent}. Up and down choose a child.${chosen}`);
-  const said = `${place}: longest parent ${trace.parents[longest].name}, ${lengths[longest].toFixed(2)}.${chosen}`;
-  if (!now.playing && $("#status").textContent !== said) $("#status").textContent = said;
 }
 
 function choose(selection) {
@@ -256,7 +143,8 @@ function stop() {
 
 // Play from here to the end, or from the start where this is the end.
 function play(over) {
-  const axis = over === "epochs" ? "k" : "r", end = (over === "epochs" ? trace.epochs.length : trace.iterations) - 1;
+  const axis = over === "epochs" ? "k" : "r",
+    end = (over === "epochs" ? trace.epochs.length : trace.iterations) - 1;
   const from = Math.round(now[axis]) >= end ? 0 : Math.round(now[axis]);
   stop();
   now.last = over;
@@ -264,7 +152,8 @@ function play(over) {
   let started = null;
   const tick = (time) => {
     started ??= time;
-    const steps = Math.floor((time - started) / STEP), into = (time - started - steps * STEP - (STEP - MOVE)) / MOVE;
+    const steps = Math.floor((time - started) / STEP),
+      into = (time - started - steps * STEP - (STEP - MOVE)) / MOVE;
     const part = still.matches || into <= 0 ? 0 : (1 - Math.cos(Math.PI * into)) / 2;
     now[axis] = Math.min(end, from + steps + part);
     if (now[axis] >= end) stop();
@@ -298,14 +187,16 @@ graph.canvas.addEventListener("keydown", (event) => {
   const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!by) return;
   event.preventDefault();
-  const count = image.order.length, from = now.child === null ? (by > 0 ? -1 : count) : image.order.indexOf(now.child);
+  const count = image.order.length,
+    from = now.child === null ? (by > 0 ? -1 : count) : image.order.indexOf(now.child);
   choose({ child: image.order[(from + by + count) % count], hovered: null });
 });
 
 // Keys of the whole page; a control keeps those it has a use for.
 document.addEventListener("keydown", (event) => {
-  const { key, target } = event, uses = target.matches("input") ? /^Arrow/ : target.matches("button") ? /^( |Enter)$/ : /^$/;
-  if (event.ctrlKey || event.metaKey || event.altKey || uses.test(key)) return;
+  const { key, target } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (target.matches("input") ? key.startsWith("Arrow") : target.matches("button") && key === " ") return;
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (by && event.shiftKey) go({ k: Math.round(now.k) + by });
   else if (by) go({ r: Math.round(now.r) + by });

@@ -13,7 +13,8 @@ function raster(height, width, paint) {
 }
 
 function photograph({ shape: [channels, height, width], data }) {
-  const size = height * width, color = (x, channel) => data[(channels === 3 ? channel : 0) * size + x];
+  const size = height * width,
+    color = (x, channel) => data[(channels === 3 ? channel : 0) * size + x];
   return raster(height, width, (x) => [color(x, 0), color(x, 1), color(x, 2), 255]);
 }
 
@@ -29,10 +30,13 @@ function glowing(heat, height, width, glow) {
 function windows(places, height, width) {
   const fall = (x, from, size) => Math.max(0, Math.cos((Math.PI * (x - from - (size - 1) / 2)) / (size + 1))) ** 2;
   const inside = (x, from, size) => x >= from && x < from + size;
-  return places.map(([top, left, tall, wide]) => Float64Array.from({ length: height * width }, (_, x) => {
-    const row = Math.floor(x / width), column = x % width;
-    return inside(row, top, tall) && inside(column, left, wide) ? fall(row, top, tall) * fall(column, left, wide) : 0;
-  }));
+  return places.map(([top, left, tall, wide]) =>
+    Float64Array.from({ length: height * width }, (_, x) => {
+      const row = Math.floor(x / width),
+        column = x % width;
+      return inside(row, top, tall) && inside(column, left, wide) ? fall(row, top, tall) * fall(column, left, wide) : 0;
+    }),
+  );
 }
 
 // Heat maps of one image: map(parent, moment) is in [0, 1], 1 the brightest of any parent at the end of the trace.
@@ -44,7 +48,9 @@ class Heat {
     this.kind = image.saliency ? "saliency" : image.chosen ? "fields" : null;
     if (this.kind === "fields") {
       this.windows = windows(trace.fields.places, height, width);
-      const seen = Float64Array.from({ length: height * width }, (_, x) => this.windows.reduce((sum, w) => sum + w[x], 0));
+      const seen = Float64Array.from({ length: height * width }, (_, x) =>
+        this.windows.reduce((sum, w) => sum + w[x], 0),
+      );
       const little = 0.1 * seen.reduce((a, b) => Math.max(a, b)); // fades pixels that hardly any child sees
       this.seen = seen.map((value) => value + little);
     }
@@ -66,11 +72,13 @@ class Heat {
     const sum = new Float64Array(this.height * this.width);
     const add = (spot, weight) => weight > 0 && spot.forEach((value, x) => (sum[x] += value * weight));
     if (this.kind === "saliency") {
-      const { src, dst } = this.image, c = at(this.image.c, moment);
+      const { src, dst } = this.image,
+        c = at(this.image.c, moment);
       c.forEach((value, e) => dst[e] === parent && add(this.spot(src[e]), (value - 1 / this.degree.get(src[e])) / 255));
       return sum;
     }
-    const chosen = at(this.image.chosen, moment), places = this.windows.length;
+    const chosen = at(this.image.chosen, moment),
+      places = this.windows.length;
     this.windows.forEach((window, place) => add(window, chosen[parent * places + place]));
     return sum.map((value, x) => value / this.seen[x]);
   }
@@ -95,7 +103,8 @@ function drawPicture(canvas, photo, heat, field, glow) {
     context.drawImage(glowing(heat, photo.height, photo.width, glow), 0, 0, width, height);
   }
   if (field) {
-    const [top, left, tall, wide] = field, unit = width / photo.width;
+    const [top, left, tall, wide] = field,
+      unit = width / photo.width;
     context.strokeStyle = "#ffffff";
     context.lineWidth = 2;
     context.strokeRect(left * unit, top * unit, wide * unit, tall * unit);

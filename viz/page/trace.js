@@ -13,9 +13,12 @@ function rows(numbers, size, R) {
 }
 
 function quantised({ low, step, data }, K, R) {
-  const q = bytes(data), size = q.length / (K * R);
+  const q = bytes(data),
+    size = q.length / (K * R);
   const numbers = Float64Array.from(q, (byte, at) => {
-    const state = Math.floor(at / size), k = Math.floor(state / R), r = state % R;
+    const state = Math.floor(at / size),
+      k = Math.floor(state / R),
+      r = state % R;
     return low[k][r] + step[k][r] * byte;
   });
   return rows(numbers, size, R);
@@ -28,18 +31,22 @@ function mixed(a, b, part) {
 
 // The number or row that `read(k, r)` gives, linear between whole k and r.
 function at(read, { k, r }) {
-  const k0 = Math.floor(k), r0 = Math.floor(r);
+  const k0 = Math.floor(k),
+    r0 = Math.floor(r);
   const along = (k) => (r > r0 ? mixed(read(k, r0), read(k, r0 + 1), r - r0) : read(k, r0));
   return k > k0 ? mixed(along(k0), along(k0 + 1), k - k0) : along(k0);
 }
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
 function unpacked(trace, n) {
-  const { epochs, iterations: R, parents } = trace, K = epochs.length, raw = trace.images[n];
+  const { epochs, iterations: R, parents } = trace,
+    K = epochs.length,
+    raw = trace.images[n];
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
   const { bins, counts } = raw.histogram;
-  const entropy = packed("entropy"), linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
+  const entropy = packed("entropy"),
+    linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
   const states = epochs.flatMap((_, k) => Array.from({ length: R }, (_, r) => entropy(k, r)));
   return {
     label: raw.label,

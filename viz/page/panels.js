@@ -1,0 +1,161 @@
+// The parts of the page around the graph: each shows the moment `now` of `image` in words, numbers and bars.
+// `now`, `trace`, `image`, `heat`, `photo` and `look` are page.js's.
+
+const $ = (selector) => document.querySelector(selector);
+
+function channels(hex) {
+  return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
+}
+
+function lighter(hex) {
+  return `rgb(${channels(hex)
+    .map((channel) => Math.round(channel + 0.28 * (255 - channel)))
+    .join(" ")})`;
+}
+
+// Make the list hold `count` elements; the new ones are handed to make(element, index).
+function fill(list, count, tag, make) {
+  while (list.children.length > count) list.lastChild.remove();
+  while (list.children.length < count) {
+    const element = list.appendChild(document.createElement(tag));
+    make(element, list.children.length - 1);
+  }
+}
+
+function small(text) {
+  return Object.assign(document.createElement("small"), { textContent: text });
+}
+
+function counted(number, one, many) {
+  return `${thousands(number)} ${number === 1 ? one : many}`;
+}
+
+function thousands(number) {
+  return String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
+}
+
+function drawTime() {
+  const step = Math.round(now.r) + 1,
+    epoch = trace.epochs[Math.round(now.k)];
+  $("#iteration").value = step;
+  $("#epoch").value = Math.round(now.k);
+  const output = (over, place, note) => $(`#${over} output`).replaceChildren(`${place} `, small(note));
+  output("iterations", `${step} of ${trace.iterations}`, step > trace.trained ? "beyond training" : "");
+  output("epochs", `${epoch} of ${trace.epochs.at(-1)}`, epoch === 0 ? "untrained" : "");
+  $("#epoch").setAttribute("aria-valuetext", `epoch ${epoch}`);
+  for (const over of ["iterations", "epochs"]) {
+    $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
+  }
+}
+
+function drawParents(lengths, longest) {
+  $("#parents").classList.toggle("filtered", now.parent !== null);
+  $("#clear").hidden = now.parent === null && now.child === null;
+  lengths.forEach((length, j) => {
+    const row = $("#parents").children[j];
+    row.classList.toggle("longest", j === longest);
+    row.setAttribute("aria-pressed", j === now.parent);
+    const mark = j === longest ? ", the longest" : "";
+    row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);
+    row.querySelector(".bar").style.setProperty("--share", length);
+    row.querySelector(".value").textContent = length.toFixed(2);
+  });
+}
+
+function drawTip(c) {
+  const tip = $("#tip"),
+    { hovered } = now;
+  tip.hidden = !hovered;
+  if (!hovered) return;
+  const { child, parent, edge, x, y } = hovered;
+  const lines = [childName(child)];
+  if (edge !== undefined) {
+    lines[0] += ` → ${trace.parents[parent].name}`;
+    lines.push(`coupling c  ${fixed(c[edge], 3)}`, `logit b  ${fixed(at(image.b, now)[edge], 2)}`);
+    lines.push(`vote agreement  ${fixed(at(image.agreement, now)[edge], 2)}`);
+  } else lines.push(`entropy  ${at(image.entropy, now)[child].toFixed(3)} nat`);
+  tip.textContent = lines.join("\n");
+  const { clientWidth: wide, clientHeight: high } = $(".stage");
+  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
+}
+
+function childName(child) {
+  return `child ${child}`;
+}
+
+function drawImage(parent) {
+  const child = now.hovered?.child ?? now.child,
+    { fields } = trace,
+    { name } = trace.parents[parent];
+  const seen = child !== null && fields ? fields.places[fields.of[child]] : null;
+  const alone = child !== null && heat.kind === "saliency";
+  const warm = heat.kind && (alone ? heat.ofChild(child) : heat.map(parent, now));
+  drawPicture($("#picture canvas"), photo, warm, alone ? null : seen, look.glow);
+  const headings = { saliency: `Where the children of ${name} look`, fields: `Where the children of ${name} sit` };
+  $("#picture h2").textContent = alone ? `Where ${childName(child)} looks` : (headings[heat.kind] ?? "Input image");
+  const truth = trace.parents[image.label],
+    label = truth ? `True label: ${truth.name}. ` : "";
+  let said = "";
+  if (alone) said = "Glow: the pixels that change its length most.";
+  else if (heat.kind && !warm.some((value) => value > 0.02)) said = `No child has chosen ${name} yet.`;
+  else if (heat.kind === "saliency")
+    said = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
+  else if (heat.kind) said = `Glow: fields of the children which chose ${name}, weighted by coupling.`;
+  if (seen && !alone) said += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
+  $("#picture figcaption").textContent = label + said;
+  $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${said}`);
+}
+
+function drawChildTable(c) {
+  const { child } = now,
+    edges = [...image.src.keys()].filter((edge) => image.src[edge] === child);
+  $("#child table").hidden = child === null;
+  $("#child h2").textContent = child === null ? "One child" : `Child ${child} divides itself`;
+  $("#child p").textContent =
+    child === null
+      ? "Choose a child at the left of the graph, or a line, to see how it divides itself among the parents."
+      : `c sums to 1; entropy ${at(image.entropy, now)[child].toFixed(3)} nat.`;
+  const b = at(image.b, now),
+    agreement = at(image.agreement, now);
+  fill($("#child tbody"), edges.length, "tr", (row) => {
+    row.innerHTML = '<td></td><td><span class="bar"></span></td><td></td><td></td><td></td>';
+  });
+  edges.forEach((edge, at) => {
+    const { cells } = $("#child tbody").rows[at],
+      parent = image.dst[edge];
+    cells[0].textContent = trace.parents[parent].name;
+    cells[1].firstChild.style.setProperty("--share", c[edge]);
+    cells[1].firstChild.style.setProperty("--of", look.parents[parent]);
+    cells[2].textContent = fixed(c[edge], 3);
+    cells[3].textContent = fixed(b[edge], 2);
+    cells[4].textContent = fixed(agreement[edge], 2);
+  });
+}
+
+function drawNumbers(parent, longest, lengths) {
+  const mean = at(image.meanEntropy, now),
+    { level, choices } = trace,
+    { name } = trace.parents[parent];
+  const undecided = choices ? `ln ${choices} = ${level.toFixed(3)}` : `${level.toFixed(3)} on average`;
+  const ratio = level > 0 ? `, ${(mean / level).toFixed(2)} of undecided (${undecided})` : "";
+  $("#entropy figcaption").textContent = `Mean entropy ${mean.toFixed(3)} nat${ratio}.`;
+  $("#histogram .own").style.setProperty("--of", look.parents[parent]);
+  $("#histogram .legend span").textContent = `with ${name}${now.parent === null ? " (the longest)" : ""}`;
+  const strong = `${thousands(Math.round(at(image.aboveHalf, now)))} of ${thousands(trace.edges)}`;
+  $("#histogram figcaption").textContent = `Largest ${at(image.largest, now).toFixed(3)}; above one half: ${strong}.`;
+  for (const id of ["#entropy", "#histogram"]) {
+    $(`${id} canvas`).setAttribute("aria-label", $(`${id} figcaption`).textContent);
+  }
+  const place = `Iteration ${Math.round(now.r) + 1}, epoch ${trace.epochs[Math.round(now.k)]}`;
+  const chosen = now.child === null ? "" : ` ${childName(now.child)} is selected.`;
+  const ends = `${$("#children-head").textContent} with ${$("#parents-head").textContent}`;
+  graph.canvas.setAttribute("aria-label", `Couplings of ${ends}. Up and down choose a child.${chosen}`);
+  const said = `${place}: longest parent ${trace.parents[longest].name}, ${lengths[longest].toFixed(2)}.${chosen}`;
+  if (!now.playing && $("#status").textContent !== said) $("#status").textContent = said;
+}
