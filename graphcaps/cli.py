@@ -159,9 +159,9 @@ def viz(
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
             couplings. sheet: a still of training curves and reconstructions. all: these four.
         over: Animate over routing iterations, over epochs of training, or both.
-        format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]". png, svg and pdf are stills of the last
-            step, sized for a column of a paper. html is the explorer: one page with all images, iterations and epochs,
-            to open from the disk.
+        format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
+            png, svg, pdf: the last step, sized for a column of a paper.
+            html: the explorer, one page with all images, iterations and epochs, to open from the disk.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
