@@ -9,7 +9,7 @@ from torch import nn
 from graphcaps import CapsNet, margin_loss
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
-from graphcaps.nn import CapsuleLayer, receptive_fields
+from graphcaps.nn import CapsuleLayer, conv, receptive_fields
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -241,3 +241,24 @@ def test_images_and_labels_that_do_not_fit_are_named(images, labels, text):
     with pytest.raises(InputError) as caught:
         net_of("compact", (1, 11, 11), 3).train()(images, labels)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout, monkeypatch):
+    """In pieces of one image, too; bfloat16: each product is rounded to 8 bits once."""
+    monkeypatch.setattr(conv, "MOST_BYTES", 1)
+    torch.manual_seed(0)
+    ours = conv.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
+    theirs = torch.nn.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    images, cotangent = torch.randn(3, 3, 11, 9, dtype=dtype).contiguous(memory_format=layout), None
+    results = []
+    for layer in (ours, theirs):
+        x = images.clone().requires_grad_()
+        y = layer(x)
+        cotangent = torch.randn_like(y) if cotangent is None else cotangent
+        results.append([y, *torch.autograd.grad(y, (x, layer.weight, layer.bias), cotangent)])
+    close = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-6}[dtype]
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.abs().max()))

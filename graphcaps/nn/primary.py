@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ..functional import squash
+from .conv import Conv2d
 
 
 class PrimaryCaps(nn.Module):
@@ -29,7 +30,7 @@ class PrimaryCaps(nn.Module):
     def __init__(self, in_channels: int, num_types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2):
         super().__init__()
         self.num_types, self.dim = num_types, dim
-        self.conv = nn.Conv2d(in_channels, num_types * dim, kernel_size, stride)
+        self.conv = Conv2d(in_channels, num_types * dim, kernel_size, stride)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         x = self.conv(features).float()  # (B, T * P, h, w)
