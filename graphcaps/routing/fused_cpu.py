@@ -7,6 +7,7 @@ threads, each with sums of its own, so that nothing is added in an order that ch
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import weakref
@@ -18,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from ..functional import squash
 from .dynamic import on_torch
-from .kernels_cpu import LANES, agree, gradient, iterate, linear_gradient, step_back
+from .kernels_cpu import LANES, agree, arrange, gradient, iterate, linear_gradient, step_back
 from .votes import LinearVotes
 
 
@@ -63,6 +64,11 @@ class _Rows:
             wid = torch.repeat_interleave(type_of_child, self.counts) * self.num_parents + self.dst
         return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.to(self.eid.dtype).numpy()
 
+    @functools.cached_property
+    def order(self):
+        """(E,) 0, 1, 2, ...: ``eid`` of votes that were put in the order of k."""
+        return torch.arange(len(self.eid), dtype=self.eid.dtype)
+
     def ranges(self, parts):
         """(lo, hi) of children for each thread."""
         cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
@@ -95,6 +101,7 @@ def _rows(graph) -> _Rows:
 
 # Numbers in the votes that are worked on together: of a tile of images of one child, of a block of small children.
 TILE, BLOCK = 2**15, 2**12
+SMALL_ROW = 512  # bytes of an edge's votes up to which it pays to put them in the order of k
 MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
 
 
@@ -123,6 +130,22 @@ class _Passes:
         self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
 
+    def arranged(self):
+        """These passes on a copy of the votes in the order of k, where single reads all over the memory cost more."""
+        row = self.batch * self.dim * self.u.element_size()
+        if self.linear or self.rows.sorted or row > SMALL_ROW:
+            return self
+        rows = torch.empty_like(self.u)
+        self.run(arrange, _flat(rows))
+        return self.on(rows)
+
+    def on(self, rows):
+        """These passes on votes in the order of k."""
+        passes = copy.copy(self)
+        indptr, _, dst, wid = self.graph
+        passes.u, passes.graph = rows, (indptr, self.rows.order.numpy(), dst, wid)
+        return passes
+
     def sums(self):
         """Zeroed sums over in-edges (threads, J, B, D)."""
         return self.u.new_zeros(len(self.ranges), self.rows.num_parents, self.batch, self.dim)
@@ -141,7 +164,9 @@ class _Passes:
         """du and dweight, or du_hat and None."""
         if not self.linear:
             du = torch.empty_like(self.u)
-            self.run(gradient, _flat(c), _flat(ds), _flat(db), _flat(v), len(ds), uniform, _flat(du))
+            pairs = zip(ds[1:], v[:-1], strict=True)
+            parents = torch.stack([ds[0], *(rows for pair in pairs for rows in pair)], dim=2)  # (J, B, 2R - 1, D)
+            self.run(gradient, _flat(c), _flat(db), _flat(parents), len(ds), uniform, _flat(du))
             return du, None
         du = torch.zeros_like(self.u)
         shared = self.weight.dim() != 3  # several threads add to one matrix: each gets its own
@@ -176,7 +201,8 @@ def _added(parts):
 class _Dynamic(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing, learning):
-        passes = _Passes(u, weight, rows)
+        given = _Passes(u, weight, rows)
+        passes = given.arranged() if iterations > 1 else given
         # A prior without strides is one number for all edges: it changes no coupling.
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2]
         by_child = passes.nothing if uniform else rows.by_child(prior)
@@ -200,8 +226,8 @@ class _Dynamic(torch.autograd.Function):
                 on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), a_seen)
                 b += agreement
         if learning:
-            ctx.save_for_backward(u, weight, by_child, c, s, before)
-            ctx.rows, ctx.uniform = rows, uniform
+            ctx.save_for_backward(passes.u, weight, by_child, c, s, before)
+            ctx.rows, ctx.uniform, ctx.arranged = rows, uniform, passes is not given
         return v
 
     @staticmethod
@@ -217,6 +243,7 @@ class _Dynamic(torch.autograd.Function):
         """
         u, weight, prior, c, s, before = ctx.saved_tensors
         rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, ctx.rows)
+        reading = passes.on(u) if ctx.arranged else passes
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s), torch.empty_like(s), passes.nothing
         db = passes.numbers(0 if passes.linear else iterations - 1)
@@ -232,7 +259,7 @@ class _Dynamic(torch.autograd.Function):
             parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
             kept = nothing if passes.linear else c[r - uniform]
             numbers = [_flat(prior), _flat(before[r:]), _flat(ds[r:]), iterations - r, _flat(kept), _flat(above)]
-            passes.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
+            reading.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
             dv, above = _added(parts), below
         du = dweight = None
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:

@@ -45,7 +45,7 @@ from .vectors import (
 
 LANES = 16
 _VECTOR = (0,) * LANES
-_AHEAD = 64  # edges from the one that is read to the one that is fetched: votes in random order arrive in time
+_AHEAD, _NEAR = 32, 12  # edges from the one that is worked on to the one whose votes, or parent, are fetched
 
 _inlined = njit(forceinline=True, error_model="numpy")
 
@@ -173,6 +173,8 @@ def _add_products(tile, place, votes, parents, at, width):
         parent, to = at + (get(dst, k) * batch + x0) * size, (k - k0) * lanes
         if not linear:
             fetch(rows, (get(eid, min(k + _AHEAD, last)) * batch + x0) * size)
+        if lanes == 1:
+            fetch(parents, at + get(dst, min(k + _NEAR, last)) * size)
         for x in range(0, images - LANES + 1, LANES):
             store(
                 tile, to + x, dots(rows, row + x * size, parents, parent + x * size, load(tile, to + x, _VECTOR), width)
@@ -192,6 +194,8 @@ def _add_votes(sums, tile, place, votes, width):
         row = ((k - k0) * lanes if linear else get(eid, k) * batch + x0) * size
         if not linear:
             fetch(rows, (get(eid, min(k + _AHEAD, last)) * batch + x0) * size)
+        if lanes == 1:
+            fetch(sums, get(dst, min(k + _NEAR, last)) * size)
         parent, at = (get(dst, k) * batch + x0) * size, (k - k0) * lanes
         for x in range(images):
             to = parent + x * size
@@ -281,6 +285,18 @@ def _move(to, tile, place):
 
 
 @_compiled
+def arrange(lo, hi, graph, u, weight, shape, single, height, width, rows):
+    """rows (E, B, D), by child = votes u (E, B, D), in the graph's order."""
+    indptr, eid, _, _ = graph
+    images, size, last = 1 if len(single) else shape[0], len(width), len(eid) - 1
+    for k in range(get(indptr, lo), get(indptr, hi)):
+        row, to = get(eid, k) * images * size, k * images * size
+        fetch(u, get(eid, min(k + _AHEAD, last)) * images * size)
+        for x in range(images):
+            store_past_cache(rows, to + x * size, load(u, row + x * size, width))
+
+
+@_compiled
 def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, before, c, s, uniform):
     """One iteration for children lo:hi: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
@@ -350,28 +366,34 @@ def step_back(
 
 
 @_compiled
-def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, ds, db, v, iterations, uniform, du):
+def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, parents, iterations, uniform, du):
     """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
 
-    ds and v have R iterations (each J, B, D), db (E, B) lacks the first, and so does c if ``uniform``.
+    ``parents`` (J, B, 2R - 1, D) has ds^0, ds^1, v^0, ds^2, v^1, ... of a parent side by side: one place in the memory
+    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``uniform``.
     """
     indptr, eid, dst, _ = graph
-    images = 1 if len(single) else shape[0]
-    size, step, numbers = len(width), len(ds) // iterations, len(eid) * images
+    images, size, rows = 1 if len(single) else shape[0], len(width), 2 * iterations - 1
+    last, numbers = len(eid) - 1, len(eid) * images
     skipped = numbers if uniform else 0
     for i in range(lo, hi):
         begin, end = get(indptr, i), get(indptr, i + 1)
         share = u.dtype.type(1) / u.dtype.type(end - begin)
         for k in range(begin, end):
-            parent, to, number = get(dst, k) * images * size, get(eid, k) * images * size, k * images
+            parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
+            if len(single):
+                ahead = get(dst, min(k + _NEAR, last)) * rows * size
+                for row in range(rows):
+                    fetch(parents, ahead + row * size)
             for x in range(images):
-                above, at = parent + x * size, number + x
+                above, at = parent + x * rows * size, number + x
                 if not uniform:
                     share = get(c, at)
-                change = multiply(spread(share, width), load(ds, above, width))
+                change = multiply(spread(share, width), load(parents, above, width))
                 for r in range(1, iterations):
-                    change = fma(get(c, r * numbers - skipped + at), load(ds, r * step + above, width), change)
-                    change = fma(get(db, (r - 1) * numbers + at), load(v, (r - 1) * step + above, width), change)
+                    above += 2 * size
+                    change = fma(get(c, r * numbers - skipped + at), load(parents, above - size, width), change)
+                    change = fma(get(db, (r - 1) * numbers + at), load(parents, above, width), change)
                 store_past_cache(du, to + x * size, change)
 
 
