@@ -1,5 +1,6 @@
 # make demo         train a small capsule network on handwritten digits and animate its routing
 # make test         every check that CI makes: lint, doctests, tests, notebooks, the built wheel
+# make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
 # make test-fast    the tests of a few seconds
 # make test-oldest  the same on the oldest libraries that pyproject.toml allows
 #
@@ -14,7 +15,7 @@ PYTEST = -m pytest -n 2 -rs
 # torch would start a thread per core in each of pytest's workers.
 test test-fast test-oldest: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-fast test-oldest lower-bounds
+.PHONY: help demo test gpu test-fast test-oldest lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -29,6 +30,11 @@ test: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check graphcaps viz tests notebooks
 	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks
 	$(VENV)/bin/python $(PYTEST) -m ''
+
+gpu: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -m '' tests/test_fused_gpu.py tests/test_facts.py
+	$(VENV)/bin/graphcaps bench routing --device cuda --json figures-bench/gpu.json
+	$(VENV)/bin/graphcaps train --model paper --epochs 1 --engine fused --device cuda
 
 test-fast: $(VENV)/installed-dev
 	$(VENV)/bin/python $(PYTEST)

@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -204,15 +203,15 @@ def test_every_flag_has_a_help_text(capsys, name):
     "words", ["", "--help", "--version", "train --help", "train --epochs 0", "runs", "bench --help"]
 )
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
-    """0.3 s is what is aimed at; what is asserted leaves room for a busy machine."""
+    """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""
     code = (
         f"import sys; from graphcaps.cli import main\ntry: main({words.split()})\nfinally: print(sorted(sys.modules))"
     )
     seconds = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = sum(os.times()[2:4])  # of child processes
         done = subprocess.run([sys.executable, "-c", code], env=PATHS, capture_output=True, text=True)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(sum(os.times()[2:4]) - began)
     loaded = done.stdout.splitlines()[-1]
     assert "'graphcaps.config'" in loaded
     assert not [name for name in ("torch", "dgl", "matplotlib", "sklearn", "accelerate") if f"'{name}'" in loaded]

@@ -64,10 +64,10 @@ def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, tmp_path):
     assert not re.search(r"^ERROR ", said, re.MULTILINE), said
 
 
-def test_the_copy_is_green_without_a_mutation(tmp_path):
-    tests = sorted({mutation.get("tests", "tests/test_facts.py") for mutation in MUTATIONS})
-    copy_project(tmp_path, *tests)
-    code, said = run_pytest(tmp_path, *tests)
+@pytest.mark.parametrize("tests", sorted({mutation.get("tests", "tests/test_facts.py") for mutation in MUTATIONS}))
+def test_the_copy_is_green_without_a_mutation(tests, tmp_path):
+    copy_project(tmp_path, tests)
+    code, said = run_pytest(tmp_path, tests)
     assert code == pytest.ExitCode.OK, said
 
 
