@@ -67,8 +67,12 @@ def _block(i, hi, indptr, room):
 
 
 @_inlined
-def _lanes(single, tile):
-    return 1 if len(single) else (tile + LANES - 1) // LANES * LANES
+def _sizes(shape, single):
+    """Images B, images of a tile, edges of a block, lanes; all images are 1, as a constant, if ``single``."""
+    batch, tile, room = shape
+    if len(single):
+        return 1, 1, room, 1
+    return batch, tile, room, (tile + LANES - 1) // LANES * LANES
 
 
 @_inlined
@@ -303,15 +307,15 @@ def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, befor
     ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty; ``uniform``: all logits are equal.
     """
     indptr, eid, dst, wid = graph
-    batch, tile, room = shape
-    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    batch, tile, room, lanes = _sizes(shape, single)
+    linear = len(height) > 0
     rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
     votes, coupling, logit = (rows, linear, eid, dst), _tile(room, lanes, u), _tile(room, lanes, u)
     i = lo
     while i < hi:
         end = _block(i, hi, indptr, room)
-        for x0 in range(0, images, tile):
-            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+        for x0 in range(0, batch, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, batch - x0), batch, lanes)
             if linear:
                 _make_votes(rows, place, indptr, wid, u, weight, height, width)
             if uniform:
@@ -335,8 +339,8 @@ def step_back(
     ``dv`` summed, unless empty.
     """
     indptr, eid, dst, wid = graph
-    batch, tile, room = shape
-    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    batch, tile, room, lanes = _sizes(shape, single)
+    linear = len(height) > 0
     rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
     votes, step = (rows, linear, eid, dst), len(ds) // iterations
     coupling, slope = _tile(room, lanes, u), _tile(room, lanes, u)
@@ -344,8 +348,8 @@ def step_back(
     i = lo
     while i < hi:
         end = _block(i, hi, indptr, room)
-        for x0 in range(0, images, tile):
-            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+        for x0 in range(0, batch, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, batch - x0), batch, lanes)
             _fill(above, 0, (place[3] - place[2]) * lanes, u.dtype.type(0))
             if linear:
                 _make_votes(rows, place, indptr, wid, u, weight, height, width)
@@ -403,8 +407,8 @@ def linear_gradient(
 ):
     """Linear votes: du and dweight += what ``gradient`` says of u_hat = u W, with c and db made anew."""
     indptr, eid, dst, wid = graph
-    batch, tile, room = shape
-    lanes, images, step, size = _lanes(single, tile), 1 if len(single) else batch, len(ds) // iterations, len(width)
+    batch, tile, room, lanes = _sizes(shape, single)
+    step, size = len(ds) // iterations, len(width)
     rows, changes = np.empty(room * lanes * size, u.dtype), np.empty(room * lanes * size, u.dtype)
     votes, turned = (rows, True, eid, dst), np.empty(len(height) * size, u.dtype)
     coupling, slope = _tile(room, lanes, u), _tile(room, lanes, u)
@@ -412,8 +416,8 @@ def linear_gradient(
     i = lo
     while i < hi:
         end = _block(i, hi, indptr, room)
-        for x0 in range(0, images, tile):
-            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+        for x0 in range(0, batch, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, batch - x0), batch, lanes)
             edges = place[3] - place[2]
             _make_votes(rows, place, indptr, wid, u, weight, height, width)
             _fill(above, 0, edges * lanes, u.dtype.type(0))
@@ -466,15 +470,15 @@ def _onto_children(du, dweight, changes, turned, place, indptr, wid, u, weight, 
 def agree(lo, hi, graph, u, weight, shape, single, height, width, v, to):
     """to (E, B) = <u_hat, v>."""
     indptr, eid, dst, wid = graph
-    batch, tile, room = shape
-    linear, lanes, images = len(height) > 0, _lanes(single, tile), 1 if len(single) else batch
+    batch, tile, room, lanes = _sizes(shape, single)
+    linear = len(height) > 0
     rows = np.empty(room * lanes * len(width), u.dtype) if linear else u
     agreement = _tile(room, lanes, u)
     i = lo
     while i < hi:
         end = _block(i, hi, indptr, room)
-        for x0 in range(0, images, tile):
-            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, images - x0), images, lanes)
+        for x0 in range(0, batch, tile):
+            place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, batch - x0), batch, lanes)
             if linear:
                 _make_votes(rows, place, indptr, wid, u, weight, height, width)
             _fill(agreement, 0, (place[3] - place[2]) * lanes, u.dtype.type(0))
