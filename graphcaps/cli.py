@@ -189,6 +189,61 @@ def viz(
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
 
+def explain(
+    run: Run = None,
+    what: Literal["all", "parts", "capsules"] = "all",
+    image: int = 0,
+    keep: float = 0.9,
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Which parts made an answer, as GraphML, JSON and a picture; and which capsules are used on the test images.
+
+    Writes into the folder explain of the run.
+
+    Args:
+        run: Run folder; default: the newest one.
+        what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
+            capsules: dead and starved capsules and the coupling entropy of each type of child, over the test images.
+            all: both.
+        image: Which of the trace's test images, from 0; there is one per class.
+        keep: The fewest links are kept that make up this share of all credit above 0. A link's credit is c <u_hat, v>,
+            what its child gives to its parent's length, after the iterations of training.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to count capsules; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    from .run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    folder = chosen.path / "explain"
+    if what != "capsules":
+        from .explanation import write_parts
+
+        for path in write_parts(chosen.trace(), folder, image, keep):
+            print(path)
+    if what != "parts":
+        from .data import Batches, load_images
+        from .evaluation import EVALUATION_BATCH
+        from .files import write_text
+        from .hardware import pick_device
+        from .progress import bar
+        from .report import census_tables
+        from .run import load
+
+        device = pick_device(device)
+        model = load(chosen.path, device=device)
+        splits = load_images(chosen.config.dataset, data or chosen.config.data)
+        from .census import census
+
+        with bar("test images") as on_share:
+            found = census(model, Batches(splits.test, EVALUATION_BATCH, device=device), on_share)
+        write_text(folder / "capsules.json", found.to_json(splits.class_names))
+        print(census_tables(found, splits.class_names))
+        print(folder / "capsules.json")
+
+
 def bench(
     work: tyro.conf.Positional[Literal["all", "routing", "sparse", "train", "memory", "growth"]] = "all",
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -211,7 +266,15 @@ def bench(
     bench(work, device=device, threads=threads, to=to, json_file=json)
 
 
-COMMANDS = {"train": train, "evaluate": evaluate, "predict": predict, "runs": runs, "viz": viz, "bench": bench}
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+    "runs": runs,
+    "viz": viz,
+    "explain": explain,
+    "bench": bench,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from .census import NEVER_ABOVE, NEVER_THERE, Census
 from .data import DATASETS, read_image
 from .evaluation import Evaluation, wilson_interval
 from .run import Run, load
@@ -29,6 +30,35 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
         bounds = "{:7.2%} to {:7.2%}".format(*wilson_interval(hits, images)) if images else "-"
         recall, precision = (f"{hits / count:7.2%}" if count else "-" for count in (images, answers))
         lines.append(f"{name:<{width}}  {images:>6}  {recall:>7}  {bounds:>20}  {precision:>9}")
+    return "\n".join(lines)
+
+
+def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
+    """What a census counted, per type of child and per parent."""
+    measured = found.child_length, found.child_pull, found.entropy, found.dead_children, found.starved_children
+    rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
+    lines = [
+        f"{found.num_images:,} test images; a child's entropy is {found.undecided:.3f} nat undecided, 0 decided",
+        "",
+        "child type  capsules  dead  starved  largest length  largest pull  mean entropy  of undecided",
+    ]
+    for name, length, pull, entropy, dead, starved in [*rows, ("all", *measured)]:
+        mean = float(entropy.mean())
+        share = f"{mean / found.undecided:.1%}" if found.undecided else "-"
+        counts = f"{len(length):>8}  {int(dead.sum()):>4}  {int(starved.sum()):>7}"
+        numbers = f"{float(length.max()):>14.3f}  {float(pull.max()):>12.2f}  {mean:>12.3f}  {share:>12}"
+        lines.append(f"{name:>10}  {counts}  {numbers}")
+    width = max(6, *(len(name) for name in class_names))
+    lines += ["", f"{'parent':<{width}}  largest length  largest pull"]
+    for j, name in enumerate(class_names):
+        states = ((found.dead_parents, "dead"), (found.starved_parents, "starved"))
+        said = "".join(f"  {state}" for where, state in states if where[j])
+        lines.append(f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_pull[j]:>12.2f}{said}")
+    lines += [
+        "",
+        f"dead: never longer than {NEVER_THERE}. pull: c * (edges of the child), 1 while undecided. "
+        f"starved: pull never above {NEVER_ABOVE}",
+    ]
     return "\n".join(lines)
 
 

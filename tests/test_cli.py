@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,6 +150,8 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("viz --random 20x10x2", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20x10x2'"),
         ("viz --random 20x10 --iterations 0", 2, "iterations: expected an integer >= 1, got 0"),
         ("viz --random 20x10 --seed -1", 2, "seed: expected an integer from 0 to 2**63 - 1, got -1"),
+        ("explain", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
+        ("explain nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps"),
         ("bench --threads 0", 2, "threads: expected an integer >= 1, got 0"),
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
@@ -291,6 +295,34 @@ def test_evaluate_reads_data_from_another_folder(capsys, finished, monkeypatch):
     call(capsys, "evaluate", finished[0], "--data", "elsewhere")
     call(capsys, "evaluate", finished[0])
     assert asked == [("digits", Path("elsewhere")), ("digits", Path("data"))]
+
+
+def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
+    run = finished[0]
+    code, out, _ = call(capsys, "explain", run, "--image", 3)
+    lines, folder = out.splitlines(), run / "explain"
+    files = [*lines[:3], lines[-1]]
+    assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
+        str(folder / "capsules.json")
+    ]
+    assert lines[3].startswith("41 test images") and lines[22].split()[:2] == ["all", "16"]
+    assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
+    assert json.loads((folder / "capsules.json").read_text())["images"] == 41
+    with Image.open(files[2]) as image:
+        assert image.size == (1800, 840)
+
+
+def test_explain_parts_needs_no_data_and_capsules_no_trace(capsys, finished, monkeypatch, tmp_path):
+    run = shutil.copytree(finished[0], tmp_path / "copy")
+    (run / "trace.npz").unlink()
+    assert call(capsys, "explain", run, "--what", "capsules")[0] == 0
+    code, _, printed = call(capsys, "explain", run)
+    assert code == 1 and printed.startswith("graphcaps: trace: expected a file at ")
+    monkeypatch.setattr("graphcaps.data.load_images", None)
+    assert call(capsys, "explain", finished[0], "--what", "parts", "--keep", 0.5)[0] == 0
+    for words, name in ((("--image", 10), "image"), (("--keep", 0), "keep")):
+        code, out, printed = call(capsys, "explain", finished[0], "--what", "parts", *words)
+        assert (code, out) == (2, "") and printed.startswith(f"graphcaps: {name}: expected ")
 
 
 def write_digit(path: Path, index: int, light: bool = False) -> None:

@@ -16,6 +16,7 @@ _HOME = {
     "EntropyPicture": "entropy",
     "GraphPicture": "network",
     "HistogramPicture": "histogram",
+    "parts": "credit",
     "bars": "speed",
     "color": "style",
 }
@@ -29,10 +30,12 @@ __all__ = [
     "confusion",
     "draw",
     "explorer_page",
+    "parts",
     "sheet",
 ]
 
 if TYPE_CHECKING:
+    from graphcaps.viz.credit import parts
     from graphcaps.viz.drawing import draw
     from graphcaps.viz.entropy import EntropyPicture
     from graphcaps.viz.explorer import explorer_page

@@ -71,6 +71,11 @@ class Batches:
         """Steps of an epoch."""
         return len(self._bounds()) - 1
 
+    @property
+    def num_images(self) -> int:
+        """N, over all processes."""
+        return len(self._labels)
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The shuffled, augmented batches of an epoch.
 

@@ -1,0 +1,151 @@
+"""Which capsules are used: over a whole set of images, what is dead, what is starved, and who stays undecided.
+
+Mitterreiter, Koch, Giesen & Laue 2023, "Why Capsule Neural Networks Do Not Scale" (arXiv 2301.01583), found that many
+capsules of a CapsNet starve in training and that routing is far from a parse tree. The definitions here are ours:
+
+    dead      the largest |u_i| or |v_j| of any image is at most 0.01: the capsule is never there
+    starved   the largest pull on any image and edge is at most 1.01, where an edge's pull is c_ij * (edges of child i),
+              so 1 while undecided: the child never chooses, or the parent is never chosen, by more than 1 %
+    entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln J is undecided, 0 decided
+
+all after the last routing iteration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from .data import Batches
+from .functional import coupling_entropy
+from .graph import links
+from .models import CapsNet
+from .routing import route
+
+NEVER_THERE = 0.01
+NEVER_ABOVE = 1.01
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the capsules of a network did on ``num_images`` images; float64 tensors on the CPU."""
+
+    num_images: int
+    num_types: int
+    """T types of child capsule; child i is of type i // (I / T)."""
+    child_length: torch.Tensor
+    """(I,) in [0, 1): the largest |u_i| of any image."""
+    child_pull: torch.Tensor
+    """(I,) in [0, J]: the largest pull of its edges on any image."""
+    entropy: torch.Tensor
+    """(I,) in [0, ln J] nats: the mean over images."""
+    parent_length: torch.Tensor
+    """(J,) in [0, 1): the largest |v_j| of any image."""
+    parent_pull: torch.Tensor
+    """(J,) in [0, J]: the largest pull of its edges on any image."""
+    undecided: float
+    """ln J: the entropy of uniform couplings."""
+
+    @property
+    def dead_children(self) -> torch.Tensor:
+        """(I,) bool."""
+        return self.child_length <= NEVER_THERE
+
+    @property
+    def starved_children(self) -> torch.Tensor:
+        """(I,) bool."""
+        return self.child_pull <= NEVER_ABOVE
+
+    @property
+    def dead_parents(self) -> torch.Tensor:
+        """(J,) bool."""
+        return self.parent_length <= NEVER_THERE
+
+    @property
+    def starved_parents(self) -> torch.Tensor:
+        """(J,) bool."""
+        return self.parent_pull <= NEVER_ABOVE
+
+    def by_type(self, values: torch.Tensor) -> torch.Tensor:
+        """(I,) numbers of the children as (T, capsules of a type)."""
+        return values.unflatten(0, (self.num_types, -1))
+
+    def to_json(self, class_names: tuple[str, ...]) -> str:
+        """All numbers, per capsule, as JSON: what the tables are counted from, for thresholds of one's own."""
+        found = {
+            "images": self.num_images,
+            "dead_at_most": NEVER_THERE,
+            "starved_at_most": NEVER_ABOVE,
+            "undecided_entropy": self.undecided,
+            "children": {
+                "types": self.num_types,
+                "largest_length": _rounded(self.child_length),
+                "largest_pull": _rounded(self.child_pull),
+                "mean_entropy": _rounded(self.entropy),
+                "dead": _where(self.dead_children),
+                "starved": _where(self.starved_children),
+            },
+            "parents": {
+                "names": list(class_names),
+                "largest_length": _rounded(self.parent_length),
+                "largest_pull": _rounded(self.parent_pull),
+                "dead": _where(self.dead_parents),
+                "starved": _where(self.starved_parents),
+            },
+        }
+        return json.dumps(found) + "\n"
+
+
+@torch.no_grad()
+def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:
+    """Route all images of ``batches`` in eval mode and count; memory is that of one batch.
+
+    Args:
+        model: on the device of the batches; its mode is put back afterwards.
+        batches: the images, taken in order.
+        on_share: called after each batch with the share of images done.
+    """
+    layer, training = model.capsules, model.training
+    options = {"routing": layer.routing, "iterations": layer.iterations, "engine": layer.engine}
+    edges = links(layer.graph())
+    degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]  # (E,)
+    child_length, child_pull, entropy = torch.zeros(3, edges.num_children, dtype=torch.float64)
+    parent_length, parent_pull = torch.zeros(2, edges.num_parents, dtype=torch.float64)
+    last: dict[str, torch.Tensor] = {}
+    seen = 0
+    model.eval()
+    try:
+        for images, _ in batches.in_order():
+            u = model.children_of(images)  # (I, B, P)
+            graph = layer.graph(u.device)
+            route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
+            c, v = last["c"], last["v"]  # (E, B), (J, B, D)
+            child_length = child_length.maximum(_longest(u))
+            parent_length = parent_length.maximum(_longest(v))
+            pull = c.amax(dim=1).cpu().double() * degree  # (E,)
+            child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
+            parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
+            entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
+            seen += len(images)
+            on_share(seen / batches.num_images)
+    finally:
+        model.train(training)
+    counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
+    return Census(seen, model.primary.num_types, *counted, undecided=math.log(edges.num_parents))
+
+
+def _longest(capsules: torch.Tensor) -> torch.Tensor:
+    """(K, B, D) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
+    return torch.linalg.vector_norm(capsules, dim=-1).amax(dim=1).cpu().double()
+
+
+def _rounded(values: torch.Tensor) -> list[float]:
+    return [round(value, 6) for value in values.tolist()]
+
+
+def _where(marked: torch.Tensor) -> list[int]:
+    return marked.nonzero().flatten().tolist()

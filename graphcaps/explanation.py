@@ -1,0 +1,143 @@
+"""Which parts made the answer: a trace's strongest links from children to parents, as a networkx graph.
+
+The credit of an edge is what its child gives to its parent's length: c <u_hat, v>, after the iterations of training.
+A parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat and v = squash(s) points its way. A vote
+against the parent has a credit below 0. Short parents have little credit to give, so the links that make up most of all
+credit are those of the parents that are there, be it one or several: nobody has to say which parents won.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx
+import numpy as np
+
+from .errors import GraphcapsError, expect
+from .files import replacing, write_text
+from .trace import RoutingTrace
+
+KEEP = 0.9
+
+
+def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
+    """(E,) float64: c <u_hat, v> of each edge for one image, in the last epoch, after the iterations of training.
+
+    Raises:
+        InputError: the trace doesn't hold this image, or doesn't fit together.
+        GraphcapsError: couplings or agreement that are not finite.
+    """
+    trace.check()
+    whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
+    held = f"an image of the trace, 0 to {trace.num_images - 1}"
+    expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
+    at = (-1, last_iteration(trace), image)
+    credit = trace.c[at].astype(np.float64) * trace.agreement[at]
+    if not np.isfinite(credit).all():
+        then = "Its votes were not finite: take another image, or train with a lower rate"
+        raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")
+    return credit
+
+
+def last_iteration(trace: RoutingTrace) -> int:
+    """Where the trace holds the iteration that gave the network's answer; it may run on beyond it."""
+    return min(trace.trained_iterations, trace.num_iterations) - 1
+
+
+def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
+    """The fewest edges that make up a share of all credit above 0, largest first (ties: the lower edge).
+
+    Args:
+        credit: (E,) of each edge.
+        keep: share in (0, 1].
+
+    Returns:
+        (K,) edges; none where no credit is above 0.
+
+    Raises:
+        InputError: ``keep`` outside (0, 1].
+
+    >>> strongest(np.array([0.1, 0.6, -0.5, 0.3]), keep=0.9)
+    array([1, 3])
+    """
+    number = isinstance(keep, (int, float)) and not isinstance(keep, bool)
+    expect(number and 0 < keep <= 1, "keep", "a share of the credit, above 0 and up to 1", repr(keep))
+    order = np.argsort(-credit, kind="stable")[: np.count_nonzero(credit > 0)]
+    reached = np.cumsum(credit[order])
+    # Rounding: 0.6 + 0.3 of 1.0 must count as 0.9 of it.
+    return order[: np.count_nonzero(reached < keep * (1 - 1e-12) * reached[-1:].sum()) + 1]
+
+
+def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> networkx.MultiDiGraph:
+    """The links that explain the answer for an image, ready for GraphML and JSON: plain numbers and strings.
+
+    Args:
+        trace: what routing did.
+        image: which of its images, from 0.
+        keep: share of all credit above 0 that the links make up, in (0, 1].
+
+    Returns:
+        Edges from children to parents, strongest first, with ``key`` = edge id and ``c``, ``agreement``, ``credit``.
+        Nodes ``child i`` and ``parent j`` with edges here have ``layer`` (0 or 1) and ``index``; children
+        ``top``, ``left``, ``height``, ``width`` of the field they see, in pixels, where the trace knows it; parents
+        ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
+        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` where known, and the trace's ``about``.
+
+    Raises:
+        InputError, GraphcapsError: as ``credits_of`` and ``strongest``.
+    """
+    credit = credits_of(trace, image)
+    kept = strongest(credit, keep)
+    iteration = last_iteration(trace)
+    names = trace.class_names or tuple(f"parent {j}" for j in range(trace.num_parents))
+    about = {
+        **trace.about,
+        "image": int(image),
+        "epoch": int(trace.epochs[-1]),
+        "iteration": iteration + 1,
+        "keep": float(keep),
+        "kept_edges": len(kept),
+        "of_edges": trace.num_edges,
+        "credit": float(credit[credit > 0].sum()),
+    }
+    if trace.labels is not None:
+        about["label"] = names[trace.labels[image]]
+    tree = networkx.MultiDiGraph(**about)
+    for e in kept.tolist():
+        i, j = int(trace.src[e]), int(trace.dst[e])
+        box = {}
+        if trace.fields is not None:
+            box = dict(zip(("top", "left", "height", "width"), trace.fields[i].tolist(), strict=True))
+        length = float(trace.lengths[-1, iteration, image, j])
+        tree.add_node(f"child {i}", layer=0, index=i, **box)
+        tree.add_node(f"parent {j}", layer=1, index=j, name=names[j], length=length)
+        c, agreement = (float(values[-1, iteration, image, e]) for values in (trace.c, trace.agreement))
+        tree.add_edge(f"child {i}", f"parent {j}", key=e, c=c, agreement=agreement, credit=float(credit[e]))
+    return tree
+
+
+def as_graphml(tree: networkx.MultiDiGraph) -> str:
+    """The tree as GraphML, which Gephi, yEd, Cytoscape and networkx read."""
+    return "\n".join(networkx.generate_graphml(tree)) + "\n"
+
+
+def as_json(tree: networkx.MultiDiGraph) -> str:
+    """The tree as node-link JSON: ``networkx.node_link_graph(json.loads(text), edges="edges")`` reads it."""
+    return json.dumps(networkx.node_link_data(tree, edges="edges"), indent=1) + "\n"
+
+
+def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
+    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
+    from .viz import parts
+
+    tree = parse_tree(trace, image, keep)
+    for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):
+        path = folder / f"image-{image}.{kind}"
+        write_text(path, text)
+        yield path
+    path = folder / f"image-{image}.png"
+    with replacing(path) as temporary:
+        parts(trace, tree).savefig(temporary, dpi=200)
+    yield path

@@ -1,0 +1,95 @@
+"""The census of capsules: against loops over single images, and with capsules that were killed on purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from graphcaps import CapsNet, dynamic_routing
+from graphcaps.census import census
+from graphcaps.data import Batches, Images, to_float
+from graphcaps.report import census_tables
+
+from . import small
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 12, 12)).eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    test = small.digits().test
+    return Images(test.pixels[:9], test.labels[:9])
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 9])
+def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_size):
+    found = census(model, Batches(images, batch_size))
+    layer, rows = model.capsules, []
+    for image in images.pixels:
+        with torch.no_grad():
+            u = model.children_of(to_float(image[None]))
+            v, routed = dynamic_routing(layer.graph(), layer.votes(u), return_graph=True)
+        c = routed.edata["c"].double().view(16, 10)
+        entropy = torch.tensor([-sum(x * math.log(x) for x in row) for row in c.tolist()])
+        rows.append((u.norm(dim=-1)[:, 0], 10 * c.amax(1), entropy, v.norm(dim=-1)[:, 0], 10 * c.amax(0)))
+    lengths, child_pull, entropy, parent_lengths, parent_pull = (
+        torch.stack(column) for column in zip(*rows, strict=True)
+    )
+    near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
+    torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
+    torch.testing.assert_close(found.child_pull, child_pull.amax(0), **near)
+    torch.testing.assert_close(found.entropy, entropy.mean(0), **near)
+    torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
+    torch.testing.assert_close(found.parent_pull, parent_pull.amax(0), **near)
+    assert (found.num_images, found.num_types, found.undecided) == (9, 16, math.log(10))
+    assert not any(where.any() for where in (found.dead_children, found.dead_parents, found.starved_parents))
+
+
+def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
+    with torch.no_grad():
+        model.primary.conv.weight[24:32], model.primary.conv.bias[24:32] = 0, 0  # the 8 channels of child 3
+        model.capsules.weight.view(16, 10, 8, 16)[:, 7] = 0
+    found = census(model, Batches(images, 4))
+    assert found.dead_children.nonzero().tolist() == [[3]] and found.dead_parents.nonzero().tolist() == [[7]]
+    assert found.starved_children.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
+
+
+def test_with_one_iteration_all_are_starved_and_undecided(images):
+    torch.manual_seed(0)
+    found = census(CapsNet.from_preset("compact", (1, 12, 12), iterations=1), Batches(images, 4))
+    assert found.starved_children.all() and found.starved_parents.all()
+    assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_network_is_left_as_it_was_and_progress_ends_at_1(model, images, training):
+    model.train(training)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    shares = []
+    census(model, Batches(images, 4), shares.append)
+    assert shares == [4 / 9, 8 / 9, 1] and model.training is training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_types_are_outermost():
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("paper", (1, 19, 19)).eval()  # 32 types at 2 x 2 positions
+    with torch.no_grad():
+        model.primary.conv.weight[8:16], model.primary.conv.bias[8:16] = 0, 0  # type 1
+        model.primary.conv.weight *= 10  # an untrained network's capsules are short
+    pixels = torch.randint(256, (2, 1, 19, 19), dtype=torch.uint8)
+    found = census(model, Batches(Images(pixels, torch.arange(2)), 2))
+    assert found.by_type(found.dead_children).sum(1).tolist() == [0, 4] + 30 * [0]
+    rows = census_tables(found, tuple("0123456789")).splitlines()[3:36]
+    assert [row.split()[:3] for row in rows[:2]] == [["0", "4", "0"], ["1", "4", "4"]]
+    assert rows[-1].split()[:3] == ["all", "128", "4"]
+    stored = json.loads(found.to_json(tuple("0123456789")))
+    assert stored["children"]["dead"] == [4, 5, 6, 7] and stored["parents"]["dead"] == []
+    assert stored["children"]["largest_length"] == pytest.approx(found.child_length.tolist(), abs=1e-6)

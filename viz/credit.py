@@ -1,0 +1,152 @@
+"""Which parts of an image made the answer: the links of a parse tree, where their children look, in parents' colours.
+
+A part is a child with its parent. Where many children see one field (the 2017 paper's network has 32 at each position),
+those that see it and go to one parent are one part together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import networkx
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from graphcaps.errors import expect
+from graphcaps.trace import RoutingTrace
+from graphcaps.viz import style
+from graphcaps.viz.network import smooth
+from graphcaps.viz.story import caption, count
+
+_WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
+_TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel
+_BIG, _SMALL = 250, 72  # sides of the panels
+_COLUMNS, _MOST = 4, 12  # parts shown one by one
+_NAMED = 3  # parents named under the parts
+_DIM = 0.3  # of the image where no part looks
+
+
+@dataclass(frozen=True)
+class _Part:
+    parent: int
+    share: float
+    """Of the kept credit."""
+    look: np.ndarray
+    """(H, W) in [0, 1]: where its child looks."""
+    field: tuple[int, int, int, int] | None
+    """Top, left, height and width in pixels, where that is all that is known of it."""
+
+
+def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
+    """Draw the image, all parts over it, and the strongest parts one by one with their share of the kept credit.
+
+    Args:
+        trace: with ``images``, and ``saliency`` or ``fields``.
+        tree: what ``graphcaps.explanation.parse_tree`` made of it.
+
+    Returns:
+        A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``input``, ``parts`` and
+        ``part n``, n from 0, the strongest first.
+
+    Raises:
+        InputError: the trace holds no images, or not where its children look.
+    """
+    then = "Traces of training runs hold them"
+    expect(trace.images is not None, "trace", "images to draw parts on", "none", then)
+    seen = trace.saliency is not None or trace.fields is not None
+    expect(seen, "trace", "saliency or fields of its children", "neither", then)
+    found, about = _parts(trace, tree), tree.graph
+    image = style.displayed(trace.images[about["image"]]) / 255
+    image = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)  # (H, W, 3)
+    names = style.parent_names(trace.class_names, trace.num_parents)
+    with style.applied():
+        figure = style.blank(_WIDTH, _HEIGHT)
+        made = f"{about['kept_edges']} of {style.thousands(about['of_edges'])} links make up {about['keep']:.0%} of"
+        source = ", ".join(caption(trace, "iterations", about["image"]))
+        style.Heading.on(figure).say("Parts that made the answer", f"{made} all credit c <û, v>", source)
+        label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
+        style.show_image(_panel(figure, "input", f"input{label}", (_LEFT, _TOP, _BIG)), trace.images[about["image"]])
+        second = _LEFT + _BIG + _GAP
+        axes = _panel(figure, "parts", f"its {count(len(found), 'part')}", (second, _TOP, _BIG))
+        _draw(axes, image, found)
+        _name_parents(figure, second, found, names)
+        third, step = second + _BIG + _GAP + 4, _SMALL + 6
+        for n, part in enumerate(found[:_MOST]):
+            row, column = divmod(n, _COLUMNS)
+            place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
+            axes = _panel(figure, f"part {n}", f"{part.share:.0%} to {style.cut(names[part.parent], 5)}", place)
+            axes.title.set_size(style.SMALL)
+            _draw(axes, image, [part])
+        if len(found) > _MOST:
+            more = f"and {count(len(found) - _MOST, 'weaker part')}"
+            _write(figure, third, _TOP + 3 * (_SMALL + 20), more, color=style.MUTED)
+    return figure
+
+
+def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> list[_Part]:
+    """The parts of a tree, most credit first."""
+    credit: dict[tuple[int, tuple | int], float] = defaultdict(float)
+    for child, parent, link in tree.edges(data=True):
+        i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
+        credit[j, i if trace.saliency is not None else tuple(trace.fields[i].tolist())] += link["credit"]
+    total = sum(credit.values())
+    found = []
+    for (parent, where), value in sorted(credit.items(), key=lambda item: -item[1]):
+        field = where if isinstance(where, tuple) else None
+        look = _inside(field, trace.images.shape[2:]) if field else smooth(trace.saliency[tree.graph["image"], where])
+        found.append(_Part(parent, value / total, look, field))
+    return found
+
+
+def _inside(field: tuple[int, int, int, int], size: tuple[int, int]) -> np.ndarray:
+    """(H, W): 1 in the field, 0 outside; the field may reach over the border."""
+    top, left, height, width = field
+    look = np.zeros(size)
+    look[max(top, 0) : top + height, max(left, 0) : left + width] = 1
+    return look
+
+
+def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
+    """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares."""
+    weight, tint = np.zeros(image.shape[:2]), np.zeros(image.shape)
+    for part in shown:
+        weight += part.share * part.look
+        tint += (part.share * part.look)[..., None] * style.color(part.parent)
+    alpha = np.sqrt(weight / max(weight.max(), 1e-9))[..., None]  # the root: weak parts can be seen beside strong ones
+    tint /= np.maximum(weight, 1e-9)[..., None]
+    axes.imshow(np.clip(_DIM * image * (1 - alpha) + alpha * tint * (0.5 + 0.5 * image), 0, 1))
+    style.bare(axes)
+    strongest = max((part.share for part in shown), default=1)
+    for part in shown[:_MOST]:
+        if part.field:
+            top, left, height, width = part.field
+            looks = {"edgecolor": style.color(part.parent), "alpha": part.share / strongest, "lw": 1.2}
+            axes.add_patch(Rectangle((left - 0.5, top - 0.5), width, height, fill=False, **looks))
+
+
+def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[str]) -> None:
+    """The parents with most of the parts' credit, and their shares."""
+    shares: dict[int, float] = defaultdict(float)
+    for part in found:
+        shares[part.parent] += part.share
+    largest = sorted(shares.items(), key=lambda item: -item[1])
+    for row, (parent, share) in enumerate(largest[:_NAMED]):
+        top = _TOP + _BIG + 10 + 17 * row
+        _write(figure, left, top, "■", color=style.color(parent))
+        _write(figure, left + 16, top, f"{share:.0%} of it to {names[parent]}")
+
+
+def _panel(figure: Figure, label: str, title: str, place: tuple[float, float, float]) -> Axes:
+    """Square axes with their left, top and side in pixels."""
+    left, top, side = place
+    box = (left / _WIDTH, 1 - (top + side) / _HEIGHT, side / _WIDTH, side / _HEIGHT)
+    axes = figure.add_axes(box, label=label)
+    axes.set_title(title, size=style.TEXT, pad=3)
+    return axes
+
+
+def _write(figure: Figure, left: float, top: float, text: str, **looks) -> None:
+    figure.text(left / _WIDTH, 1 - top / _HEIGHT, text, va="top", size=style.SMALL, **looks)
