@@ -25,6 +25,7 @@ from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
 from .routing import route
+from .task import overlaid
 
 NEVER_THERE = 0.01
 NEVER_ABOVE = 1.01
@@ -120,7 +121,7 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
     model.eval()
     try:
         for images, _ in batches.in_order():
-            u = model.children_of(images)  # (I, B, P)
+            u = model.children_of(overlaid(images))  # (I, B, P)
             graph = layer.graph(u.device)
             route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
             c, v = last["c"], last["v"]  # (E, B), (J, B, D)

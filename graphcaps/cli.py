@@ -72,6 +72,8 @@ def evaluate(
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
+    Of multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures.
+
     Args:
         run: Run folder; default: the newest one.
         data: Folder with the data set; default: the one used in training.
@@ -92,7 +94,8 @@ def evaluate(
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
     done = "" if chosen.result() else " (training has not finished)"
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
-    result = evaluate(model, Batches(splits.test, EVALUATION_BATCH, device=device))
+    batches = Batches(splits.test, EVALUATION_BATCH, device=device)
+    result = evaluate(model, batches)
     print(accuracy_table(result, splits.class_names))
     from .files import replacing
     from .viz import confusion
@@ -101,6 +104,14 @@ def evaluate(
     with replacing(picture) as temporary:
         confusion(result.confusion(splits.num_classes).numpy(), splits.class_names).savefig(temporary)
     print(f"confusion matrix: {picture}")
+    if model.objects > 1:
+        from .evaluation import examples
+        from .viz import segmentation
+
+        picture = chosen.path / "figures" / "segmentation.png"
+        with replacing(picture) as temporary:
+            segmentation(**examples(model, batches, result), class_names=splits.class_names).savefig(temporary, dpi=200)
+        print(f"segmentation: {picture}")
 
 
 def predict(

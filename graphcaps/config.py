@@ -23,8 +23,9 @@ OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is re
 class TrainConfig:
     """Train a capsule network on images, keep its routing, and report its test accuracy once."""
 
-    dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits"] = "mnist"
-    """Images to train on; digits comes with scikit-learn and needs no download."""
+    dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits", "multimnist"] = "mnist"
+    """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
+    overlap in an image of 36 x 36."""
     model: Literal["compact", "paper"] = "compact"
     """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017."""
     epochs: int = 10
@@ -41,7 +42,8 @@ class TrainConfig:
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper."""
     augment: Literal["shift", "affine", "none"] = "shift"
-    """shift: training images are moved by up to 2 pixels. affine: also turned and scaled. none: left alone."""
+    """shift: training images are moved by up to 2 pixels, each of multimnist's digits by up to 4. affine: also turned
+    and scaled. none: left alone."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -77,6 +79,8 @@ class TrainConfig:
         for key in ("epochs", "batch_size", "iterations"):
             expect(getattr(self, key) >= 1, key, "an integer >= 1", getattr(self, key))
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
+        paired = self.dataset != "multimnist" or self.augment == "shift"
+        expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         rate = self.learning_rate
         numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
         expect(numeric, "learning_rate", "a number > 0 and < 1e30", rate)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from .data import Batches
 from .models import CapsNet, capsnet_loss
+from .task import longest, overlaid, right
 
 EVALUATION_BATCH = 250
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``."""
+    """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``.
+
+    Where images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending, and an image is right where
+    all of its classes are found.
+    """
 
     predicted: torch.Tensor
     labels: torch.Tensor
@@ -23,7 +29,7 @@ class Evaluation:
 
     @property
     def correct(self) -> int:
-        return int((self.predicted == self.labels).sum())
+        return int(right(self.predicted, self.labels).sum())
 
     @property
     def accuracy(self) -> float:
@@ -36,9 +42,22 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def confusion(self, num_classes: int) -> torch.Tensor:
-        """(J, J) int64 counts: rows are true classes, columns predicted ones."""
-        pairs = self.labels * num_classes + self.predicted
+        """(J, J) int64 counts: rows are true classes, columns predicted ones.
+
+        Of K objects each is counted: found classes on the diagonal, the missed ones against the wrong ones in order.
+        """
+        labels, predicted = self.labels, self.predicted
+        if labels.dim() > 1:
+            labels, predicted = _matched(labels, predicted)
+        pairs = (labels * num_classes + predicted).flatten()
         return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def _matched(labels: torch.Tensor, predicted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both (N, K) with the classes they share first; each part in ascending order."""
+    same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
+    by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
+    return labels.gather(1, by_label), predicted.gather(1, by_answer)
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
@@ -61,11 +80,30 @@ def evaluate(model: CapsNet, batches: Batches) -> Evaluation:
     predicted, labels, losses = [], [], []
     try:
         for images, truth in batches.in_order():
-            output = model(images)
-            predicted.append(output.lengths.argmax(dim=1))
+            output = model(overlaid(images))
+            predicted.append(longest(output.lengths, model.objects))
             labels.append(truth)
             losses.append(capsnet_loss(output, images, truth) * len(truth))
     finally:
         model.train(training)
     total = sum(len(truth) for truth in labels)
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / total)
+
+
+@torch.no_grad()
+def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
+    """The first images of several objects that are right and that are wrong, as ``viz.segmentation`` takes them.
+
+    Args:
+        model: in eval mode, on the device of the batches.
+        result: of the same model and batches.
+        most: how many of each.
+    """
+    hit = right(result.predicted, result.labels)
+    places = torch.cat([where.nonzero().flatten()[:most] for where in (hit, ~hit)])
+    layers, labels = batches.at(places)
+    images = overlaid(layers)
+    reconstructions = model(images).reconstruction
+    found = {"images": images, "reconstructions": reconstructions}
+    found = {name: (values * 255).round().byte().cpu().numpy() for name, values in found.items()}
+    return {**found, "labels": labels.cpu().numpy(), "predicted": result.predicted[places].numpy()}

@@ -15,12 +15,13 @@ from .errors import expect
 from .functional import margin_loss
 from .nn import CapsuleLayer, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .routing.engines import check_name
+from .task import longest, present
 
 PARENT_DIM = 16
 
 
 class CapsNetOutput(NamedTuple):
-    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) in [0, 1]."""
+    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1]."""
 
     lengths: torch.Tensor
     capsules: torch.Tensor
@@ -67,6 +68,7 @@ class CapsNet(nn.Module):
         self.stem, self.primary, self.capsules = stem, primary, capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
 
     @classmethod
@@ -78,6 +80,7 @@ class CapsNet(nn.Module):
         iterations: int = 3,
         routing: str = "dynamic",
         engine: str = "auto",
+        objects: int = 1,
     ) -> CapsNet:
         """Build a network by name.
 
@@ -87,6 +90,7 @@ class CapsNet(nn.Module):
             image_shape: (C, H, W).
             num_classes: J, parent capsules, one per class.
             iterations, routing, engine: as in ``graphcaps.route``.
+            objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
 
         Raises:
             InputError: unknown name, or images smaller than the preset can take.
@@ -99,6 +103,8 @@ class CapsNet(nn.Module):
         fits = min(height, width) >= smallest
         expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
         expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
+        whole = isinstance(objects, int) and 1 <= objects <= num_classes
+        expect(whole, "objects", f"an integer from 1 to num_classes={num_classes}", objects)
         stem, primary, num_children = build(channels, (height, width))
         capsules = CapsuleLayer(num_children, num_classes, primary.dim, PARENT_DIM, iterations, routing, engine)
         model = cls(stem, primary, capsules, image_shape)
@@ -109,7 +115,9 @@ class CapsNet(nn.Module):
             iterations=iterations,
             routing=routing,
             engine=engine,
+            objects=objects,
         )
+        model.objects = objects
         return model
 
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
@@ -121,21 +129,22 @@ class CapsNet(nn.Module):
         return self.primary(self.stem(images))
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
-        """Classify images and decode one capsule of each.
+        """Classify images and decode one capsule of each, or K where images show K objects.
 
         Args:
             images: (B, C, H, W) in [0, 1].
-            labels: (B,) int64. While training, the capsule of the true class is decoded; in eval mode, and without
-                labels, the longest one: evaluation sees no labels.
+            labels: (B,) int64, (B, K) for K > 1. While training, the capsules of the true classes are decoded, each
+                alone (section 6.1 of the 2017 paper); in eval mode, and without labels, the longest: evaluation sees no
+                labels.
         """
         capsules = self.capsules(self.children_of(images)).transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
+        chosen = longest(lengths, self.objects)
         if labels is not None and self.training:
-            fits = labels.shape == lengths.shape[:1] and labels.dtype == torch.int64
-            expect(fits, "labels", f"(B={len(lengths)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
+            fits = labels.shape == chosen.shape and labels.dtype == torch.int64
+            wanted = f"(B={len(lengths)},)" if self.objects == 1 else f"(B={len(lengths)}, K={self.objects})"
+            expect(fits, "labels", f"{wanted} int64", f"{tuple(labels.shape)} {labels.dtype}")
             chosen = labels
-        else:
-            chosen = lengths.argmax(dim=1)
         return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
 
     def receptive_fields(self) -> torch.Tensor:
@@ -147,6 +156,14 @@ class CapsNet(nn.Module):
 def capsnet_loss(
     output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = 0.0005
 ) -> torch.Tensor:
-    """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1)."""
-    errors = (output.reconstruction - images).square().flatten(1).sum(dim=1)  # (B,)
-    return margin_loss(output.lengths, labels) + reconstruction_weight * errors.mean()
+    """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
+
+    Of K objects, each capsule's reconstruction is held against its own object, and the errors' mean over the objects is
+    taken: section 6.1 picks one of them at a time.
+
+    Args:
+        images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
+        labels: (B,), or (B, K) in the order of the layers.
+    """
+    errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
+    return margin_loss(output.lengths, present(labels, output.lengths.shape[1])) + reconstruction_weight * errors.mean()

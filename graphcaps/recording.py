@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import torch
 
-from .data import Images, ImageSplits, to_float
+from .data import Batches, ImageSplits
 from .models import CapsNet
+from .task import overlaid
 from .trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -25,10 +26,9 @@ def kept_epochs(last: int) -> list[int]:
     return sorted({0, last, *(2**k for k in range(last.bit_length()) if 2**k <= last)})
 
 
-def one_of_each_class(images: Images, num_classes: int) -> Images:
-    """The first image of each class, in the order of classes."""
-    first = [int((images.labels == k).nonzero()[0]) for k in range(num_classes) if (images.labels == k).any()]
-    return Images(images.pixels[first], images.labels[first])
+def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
+    """Where the first image of each class is in labels (N,), in the order of classes."""
+    return torch.tensor([int((labels == k).nonzero()[0]) for k in range(num_classes) if (labels == k).any()])
 
 
 @torch.no_grad()
@@ -43,8 +43,8 @@ def record(
     trace: RoutingTrace | None, model: CapsNet, splits: ImageSplits, epoch: int, device, about: dict
 ) -> RoutingTrace:
     """Add the routing after ``epoch`` to the trace; without one, start it."""
-    chosen = one_of_each_class(splits.test, splits.num_classes)
-    images = to_float(chosen.pixels).to(device)
+    images, labels = Batches(splits.test, 1).at(one_of_each_class(splits.test.labels, splits.num_classes))
+    images = overlaid(images).to(device)
     training = model.training
     model.eval()
     states = routing_of(model, images)
@@ -59,8 +59,8 @@ def record(
             epochs=np.empty(0, np.int32),
             trained_iterations=model.capsules.iterations,
             class_names=splits.class_names,
-            images=chosen.pixels.numpy(),
-            labels=chosen.labels.numpy(),
+            images=_bytes(images),
+            labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one per image or none
             fields=model.receptive_fields().numpy().astype(np.int32),
             about=about,
             **nothing,
@@ -80,10 +80,11 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
         moves = moves[:, None] * torch.eye(dim, device=images.device)[:, None]  # (D, S, D)
         moved = output.capsules[:, None, None] + moves[None, :, :, None]  # (N, D, S, J, D)
         repeat = moved.shape[1] * moved.shape[2]
+        reconstructions = model.decoder(output.capsules, longest)
         perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(repeat))
     few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
     return {
-        "reconstructions": _bytes(output.reconstruction),
+        "reconstructions": _bytes(reconstructions),
         "perturbed": _bytes(perturbed.unflatten(0, (num_images, dim, len(STEPS)))),
         "steps": STEPS,
         "saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None,

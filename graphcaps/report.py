@@ -23,6 +23,8 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
         f"error rate    {wrong / total:.2%} ({wrong} of {total} images wrong)",
         "",
     ]
+    if result.labels.dim() > 1:
+        lines.insert(1, "right is an image whose classes are all found; the table counts each class by itself")
     width = max(5, *(len(name) for name in class_names))
     lines.append(f"{'class':<{width}}  images   recall         95 % interval  precision")
     for k, name in enumerate(class_names):

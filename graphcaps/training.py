@@ -31,6 +31,7 @@ from .routing import choose_engine
 from .run import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
+from .task import longest, overlaid, right
 from .trace import RoutingTrace
 
 
@@ -84,7 +85,13 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
     model = CapsNet.from_preset(
-        config.model, splits.image_shape, splits.num_classes, config.iterations, config.routing, config.engine
+        config.model,
+        splits.image_shape,
+        splits.num_classes,
+        config.iterations,
+        config.routing,
+        config.engine,
+        splits.objects,
     )
     if run is None and accelerator.is_main_process:
         run = Run.create(config, made_with=made_with(accelerator))
@@ -161,7 +168,7 @@ class Trainer:
                 group["lr"] = rate
             loss, output = self.step(images, labels)
             loss_sum += loss * len(labels)
-            correct += (output.lengths.argmax(dim=1) == labels).sum()
+            correct += right(longest(output.lengths, self.net.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
             stopped = self._anywhere(stop.signum)
@@ -182,8 +189,8 @@ class Trainer:
                 raise Interrupted(self.run, stopped)
 
     def step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, CapsNetOutput]:
-        """Forward, loss, backward, Adam on images (B, C, H, W); return the loss, detached, and the output."""
-        output = self.model(images.contiguous(memory_format=torch.channels_last), labels)
+        """Forward, loss, backward, Adam on images or layers; return the loss, detached, and the output."""
+        output = self.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
         loss = capsnet_loss(output, images, labels)
         self.accelerator.backward(loss)
         self.optimizer.step()

@@ -12,6 +12,7 @@ _HOME = {
     "draw": "drawing",
     "confusion": "matrices",
     "explorer_page": "explorer",
+    "segmentation": "layers",
     "sheet": "sheets",
     "EntropyPicture": "entropy",
     "GraphPicture": "network",
@@ -31,6 +32,7 @@ __all__ = [
     "draw",
     "explorer_page",
     "parts",
+    "segmentation",
     "sheet",
 ]
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.entropy import EntropyPicture
     from graphcaps.viz.explorer import explorer_page
     from graphcaps.viz.histogram import HistogramPicture
+    from graphcaps.viz.layers import segmentation
     from graphcaps.viz.matrices import confusion
     from graphcaps.viz.network import GraphPicture
     from graphcaps.viz.sheets import sheet

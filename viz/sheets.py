@@ -115,7 +115,7 @@ class _Reconstructions:
         names = [style.cut(name, 10) for name in trace.class_names or map(str, range(trace.num_parents))]
         longest = trace.lengths[-1, min(trace.trained_iterations, trace.num_iterations) - 1].argmax(axis=-1)  # (N,)
         paper.text(25, top, "Images, and what the decoder makes of the longest capsule", weight="bold")
-        rows = {"true": 30, "input": 82, "decoded": 162, "longest": 208}
+        rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
         for name, down in rows.items():
             paper.text(25, top + down, name, size=style.SMALL, color=style.MUTED, va="center")
         step = (_RIGHT - 90) / _MOST

@@ -6,6 +6,7 @@ from .batches import AUGMENTS, Batches
 from .datasets import DATASETS, DatasetSpec, load_images
 from .files import ImageFile, read_image
 from .images import Images, ImageSplits, stratified_split, to_float
+from .pairs import Pairs
 
 __all__ = [
     "AUGMENTS",
@@ -15,6 +16,7 @@ __all__ = [
     "ImageFile",
     "ImageSplits",
     "Images",
+    "Pairs",
     "load_images",
     "read_image",
     "stratified_split",

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from ..errors import expect
 from .augment import SHIFT, draw_affine, draw_shifts, warp
 from .images import Images, to_float
+from .pairs import Pairs, PairSource, Take
 
 AUGMENTS = ("none", "shift", "affine")
 
@@ -24,12 +25,13 @@ class Batches:
     bit, and the draws are the same on every device.
 
     Args:
-        images: N images.
+        images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
         batch_size: images per step, over all processes together, ``world`` to N.
         device: where the images are held and the batches made.
         seed: >= 0; with the epoch, fixes all draws.
         augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
             to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
+            Of pairs, ``"affine"`` is refused, and the others are the same.
         rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
         world: number of processes.
 
@@ -43,7 +45,7 @@ class Batches:
 
     def __init__(
         self,
-        images: Images,
+        images: Images | Pairs,
         batch_size: int,
         *,
         device: torch.device | str = "cpu",
@@ -59,13 +61,9 @@ class Batches:
         self.batch_size = batch_size
         self.augment = augment
         self._seed, self._rank, self._world = seed, rank, world
-        self._margin = SHIFT if augment == "shift" else 0
-        images = images.to(device)
-        height, width = images.pixels.shape[2:]
-        padded = pad(images.pixels, [self._margin] * 4)
-        # every window of an image in its padded frame, as a view: (N, C, 2 margin + 1, 2 margin + 1, H, W)
-        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-        self._labels = images.labels
+        pairs = isinstance(images, Pairs)
+        expect(not (pairs and augment == "affine"), "augment", "none or shift for pairs", repr(augment))
+        self._source = PairSource(images.to(device)) if pairs else _ImageSource(images.to(device), augment)
 
     def __len__(self) -> int:
         """Steps of an epoch."""
@@ -74,7 +72,7 @@ class Batches:
     @property
     def num_images(self) -> int:
         """N, over all processes."""
-        return len(self._labels)
+        return len(self._source.labels)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The shuffled, augmented batches of an epoch.
@@ -87,7 +85,8 @@ class Batches:
             start: the step to begin with, 0 to ``len(self)``.
 
         Returns:
-            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,).
+            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); of pairs, layers (B, 2, C, H, W)
+            with a digit in each and labels (B, 2), the lower class first.
 
         Raises:
             InputError: ``start`` or ``epoch`` outside its range, or more images in a batch than there are.
@@ -98,32 +97,32 @@ class Batches:
         return self._epoch(epoch, start)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images once, in order and not augmented, for evaluation; each process gets its slice of each batch."""
-        count = len(self._labels)
-        for first in range(0, count, self.batch_size):
-            here = self._share(first, min(first + self.batch_size, count))
+        """All images once, in order and not augmented, for evaluation; each process gets its slice of each batch.
+
+        Pairs have the partners and shifts that everybody has.
+        """
+        take = self._source.fixed()
+        for first in range(0, self.num_images, self.batch_size):
+            here = self._share(first, min(first + self.batch_size, self.num_images))
             if here.start < here.stop:
-                yield to_float(self._windows[here, :, self._margin, self._margin]), self._labels[here]
+                yield take(here)
+
+    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The images at some places (B,) int64 of the order of ``in_order``, made as there."""
+        return self._source.fixed()(places)
 
     def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
-        count, device = len(self._labels), self._labels.device
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(count, generator=generator).to(device)
-        down, right = draw_shifts(count, self._margin, generator).to(device)
-        maps = None
-        if self.augment == "affine":
-            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator).to(device)
+        order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
+        take = self._source.drawn(order, generator)
         bounds = self._bounds()[start:]
         for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-            here = self._share(first, last)
-            rows = order[here]
-            images = to_float(self._windows[rows, :, down[here], right[here]])  # (B, C, H, W)
-            yield images if maps is None else warp(images, maps[here]), self._labels[rows]
+            yield take(self._share(first, last))
 
     def _bounds(self) -> list[int]:
         """Where each batch of an epoch begins, and where the last one ends."""
-        count = len(self._labels)
+        count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
         if 0 < count % self.batch_size < 2 * self._world:
@@ -134,3 +133,32 @@ class Batches:
         """This process's part of the batch first..last."""
         size = last - first
         return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
+
+
+class _ImageSource:
+    """Takes images as they are, or shifted or mapped as drawn for an epoch."""
+
+    def __init__(self, images: Images, augment: str) -> None:
+        self.labels = images.labels
+        self._augment, self._margin = augment, SHIFT if augment == "shift" else 0
+        height, width = images.image_shape[1:]
+        padded = pad(images.pixels, [self._margin] * 4)
+        # every window of an image in its padded frame, as a view: (N, C, 2 margin + 1, 2 margin + 1, H, W)
+        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        count, device = len(self.labels), self.labels.device
+        down, right = draw_shifts(count, self._margin, generator).to(device)
+        maps = None
+        if self._augment == "affine":
+            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator).to(device)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            images = to_float(self._windows[rows, :, down[here], right[here]])  # (B, C, H, W)
+            return images if maps is None else warp(images, maps[here]), self.labels[rows]
+
+        return take
+
+    def fixed(self) -> Take:
+        return lambda here: (to_float(self._windows[here, :, self._margin, self._margin]), self.labels[here])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import GraphcapsError, expect
 from .download import DOWNLOAD_ERRORS, download_files
 from .images import Images, ImageSplits, stratified_split
+from .pairs import REACH, Pairs
 from .readers import locate, read_cifar10, read_digits, read_idx_set, read_svhn
 
 
@@ -29,6 +30,7 @@ class DatasetSpec:
         val: number of the training images held out to choose the model by.
         torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
         ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
+        pairs: whether an image is made of two of the files' images.
         files: path below the folder -> md5 of the unpacked file, None where it isn't known.
     """
 
@@ -40,6 +42,7 @@ class DatasetSpec:
     val: int = 5000
     torchvision: str | None = None
     ink: float | None = None
+    pairs: bool = False
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -110,6 +113,8 @@ DATASETS: dict[str, DatasetSpec] = {
     ),
 }
 
+DATASETS["multimnist"] = replace(DATASETS["mnist"], pairs=True, ink=20 / (28 + 2 * REACH))
+
 
 def load_images(name: str, root: Path | str = Path("data"), download: bool = True) -> ImageSplits:
     """Read a data set: found in ``root``, else downloaded there, checked, and split.
@@ -136,13 +141,14 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
         got = tuple(images.pixels.shape)
         expect(got == (count, *spec.image_shape), f"{name} {part} images", f"{(count, *spec.image_shape)}", f"{got}")
     kept, taken = stratified_split(train.labels, spec.val)
-    return ImageSplits(
-        name,
-        spec.class_names,
-        train=Images(train.pixels[kept], train.labels[kept]),
-        val=Images(train.pixels[taken], train.labels[taken]),
-        test=test,
-    )
+    parts = {
+        "train": Images(train.pixels[kept], train.labels[kept]),
+        "val": Images(train.pixels[taken], train.labels[taken]),
+        "test": test,
+    }
+    if spec.pairs:
+        parts = {part: Pairs(images) for part, images in parts.items()}
+    return ImageSplits(name, spec.class_names, **parts)
 
 
 def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import expect
+
+if TYPE_CHECKING:
+    from .pairs import Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +49,15 @@ class Images:
             f"{labels.dtype} {tuple(labels.shape)}",
         )
 
+    objects = 1
+
     def __len__(self) -> int:
         return len(self.pixels)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W)."""
+        return tuple(self.pixels.shape[1:])
 
     def to(self, device: torch.device | str) -> Images:
         """The same images on ``device``."""
@@ -57,20 +68,22 @@ class Images:
 class ImageSplits:
     """A data set: ``train`` to learn from, ``val`` to choose the model by, ``test`` to read once, at the end.
 
+    All three are ``Images``, or all are ``Pairs``: no digit of one part is laid over one of another.
+
     Raises:
         InputError: the parts differ in image shape, or a label has no class name.
     """
 
     name: str
     class_names: tuple[str, ...]
-    train: Images
-    val: Images
-    test: Images
+    train: Images | Pairs
+    val: Images | Pairs
+    test: Images | Pairs
 
     def __post_init__(self) -> None:
         for part in ("train", "val", "test"):
             images = getattr(self, part)
-            shape = tuple(images.pixels.shape[1:])
+            shape = images.image_shape
             expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
             low, high = images.labels.min().item(), images.labels.max().item()
             expect(
@@ -83,7 +96,12 @@ class ImageSplits:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of every image."""
-        return tuple(self.train.pixels.shape[1:])
+        return self.train.image_shape
+
+    @property
+    def objects(self) -> int:
+        """K, how many objects an image shows: 2 for pairs, else 1."""
+        return self.train.objects
 
     @property
     def num_classes(self) -> int:

@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Decoder(nn.Module):
-    """Decode one class capsule to an image; the others are masked with zeros (section 4.1 of the 2017 paper).
+    """Decode a class capsule to an image; the others are masked with zeros (section 4.1 of the 2017 paper).
 
     Args:
         num_parents, parent_dim: J, D.
@@ -18,6 +18,7 @@ class Decoder(nn.Module):
 
     Shapes:
         capsules (B, J, D), chosen (B,) int64 -> image (B, C, H, W) in [0, 1]
+        capsules (B, J, D), chosen (B, K) int64 -> images (B, K, C, H, W), each of one capsule
 
     >>> Decoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16), torch.tensor([3, 7])).shape
     torch.Size([2, 1, 28, 28])
@@ -41,6 +42,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J)
-        pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(1))  # (B, C * H * W)
-        return torch.sigmoid(pixels.float()).unflatten(1, self.image_shape)
+        mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J) or (B, K, J)
+        capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
+        pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)
+        return torch.sigmoid(pixels.float()).unflatten(-1, self.image_shape)

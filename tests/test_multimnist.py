@@ -1,0 +1,389 @@
+"""Two digits in an image: how pairs are made, what is asked of a network, and a whole training with resuming."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import CapsNet, InputError, TrainConfig, train, training
+from graphcaps.cli import main
+from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
+from graphcaps.data.pairs import draw_partners
+from graphcaps.evaluation import Evaluation, evaluate, examples
+from graphcaps.functional import margin_loss
+from graphcaps.models import capsnet_loss
+from graphcaps.nn import Decoder
+from graphcaps.recording import record
+from graphcaps.report import accuracy_table
+from graphcaps.run import Run
+from graphcaps.task import longest, overlaid, present, right
+from graphcaps.viz import segmentation
+
+MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
+SIZE = 8
+
+
+def digits(count: int, seed: int = 0) -> Images:
+    """Images of 8 x 8: an upright bar, a level one, a frame or a cross, by class, each dot of its own brightness."""
+    shapes = torch.zeros(4, SIZE, SIZE, dtype=torch.uint8)
+    shapes[0, 1:7, 3:5], shapes[1, 3:5, 1:7], shapes[2, 1:7, 1:7] = 1, 1, 1
+    shapes[2, 2:6, 2:6] = 0
+    shapes[3] = torch.eye(SIZE).byte() | torch.eye(SIZE).byte().flip(0)
+    labels = torch.arange(count) % 4
+    bright = torch.randint(120, 256, (count, SIZE, SIZE), generator=torch.Generator().manual_seed(seed)).byte()
+    return Images((shapes[labels] * bright)[:, None], labels)
+
+
+def splits() -> ImageSplits:
+    parts = {
+        name: Pairs(digits(count, seed)) for name, count, seed in (("train", 60, 0), ("val", 20, 1), ("test", 22, 2))
+    }
+    return ImageSplits("multimnist", tuple("abcd"), **parts)
+
+
+@pytest.fixture
+def use(monkeypatch):
+    for module in ("graphcaps.training", "graphcaps.data"):
+        monkeypatch.setattr(f"{module}.load_images", lambda name, root: splits())
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    monkeypatch.setattr("graphcaps.recording.STEPS", np.float32([-0.25, 0, 0.25]))
+    torch.set_num_threads(1)
+
+
+def config(out: Path, **settings) -> TrainConfig:
+    defaults = dict(
+        dataset="multimnist", epochs=2, batch_size=20, device="cpu", precision="float32", out=out, name="run"
+    )
+    return TrainConfig(**defaults | settings)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 16, 16), 4, objects=2).eval()
+
+
+def place_in(layer: torch.Tensor, source: Images) -> set[tuple[int, int, int]]:
+    """Every (image, down, right) of the source that gives this layer (16, 16), shifts counted from the centre."""
+    found, layer = set(), (layer * 255).round().to(torch.uint8)
+    for down in range(9):
+        for across in range(9):
+            inside = layer[down : down + SIZE, across : across + SIZE]
+            if inside.sum() == layer.sum():
+                same = (source.pixels[:, 0] == inside).flatten(1).all(1).nonzero().flatten()
+                found |= {(k, down - 4, across - 4) for k in same.tolist()}
+    return found
+
+
+@pytest.mark.parametrize("order", ["epoch", "in_order"])
+def test_each_layer_is_a_digit_of_its_class_shifted_by_up_to_4_pixels(order):
+    source = digits(60)
+    batches = Batches(Pairs(source), 20)
+    downs, acrosses, firsts = set(), set(), []
+    for layers, labels in batches.epoch(0) if order == "epoch" else batches.in_order():
+        assert layers.shape == (20, 2, 1, 16, 16) and labels.shape == (20, 2) and labels.dtype == torch.int64
+        assert (labels[:, 0] < labels[:, 1]).all()  # of different classes, the lower first
+        for pair, classes in zip(layers, labels.tolist(), strict=True):
+            places = [place_in(layer[0], source) for layer in pair]
+            assert all(len(place) == 1 for place in places)
+            places = [place.pop() for place in places]
+            assert [int(source.labels[k]) for k, _, _ in places] == classes
+            downs |= {down for _, down, _ in places}
+            acrosses |= {across for *_, across in places}
+            firsts.append({k for k, _, _ in places})
+    assert downs == acrosses == set(range(-4, 5))
+    assert set().union(*firsts) == set(range(60))  # every digit is in an image of its own
+    if order == "in_order":
+        assert all(k in pair for k, pair in enumerate(firsts))
+
+
+def test_epochs_differ_and_an_epoch_taken_up_at_a_step_is_the_whole_ones_rest():
+    batches = Batches(Pairs(digits(60)), 20, seed=3)
+    whole, again, other = (list(batches.epoch(epoch)) for epoch in (0, 0, 1))
+    rest = list(batches.epoch(0, start=1))
+    for one, two in zip(whole[1:] + whole, rest + again, strict=True):
+        assert all(torch.equal(left, right) for left, right in zip(one, two, strict=True))
+    assert not torch.equal(whole[0][0], other[0][0])
+    assert not torch.equal(whole[0][0], next(Batches(Pairs(digits(60)), 20, seed=4).epoch(0))[0])
+
+
+def test_evaluation_pairs_depend_on_nothing_but_the_digits():
+    one = list(Batches(Pairs(digits(22)), 5, seed=1).in_order())
+    torch.manual_seed(7), np.random.seed(7)
+    two = list(Batches(Pairs(digits(22)), 22, seed=2).in_order())
+    assert torch.equal(torch.cat([layers for layers, _ in one]), two[0][0])
+    assert torch.equal(torch.cat([labels for _, labels in one]), two[0][1])
+    layers, labels = Batches(Pairs(digits(22)), 1).at(torch.tensor([3, 9]))
+    assert torch.equal(layers, two[0][0][[3, 9]]) and torch.equal(labels, two[0][1][[3, 9]])
+
+
+def test_processes_share_an_epoch_without_overlap():
+    whole = list(Batches(Pairs(digits(60)), 20).epoch(0))
+    parts = [list(Batches(Pairs(digits(60)), 20, rank=rank, world=2).epoch(0)) for rank in range(2)]
+    for batch, *shares in zip(whole, *parts, strict=True):
+        assert torch.equal(batch[0], torch.cat([share[0] for share in shares]))
+
+
+def test_no_digit_of_one_part_is_in_an_image_of_another():
+    whole = splits()
+    for name in ("train", "val", "test"):
+        own = getattr(whole, name)
+        others = [getattr(whole, other).digits for other in ("train", "val", "test") if other != name]
+        for layers, _ in Batches(own, 10).in_order():
+            for layer in layers.flatten(0, 1)[:, 0]:
+                assert len(place_in(layer, own.digits)) == 1
+                assert not any(place_in(layer, digits) for digits in others)
+
+
+def test_partners_are_all_images_of_other_classes_equally_often():
+    labels = torch.tensor([2, 0, 0, 2, 1, 2])
+    numbers = (torch.arange(60, dtype=torch.float64) + 0.5) / 60
+    drawn = torch.stack([draw_partners(labels, number.expand(6)) for number in numbers])  # (60, 6)
+    for row, label in enumerate(labels):
+        others = labels != label
+        counts = drawn[:, row].bincount(minlength=6)
+        assert counts.tolist() == (others * 60 // others.sum()).tolist()
+
+
+def test_the_largest_number_below_1_still_finds_a_partner_of_another_class():
+    labels = torch.arange(3).repeat_interleave(7)
+    partners = draw_partners(labels, torch.full((21,), 1 - 2**-53, dtype=torch.float64))
+    assert (labels[partners] != labels).all()
+
+
+def test_digits_of_one_class_cannot_be_paired():
+    with pytest.raises(InputError, match="digits: expected images of two classes or more to pair, got 1"):
+        Pairs(Images(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)))
+
+
+def test_affine_maps_of_pairs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="augment: expected none or shift for pairs, got 'affine'"):
+        Batches(Pairs(digits(8)), 4, augment="affine")
+    for augment in ("none", "affine"):
+        with pytest.raises(InputError, match="augment: expected shift for multimnist, .* got " + augment):
+            config(tmp_path, augment=augment).check()
+
+
+def test_the_overlay_is_the_sum_and_at_most_1():
+    layers = torch.tensor([[0.2, 0.9, 0.0], [0.3, 0.9, 0.5]]).view(1, 2, 1, 1, 3)
+    assert torch.allclose(overlaid(layers), torch.tensor([0.5, 1.0, 0.5]).view(1, 1, 1, 3))
+    single = torch.rand(2, 1, 4, 4)
+    assert overlaid(single) is single
+
+
+def test_an_image_is_right_only_where_both_classes_are_found():
+    answers = torch.tensor([[1, 2], [1, 3], [0, 3], [2, 3]])
+    labels = torch.tensor([[1, 2], [1, 2], [1, 2], [2, 3]])
+    assert right(answers, labels).tolist() == [True, False, False, True]
+    result = Evaluation(answers, labels, 0.0)
+    assert (result.correct, result.accuracy) == (2, 0.5)
+
+
+def test_the_answer_is_the_two_longest_capsules_in_ascending_order():
+    lengths = torch.tensor([[0.1, 0.9, 0.3, 0.8], [0.7, 0.2, 0.1, 0.6]])
+    assert longest(lengths, 2).tolist() == [[1, 3], [0, 3]]
+    assert longest(lengths, 1).tolist() == [1, 0]
+
+
+def test_the_confusion_matrix_counts_each_class_once():
+    #                       both, one missed (2 taken for 3), both missed (0 for 2, 1 for 3)
+    answers = torch.tensor([[0, 1], [1, 3], [2, 3]])
+    labels = torch.tensor([[0, 1], [1, 2], [0, 1]])
+    result = Evaluation(answers, labels, 0.0)
+    wanted = torch.zeros(4, 4, dtype=torch.int64)
+    wanted[0, 0], wanted[1, 1], wanted[2, 3], wanted[0, 2], wanted[1, 3] = 1, 2, 1, 1, 1
+    assert torch.equal(result.confusion(4), wanted)
+    lines = accuracy_table(result, tuple("abcd")).splitlines()
+    assert lines[0].startswith("test accuracy 33.33% ") and "(2 of 3 images wrong)" in lines[2]
+    assert [line.split()[:3] for line in lines[5:]] == [
+        ["a", "2", "50.00%"], ["b", "3", "66.67%"], ["c", "1", "0.00%"], ["d", "0", "-"]
+    ]  # fmt: skip
+
+
+def test_the_decoder_decodes_each_chosen_capsule_as_if_alone():
+    torch.manual_seed(0)
+    decoder, capsules = Decoder(4, 16, (1, 6, 6)).double(), torch.randn(3, 4, 16).double()
+    chosen = torch.tensor([[0, 1], [2, 3], [0, 3]])
+    both = decoder(capsules, chosen)
+    assert both.shape == (3, 2, 1, 6, 6)
+    for k in range(2):
+        torch.testing.assert_close(both[:, k], decoder(capsules, chosen[:, k]))
+
+
+def test_the_loss_holds_each_reconstruction_against_its_own_digit(model):
+    layers, labels = next(Batches(Pairs(digits(12)), 12).in_order())
+    output = model.train()(overlaid(layers), labels)
+    loss = capsnet_loss(output, layers, labels)
+    hot = torch.zeros(12, 4).scatter_(1, labels, 1)
+    alone = [model.decoder(output.capsules, labels[:, k]) for k in range(2)]
+    errors = [((alone[k][n] - layers[n, k]) ** 2).sum().item() for k in range(2) for n in range(12)]
+    assert loss.item() == pytest.approx(margin_loss(output.lengths, hot).item() + 0.0005 * np.mean(errors), rel=1e-5)
+    assert torch.equal(present(labels, 4), hot.long())
+
+
+def test_evaluation_chooses_capsules_without_labels(model):
+    layers, labels = next(Batches(Pairs(digits(12)), 12).in_order())
+    one, two = model(overlaid(layers), labels), model(overlaid(layers), labels.flip(0))
+    assert torch.equal(one.reconstruction, two.reconstruction) and one.reconstruction.shape == layers.shape
+    answered = longest(one.lengths, 2)
+    assert torch.equal(one.reconstruction, model.decoder(one.capsules, answered))
+    other = Pairs(Images(digits(12).pixels, (digits(12).labels + 1) % 4))
+    true, false = (evaluate(model, Batches(pairs, 5)) for pairs in (Pairs(digits(12)), other))
+    assert torch.equal(true.predicted, answered) and true.predicted.shape == (12, 2)
+    assert not torch.equal(true.labels, false.labels)
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(2, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.int64)])
+def test_labels_of_another_number_of_objects_are_refused(model, labels):
+    with pytest.raises(InputError, match=r"labels: expected \(B=2, K=2\) int64, got "):
+        model.train()(torch.zeros(2, 1, 16, 16), labels)
+
+
+@pytest.mark.parametrize("objects", [0, 5, 1.0])
+def test_objects_outside_the_classes_are_refused(objects):
+    with pytest.raises(InputError, match="objects: expected an integer from 1 to num_classes=4, got "):
+        CapsNet.from_preset("compact", (1, 16, 16), 4, objects=objects)
+
+
+def test_a_trace_shows_the_overlay_the_network_saw(model):
+    pairs = splits()
+    trace = record(None, model, pairs, 0, "cpu", {})
+    firsts = torch.tensor([0, 1, 2, 3])  # of the four classes
+    layers, _ = Batches(pairs.test, 1).at(firsts)
+    assert np.array_equal(trace.images, (overlaid(layers) * 255).round().byte().numpy())
+    assert trace.labels is None and trace.reconstructions.shape == (4, 1, 16, 16)
+    with torch.no_grad():
+        lengths = model(overlaid(layers)).lengths
+    assert np.allclose(trace.lengths[0, 2], lengths, atol=1e-5)
+
+
+def interrupted(config: TrainConfig, step: int) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        steps, loss = iter(range(1, 100)), training.capsnet_loss
+
+        def stopping(*args):
+            if next(steps) == step:
+                signal.raise_signal(signal.SIGTERM)
+            return loss(*args)
+
+        patch.setattr(training, "capsnet_loss", stopping)
+        with pytest.raises(training.Interrupted):
+            train(config, progress=False)
+    return config.out / config.name
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return graphcaps.load(run, "last").state_dict()
+
+
+@pytest.mark.parametrize("preset", ["compact", pytest.param("paper", marks=pytest.mark.slow)])
+def test_a_training_that_is_resumed_is_as_if_never_stopped(tmp_path, use, preset, monkeypatch):
+    if preset == "paper":  # which takes images of 17 x 17 or more
+        whole = splits()
+        larger = {
+            name: Pairs(Images(getattr(whole, name).digits.pixels.repeat_interleave(2, 2).repeat_interleave(2, 3),
+                               getattr(whole, name).digits.labels)) for name in ("train", "val", "test")
+        }  # fmt: skip
+        larger = ImageSplits("multimnist", whole.class_names, **larger)
+        monkeypatch.setattr("graphcaps.training.load_images", lambda name, root: larger)
+    settings = config(tmp_path, model=preset)
+    result = train(settings, progress=False)
+    resumed = interrupted(config(tmp_path, model=preset, name="resumed"), 2)
+    train(TrainConfig(), resume=resumed, progress=False)
+    left, right_ = weights(tmp_path / "run"), weights(resumed)
+    assert all(torch.equal(left[name], right_[name]) for name in left)
+    assert Run.open(resumed).result()["test_correct"] == result["test_correct"] and result["test_images"] == 22
+
+
+def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = train(config(tmp_path / "runs", epochs=24, batch_size=10), progress=False)
+    assert result["test_accuracy"] > 0.5  # a guess of two classes of four is right in a sixth
+    run = Path(result["run"])
+    assert graphcaps.load(run).objects == 2
+    row = Run.open(run).metrics()[-1]
+    assert 0.3 < row["train_accuracy"] <= 1
+    assert main(["evaluate", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert f"test accuracy {result['test_accuracy']:.2%}" in out and "whose classes are all found" in out
+    assert out.splitlines()[-1] == f"segmentation: {run / 'figures' / 'segmentation.png'}"
+    (tmp_path / "a.png").write_bytes((run / "figures" / "segmentation.png").read_bytes())
+    for words in (
+        ["explain", run],
+        ["viz", run, "--what", "sheet"],
+        ["viz", run, "--format", "html"],
+        ["runs"],
+        ["predict", run, "a.png"],
+    ):
+        assert main([str(word) for word in words]) == 0, words
+    assert "multimnist" in capsys.readouterr().out
+
+
+def test_examples_are_the_first_right_and_wrong_ones_with_their_own_capsules(model):
+    batches = Batches(Pairs(digits(22)), 5)
+    layers, labels = next(Batches(Pairs(digits(22)), 22).in_order())
+    answers = labels.clone()
+    answers[[2, 7, 9]] = torch.stack([labels[[2, 7, 9], 0], (labels[[2, 7, 9], 1] + 1)], 1)
+    found = examples(model, batches, Evaluation(answers, labels, 0.0), most=4)
+    places = [0, 1, 3, 4, 2, 7, 9]
+    assert np.array_equal(found["labels"], labels[places]) and np.array_equal(found["predicted"], answers[places])
+    assert np.array_equal(found["images"], (overlaid(layers[places]) * 255).round().byte().numpy())
+    with torch.no_grad():
+        wanted = model(overlaid(layers[places])).reconstruction
+    assert np.allclose(found["reconstructions"] / 255, wanted, atol=0.003)
+
+
+def axes_of(figure) -> dict:
+    return {axes.get_label(): axes for axes in figure.axes}
+
+
+def test_the_segmentation_tints_each_capsule_and_leaves_what_none_explains():
+    images = np.zeros((3, 1, 4, 4), np.uint8)
+    layers = np.zeros((3, 2, 1, 4, 4), np.uint8)
+    images[..., 0], images[..., 1], images[..., 2] = 255, 255, 255
+    layers[:, 0, 0, :, 0], layers[:, 1, 0, :, 1] = 255, 255  # nobody explains column 2
+    labels = np.array([[0, 1], [0, 2], [1, 2]])
+    found = axes_of(segmentation(images, layers, labels, np.array([[0, 1], [0, 1], [1, 2]])))
+    assert set(found) == {f"{name} {n}" for name in ("image", "capsules", "left over") for n in range(3)}
+    first, second, third, fourth = found["capsules 0"].images[0].get_array()[0]
+    assert first[0] > first[2] and second[2] > second[0]  # orange, blue
+    assert np.ptp(third) == 0 and 0 < third[0] < 0.5 and fourth.max() == 0
+    assert found["left over 0"].images[0].get_array()[0].tolist() == [0, 0, 1, 0]
+    order = sorted(range(3), key=lambda n: found[f"image {n}"].get_position().x0)
+    assert order == [0, 2, 1]  # the wrong one last
+
+
+def test_a_segmentation_of_other_shapes_is_refused():
+    images, layers = np.zeros((2, 1, 4, 4), np.uint8), np.zeros((2, 2, 1, 4, 4), np.uint8)
+    classes = np.array([[0, 1], [0, 2]])
+    for arguments, name in (
+        ((images[:0], layers[:0], classes[:0], classes[:0]), "images"),
+        ((images, layers[:, :1], classes, classes), "reconstructions"),
+        ((images, layers, classes[:, 0], classes), "labels"),
+        ((images, layers, classes, classes[:1]), "predicted"),
+    ):
+        with pytest.raises(InputError, match=f"^{name}: expected "):
+            segmentation(*arguments)
+
+
+@pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
+def test_multimnist_is_mnist_in_pairs_and_its_boxes_overlap_as_said():
+    pairs, single = load_images("multimnist", MNIST), load_images("mnist", MNIST)
+    assert pairs.image_shape == (1, 36, 36) and pairs.num_classes == 10 and pairs.objects == 2
+    for part in ("train", "val", "test"):
+        assert torch.equal(getattr(pairs, part).digits.pixels, getattr(single, part).pixels)
+    layers, labels = next(Batches(pairs.test, 1000).in_order())
+    one = Batches(single.test, 1000)
+    first = to_float(single.test.pixels[:1000]).flatten(1).sum(1)
+    sums = layers.flatten(2).sum(2)  # (1000, 2): no ink is lost at the border
+    assert torch.isclose(sums, first[:, None], rtol=1e-4).any(1).all() and one.num_images == 10_000
+    shift = torch.arange(-4, 5)
+    side = 20 - (shift[:, None] - shift).abs().double().mean()
+    assert float(side / 20) == pytest.approx(0.85, abs=0.005) and float(side / 20) ** 2 == pytest.approx(
+        0.73, abs=0.005
+    )

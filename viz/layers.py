@@ -1,0 +1,97 @@
+"""What belongs to which of two overlapping objects: their reconstructions in two colours over the image.
+
+Figure 5 of Sabour, Frosst & Hinton 2017, with what no capsule explains under each image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from graphcaps.errors import expect
+from graphcaps.viz import style
+
+COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
+"""RGB of the lower and of the higher class: orange and blue stay apart under colour blindness; both: nearly white."""
+
+_SIDE, _STEP = 84, 90  # pixels at 100 dpi
+_LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
+_ROWS = ("image", "capsules", "left over")
+_DIM = 0.3  # of the image under the reconstructions
+
+
+def segmentation(
+    images: np.ndarray,
+    reconstructions: np.ndarray,
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    class_names: tuple[str, ...] = (),
+) -> Figure:
+    """Draw images of two objects, what the two capsules of the answer make of them, and what is left over.
+
+    Right answers stand at the left, wrong ones beside them.
+
+    Args:
+        images: (N, C, H, W) uint8.
+        reconstructions: (N, 2, C, H, W) uint8, of each capsule alone.
+        labels: (N, 2) true classes, ascending.
+        predicted: (N, 2) classes of the capsules, ascending, in the order of the reconstructions.
+        class_names: J names, or none for numbers.
+
+    Returns:
+        A figure without a window; its axes have the labels ``image n``, ``capsules n`` and ``left over n``.
+
+    Raises:
+        InputError: shapes that don't fit, or no image.
+    """
+    number = len(images)
+    wanted = (number, 2, *images.shape[1:])
+    expect(images.ndim == 4 and number > 0, "images", "(N, C, H, W), N >= 1", images.shape)
+    expect(reconstructions.shape == wanted, "reconstructions", f"{wanted}", reconstructions.shape)
+    for name, classes in (("labels", labels), ("predicted", predicted)):
+        expect(classes.shape == (number, 2), name, f"({number}, 2)", classes.shape)
+    hit = (labels == predicted).all(axis=1)
+    order = np.argsort(~hit, kind="stable")
+    split = _BETWEEN if 0 < hit.sum() < number else 0
+    width, height = max(_LEFT + number * _STEP + split + _RIGHT, 640), _TOP + len(_ROWS) * _STEP + 8
+    with style.applied():
+        figure = style.blank(width, height)
+        style.Heading.on(figure).say(
+            "Which pixels belong to which", "the capsule of the lower class in orange, of the higher in blue"
+        )
+
+        def write(left: float, top: float, text: str, **looks) -> None:
+            figure.text(left / width, 1 - top / height, text, **{"va": "center", "size": style.SMALL, **looks})
+
+        for top, name in ((105, "shown"), (127, "answer")):
+            write(0.03 * width, top, name, color=style.MUTED)
+        for row, name in enumerate(_ROWS):
+            write(0.03 * width, _TOP + row * _STEP + _SIDE / 2, name, color=style.MUTED)
+        for place, n in enumerate(order):
+            left = _LEFT + place * _STEP + (0 if hit[n] else split)
+            if place == 0 or (place == hit.sum() and split):
+                write(left, 82, "right" if hit[n] else "wrong", weight="bold")
+            for top, classes in ((105, labels[n]), (127, predicted[n])):
+                weight = "normal" if hit[n] or top == 105 else "bold"
+                write(left + _SIDE / 2, top, _named(classes, class_names), ha="center", weight=weight)
+            for row, (name, picture) in enumerate(zip(_ROWS, _pictures(images[n], reconstructions[n]), strict=True)):
+                box = (left, height - _TOP - row * _STEP - _SIDE, _SIDE, _SIDE)
+                scaled = np.array(box) / (width, height, width, height)
+                axes = figure.add_axes(tuple(scaled), label=f"{name} {n}")
+                axes.imshow(picture, vmin=0, vmax=1, cmap="gray")
+                style.bare(axes)
+    return figure
+
+
+def _named(classes: np.ndarray, class_names: tuple[str, ...]) -> str:
+    return " + ".join(style.cut(class_names[k], 5) if class_names else str(k) for k in classes)
+
+
+def _pictures(image: np.ndarray, reconstructions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The image, the reconstructions over it, and |image - their overlay|, (H, W) or (H, W, 3) in [0, 1]."""
+    seen = style.displayed(image) / 255
+    gray = (image / 255).mean(axis=0)
+    layers = (reconstructions / 255).mean(axis=1)  # (2, H, W)
+    tinted = np.tensordot(layers, COLORS, axes=(0, 0))  # (H, W, 3)
+    over = np.clip(np.maximum(tinted, _DIM * gray[..., None]), 0, 1)
+    return seen, over, abs(gray - np.minimum(layers.sum(axis=0), 1))
