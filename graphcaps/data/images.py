@@ -50,6 +50,7 @@ class Images:
         )
 
     objects = 1
+    """How many objects an image shows."""
 
     def __len__(self) -> int:
         return len(self.pixels)

@@ -36,6 +36,7 @@ class Pairs:
     digits: Images
 
     objects = 2
+    """How many objects an image shows."""
 
     def __post_init__(self) -> None:
         classes = len(self.digits.labels.unique())
