@@ -5,11 +5,13 @@ Nothing here imports torch before a command needs it, so that help and mistakes 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shlex
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -255,6 +257,46 @@ def explain(
         print(folder / "capsules.json")
 
 
+def explore(
+    run: Run = None,
+    port: int = 8000,
+    open: tyro.conf.FlagCreatePairsOff[bool] = False,
+    data: Folder = None,
+    out: Path = Path("runs"),
+) -> None:
+    """Draw a digit on a local page and see at once how the network routes it. Needs: pip install "graphcaps[app]".
+
+    Serves http://127.0.0.1:PORT to this machine alone until Ctrl-C; no network is needed.
+
+    Args:
+        run: Run folder; default: the newest one.
+        port: Port to serve at; 0: any free one.
+        open: Open the page in the browser.
+        data: Folder with the data set, whose test images can be picked; default: the one used in training, and where it
+            isn't there, the images in the run's trace.
+        out: Folder that holds the run folders.
+    """
+    expect(0 <= port < 2**16, "port", "an integer from 0 to 65535", port)
+    from .run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    try:
+        from .app import server
+    except ModuleNotFoundError as error:
+        then = 'pip install "graphcaps[app]"'
+        raise GraphcapsError(f"explore: expected starlette and uvicorn, got no {error.name}. {then}") from None
+    from .app.answers import Explorer
+
+    listener = server.listen(port)
+    app = server.make_app(Explorer.of(chosen, data))
+    url = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
+    print(f"{chosen}: {url} (Ctrl-C stops it)", flush=True)
+    if open:
+        webbrowser.open(url)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve(app, listener)
+
+
 def bench(
     work: tyro.conf.Positional[Literal["all", "routing", "sparse", "train", "memory", "growth"]] = "all",
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -284,6 +326,7 @@ COMMANDS = {
     "runs": runs,
     "viz": viz,
     "explain": explain,
+    "explore": explore,
     "bench": bench,
 }
 

@@ -39,6 +39,29 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     return observe(layer.graph(images.device), votes, max(ITERATIONS, layer.iterations), engine=layer.engine)
 
 
+def unrouted(model: CapsNet, images: np.ndarray, **about_them) -> RoutingTrace:
+    """A trace of images (N, C, H, W) uint8 that holds no epoch yet; ``about_them`` are more of its fields."""
+    layer = model.capsules
+    src, dst = (end.numpy().astype(np.int32) for end in layer.graph().edges(order="eid"))
+    none = (0, max(ITERATIONS, layer.iterations), len(images))
+    by_edge = np.empty((*none, len(src)), np.float16)
+    return RoutingTrace(
+        src=src,
+        dst=dst,
+        num_children=layer.num_children,
+        num_parents=layer.num_parents,
+        epochs=np.empty(0, np.int32),
+        b=by_edge,
+        c=by_edge,
+        agreement=by_edge,
+        lengths=np.empty((*none, layer.num_parents), np.float32),
+        trained_iterations=layer.iterations,
+        images=images,
+        fields=model.receptive_fields().numpy().astype(np.int32),
+        **about_them,
+    )
+
+
 def record(
     trace: RoutingTrace | None, model: CapsNet, splits: ImageSplits, epoch: int, device, about: dict
 ) -> RoutingTrace:
@@ -49,22 +72,8 @@ def record(
     model.eval()
     states = routing_of(model, images)
     if trace is None:
-        src, dst = (end.numpy().astype(np.int32) for end in model.capsules.graph().edges(order="eid"))
-        nothing = {name: np.empty((0, *values.shape), values.dtype) for name, values in states.items()}
-        trace = RoutingTrace(
-            src=src,
-            dst=dst,
-            num_children=model.capsules.num_children,
-            num_parents=model.capsules.num_parents,
-            epochs=np.empty(0, np.int32),
-            trained_iterations=model.capsules.iterations,
-            class_names=splits.class_names,
-            images=_bytes(images),
-            labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one per image or none
-            fields=model.receptive_fields().numpy().astype(np.int32),
-            about=about,
-            **nothing,
-        )
+        kept = labels.numpy() if labels.dim() == 1 else None  # a trace has one label per image or none
+        trace = unrouted(model, to_bytes(images), labels=kept, class_names=splits.class_names, about=about)
     trace = trace.with_epoch(epoch, states, **pictures(model, images))
     model.train(training)
     return trace
@@ -82,13 +91,19 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
         repeat = moved.shape[1] * moved.shape[2]
         reconstructions = model.decoder(output.capsules, longest)
         perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(repeat))
-    few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
     return {
-        "reconstructions": _bytes(reconstructions),
-        "perturbed": _bytes(perturbed.unflatten(0, (num_images, dim, len(STEPS)))),
+        "reconstructions": to_bytes(reconstructions),
+        "perturbed": to_bytes(perturbed.unflatten(0, (num_images, dim, len(STEPS)))),
         "steps": STEPS,
-        "saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None,
+        "saliency": kept_saliency(model, images),
     }
+
+
+def kept_saliency(model: CapsNet, images: torch.Tensor) -> np.ndarray | None:
+    """``saliency`` as ``RoutingTrace`` keeps it; None of a network with many children, whose fields say as much."""
+    if model.capsules.num_children > MOST_SALIENCY_CHILDREN:
+        return None
+    return saliency(model, images).cpu().numpy().astype(np.float16)
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
@@ -110,5 +125,6 @@ def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
     return dataclasses.replace(trace, history=columns)
 
 
-def _bytes(images: torch.Tensor) -> np.ndarray:
+def to_bytes(images: torch.Tensor) -> np.ndarray:
+    """Images in [0, 1] as uint8."""
     return (images * 255).round().to(torch.uint8).cpu().numpy()

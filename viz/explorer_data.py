@@ -119,7 +119,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray) -> dict:
     pixels = None if trace.images is None else trace.images[n]
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
-        "pixels": None if pixels is None else {"shape": list(pixels.shape), "data": _text(pixels)},
+        "pixels": None if pixels is None else packed(pixels),
         "src": trace.src[kept].tolist(),
         "dst": trace.dst[kept].tolist(),
         "order": order[np.isin(order, trace.src[kept])].tolist(),
@@ -164,7 +164,7 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     if trace.saliency is None or trace.images is None:
         return None
     spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
-    return {"shape": list(spots.shape), "data": _text((255 * spots).round().astype(np.uint8))}
+    return packed((255 * spots).round().astype(np.uint8))
 
 
 def _chosen(trace: RoutingTrace, c: np.ndarray, degrees: np.ndarray) -> dict | None:
@@ -187,6 +187,11 @@ def _quantised(values: np.ndarray) -> dict:
     step = (values.max(axis=-1) - low) / 255
     q = (values - low[..., None]) / np.where(step > 0, step, 1)[..., None]
     return {"low": low.tolist(), "step": step.tolist(), "data": _text(q.round().astype(np.uint8))}
+
+
+def packed(values: np.ndarray) -> dict:
+    """An array as {"shape", "data"}."""
+    return {"shape": list(values.shape), "data": _text(values)}
 
 
 def _text(numbers: np.ndarray) -> str:

@@ -1,4 +1,5 @@
 // The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
+// file.js or live.js, the last script, calls it: a page from a file once, a live page with every answer.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   night = matchMedia("(prefers-color-scheme: dark)");
@@ -14,13 +15,13 @@ let trace,
   look,
   waiting = false;
 
-// Draw a trace; a selection stays where the new one has the same child or parent.
-function show(data) {
+// Draw a trace, at iteration r from 0; a selection stays where the new one has the same child or parent.
+function show(data, r = data.iterations - 1) {
   stop();
   trace = data;
   now.n = Math.min(trace.start, trace.images.length - 1);
   now.k = trace.epochs.length - 1;
-  now.r = trace.iterations - 1;
+  now.r = Math.min(r, trace.iterations - 1);
   if (now.parent >= trace.parents.length) now.parent = null;
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   $("#epochs").hidden = trace.epochs.length < 2;
@@ -39,29 +40,25 @@ function show(data) {
   });
   const letters = Math.max(...trace.parents.map(({ name }) => name.length));
   $("#graph").style.setProperty("--names", `${Math.min(5.5, 0.52 * letters + 0.3)}rem`);
-  showImages();
+  $("#picture").hidden = !trace.images[0].pixels;
+  $("main").classList.toggle("unpictured", !trace.images[0].pixels);
   recolor();
   takeImage(now.n);
 }
 
-function showImages() {
-  const shown = trace.images.length > 1 || trace.images[0].pixels;
-  $("#images").hidden = !shown;
-  $("#picture").hidden = !trace.images[0].pixels;
-  $("main").classList.toggle("unpictured", !trace.images[0].pixels);
-  fill($(".thumbs"), trace.images.length, "label", (label, n) => {
+// The chooser: `images` have a name and pixels, or null; pick(n) is called with the chosen one.
+function showImages(images, chosen, pick) {
+  $("#images").hidden = images.length < 2 && !images[0].pixels;
+  fill($(".thumbs"), images.length, "label", (label, n) => {
     label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
-    label.firstChild.addEventListener("change", () => takeImage(n));
+    label.firstChild.addEventListener("change", () => pick(n));
   });
-  trace.images.forEach(({ pixels, label }, n) => {
+  images.forEach((each, n) => {
     const [input, canvas, name] = $(".thumbs").children[n].children;
-    input.checked = n === now.n;
-    name.textContent = trace.parents[label]?.name ?? `image ${n}`;
-    name.title = name.textContent;
-    canvas.hidden = !pixels;
-    if (!pixels) return;
-    const whole = photograph({ shape: pixels.shape, data: bytes(pixels.data) });
-    Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
+    input.checked = n === chosen;
+    name.textContent = name.title = each.name;
+    canvas.hidden = !each.pixels;
+    if (each.pixels) showPicture(canvas, each.pixels);
   });
 }
 

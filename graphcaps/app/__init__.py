@@ -1,0 +1,1 @@
+"""``graphcaps explore``: a trained network answers a drawing, on a page of this machine."""

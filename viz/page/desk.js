@@ -1,0 +1,146 @@
+// The desk: a drawing of lines, or a test image, turned, moved and thickened into the pixels that the network sees.
+// Lengths are pixels of the network's image, places are counted from its middle.
+
+const FINE = 4; // points per pixel, and side, of what is averaged to pixels
+const AS_DRAWN = { scale: 1, x: 0, y: 0 };
+const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
+
+class Desk {
+  constructor(canvas, { shape: [channels, height, width], ink, stroke }, changed) {
+    Object.assign(this, { canvas, channels, height, width, ink, stroke, changed, lines: [], picture: null });
+    this.adjust = { ...NEUTRAL };
+    const fine = Object.assign(document.createElement("canvas"), { width: FINE * width, height: FINE * height });
+    this.fine = fine.getContext("2d", { willReadFrequently: true });
+    canvas.style.aspectRatio = `${width} / ${height}`;
+    canvas.addEventListener("pointerdown", (event) => this.begin(event));
+    canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && this.go(event));
+  }
+
+  // Start with a picture, or with null and an empty sheet.
+  take(picture) {
+    Object.assign(this, { picture, lines: [], adjust: { ...NEUTRAL } });
+    this.changed();
+  }
+
+  begin(event) {
+    if (event.button !== 0 || !event.isPrimary) return;
+    event.preventDefault();
+    this.canvas.setPointerCapture(event.pointerId);
+    if (this.picture) Object.assign(this, { picture: null, adjust: { ...NEUTRAL } });
+    this.lines.push([]);
+    this.go(event);
+  }
+
+  go(event) {
+    const between = event.getCoalescedEvents?.() ?? [];
+    for (const each of between.length ? between : [event]) this.lines.at(-1).push(this.place(each));
+    this.changed();
+  }
+
+  // Where on the unturned sheet a pointer is.
+  place({ clientX, clientY }) {
+    const { left, top, width } = this.canvas.getBoundingClientRect(),
+      unit = width / this.width,
+      { turn, right, down } = this.adjust,
+      angle = (-turn * Math.PI) / 180;
+    const x = (clientX - left) / unit - this.width / 2 - right,
+      y = (clientY - top) / unit - this.height / 2 - down;
+    return [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
+  }
+
+  // Paint at `unit` points per pixel; lines are moved by -x, -y and scaled, their width is not.
+  paint(context, unit, { scale, x, y }) {
+    const { turn, right, down, thick } = this.adjust,
+      { width, height } = this;
+    context.save();
+    context.fillStyle = "#000000";
+    context.fillRect(0, 0, unit * width, unit * height);
+    context.scale(unit, unit);
+    context.translate(width / 2 + right, height / 2 + down);
+    context.rotate((turn * Math.PI) / 180);
+    context.imageSmoothingEnabled = false;
+    if (this.picture) context.drawImage(this.picture, -width / 2, -height / 2, width, height);
+    const lineWidth = Math.max(0.5, this.stroke + 2 * thick);
+    Object.assign(context, { strokeStyle: "#ffffff", lineWidth, lineCap: "round", lineJoin: "round" });
+    for (const line of this.lines) {
+      context.beginPath();
+      for (const [px, py] of [line[0], ...line]) context.lineTo(scale * (px - x), scale * (py - y));
+      context.stroke();
+    }
+    context.restore();
+  }
+
+  // How lines come to lie as in the data set: as large as its drawings, with their centre of mass in the middle.
+  frame() {
+    const points = this.lines.flat();
+    if (!this.ink || !points.length) return AS_DRAWN;
+    const ends = (axis) => [Math.min(...points.map((p) => p[axis])), Math.max(...points.map((p) => p[axis]))];
+    const [left, right] = ends(0),
+      [top, bottom] = ends(1),
+      long = Math.max(right - left, bottom - top),
+      side = Math.min(this.width, this.height);
+    const scale = long > this.stroke ? (this.ink * side - this.stroke) / long : 1;
+    const room = ((1 - this.ink) * side) / 2 / scale; // how far the middle of the box may leave the middle
+    const mass = [0, 0, 0];
+    for (const line of this.lines) {
+      line.forEach(([px, py], at) => {
+        const [qx, qy] = line[Math.max(0, at - 1)],
+          weight = Math.hypot(px - qx, py - qy) + 1e-6;
+        [(px + qx) / 2, (py + qy) / 2, 1].forEach((value, k) => (mass[k] += weight * value));
+      });
+    }
+    const near = (value, middle) => Math.min(middle + room, Math.max(middle - room, value));
+    return { scale, x: near(mass[0] / mass[2], (left + right) / 2), y: near(mass[1] / mass[2], (top + bottom) / 2) };
+  }
+
+  // (C, H, W) bytes: what the network is to see.
+  pixels() {
+    const { fine, width, height, channels } = this,
+      [wide, high] = [FINE * width, FINE * height];
+    this.paint(fine, FINE, this.picture ? AS_DRAWN : this.frame());
+    const { data } = fine.getImageData(0, 0, wide, high),
+      radius = this.picture ? FINE * this.adjust.thick : 0;
+    const planes = Array.from({ length: channels }, (_, channel) => {
+      const plane = Uint8Array.from({ length: wide * high }, (_, x) => data[4 * x + channel]);
+      return averaged(spread(plane, wide, high, radius), width, height);
+    });
+    return Uint8Array.from(planes.flatMap((plane) => [...plane]));
+  }
+
+  draw(pixels) {
+    const { context, width, height } = surface(this.canvas);
+    if (!this.picture) return this.paint(context, width / this.width, AS_DRAWN);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(photograph({ shape: [this.channels, this.height, this.width], data: pixels }), 0, 0, width, height);
+  }
+}
+
+// Each point takes the largest value within the radius, or the smallest within a negative one.
+function spread(values, width, height, radius) {
+  const reach = Math.floor(Math.abs(radius)),
+    better = radius > 0 ? Math.max : Math.min,
+    result = values.slice();
+  for (let dy = -reach; dy <= reach; dy++) {
+    const across = Math.floor(Math.sqrt(radius * radius - dy * dy));
+    for (let dx = -across; dx <= across; dx++) {
+      for (let y = Math.max(0, -dy); y < Math.min(height, height - dy); y++) {
+        for (let x = Math.max(0, -dx); x < Math.min(width, width - dx); x++) {
+          const at = y * width + x;
+          result[at] = better(result[at], values[at + dy * width + dx]);
+        }
+      }
+    }
+  }
+  return result;
+}
+
+// The mean of each pixel's FINE x FINE points.
+function averaged(values, width, height) {
+  const sums = new Float64Array(width * height);
+  values.forEach((value, at) => {
+    const x = at % (FINE * width),
+      y = (at - x) / (FINE * width);
+    sums[Math.floor(y / FINE) * width + Math.floor(x / FINE)] += value;
+  });
+  return sums.map((sum) => Math.round(sum / FINE ** 2));
+}
