@@ -294,7 +294,7 @@ def explore(
     if open:
         webbrowser.open(url)
     with contextlib.suppress(KeyboardInterrupt):
-        server.serve(app, listener)
+        server.http_server(app).run(sockets=[listener])
 
 
 def bench(

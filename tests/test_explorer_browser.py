@@ -321,9 +321,14 @@ def test_names_that_look_like_markup_are_shown_as_they_are(chromium, tmp_path):
         assert page.locator("b").count() == 0
 
 
+def test_a_trace_without_images_offers_none(chromium, files):
+    with opened(chromium, files["random"]) as page:
+        assert page.locator("#images").is_hidden() and page.locator("#picture").is_hidden()
+
+
 def test_a_new_trace_is_drawn_by_one_call(chromium, files, tmp_path):
     """What a live page does: show(data) again, with fewer images, epochs and parents."""
-    script = 'show(JSON.parse($("#trace").textContent));'
+    script = "show(stored);"
     small, other = files["small"].read_text(), explorer_data(RoutingTrace.random(6, 3, iterations=4))
     assert script in small
     twice = small.replace(script, f"{script}\nchoose({{ parent: 7, child: 12 }});\nshow({json.dumps(other)});")
@@ -332,5 +337,5 @@ def test_a_new_trace_is_drawn_by_one_call(chromium, files, tmp_path):
     path.write_text(twice)
     with opened(chromium, path) as page:
         assert page.locator("#parents button").count() == 3
-        assert page.locator("#images").is_hidden() and page.locator("#epochs").is_hidden()
+        assert page.locator("#picture").is_hidden() and page.locator("#epochs").is_hidden()
         assert text(page, "#children-head") == "6 children" and text(page, "#child h2") == "One child"

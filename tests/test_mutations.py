@@ -24,7 +24,8 @@ def copy_project(folder: Path, *tests: str) -> None:
     for source, copy in (("graphcaps", "graphcaps"), ("viz", "graphcaps/viz")):
         shutil.copytree(ROOT / source, folder / copy, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/traces.py", *tests):
+    helpers = [f"tests/{name}.py" for name in ("conftest", "traces", "browser", "live")]
+    for name in ("pyproject.toml", *helpers, *tests):
         shutil.copy(ROOT / name, folder / name)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .. import checkpoint
-from ..data import DATASETS, Images, load_images
+from ..data import DATASETS, DatasetSpec, Images, load_images
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
 from ..recording import one_of_each_class
@@ -27,14 +27,14 @@ class Explorer:
     Args:
         model: in eval mode, on the CPU, with ``class_names``.
         images: test images to pick from.
-        ink: share of the frame that a drawing fills, as in ``DatasetSpec``.
+        spec: what drawings of the data set look like.
         epoch: epochs of training that made the weights.
         about: as in ``RoutingTrace``.
     """
 
     model: CapsNet
     images: Images
-    ink: float | None
+    spec: DatasetSpec
     epoch: int
     about: dict
 
@@ -56,7 +56,7 @@ class Explorer:
             images = Images(torch.from_numpy(trace.images), torch.from_numpy(trace.labels))
         about = {"run": run.path.name, "dataset": config.dataset, "model": config.model}
         epoch = checkpoint.read(path)[1]["state"]["epoch"]
-        return cls(model, images, DATASETS[config.dataset].ink, epoch, about)
+        return cls(model, images, DATASETS[config.dataset], epoch, about)
 
     def start(self) -> dict:
         """What the page needs once: the image's shape, what drawings look like, images to pick, a first answer."""
@@ -64,7 +64,8 @@ class Explorer:
         few = one_of_each_class(self.images, len(names))
         return {
             "shape": list(self.model.image_shape),
-            "ink": self.ink,
+            "ink": self.spec.ink,
+            "detail": self.spec.detail,
             "stroke": stroke_width(self.images.pixels[:500].numpy()),
             "count": len(self.images),
             "examples": [
@@ -112,7 +113,7 @@ def stroke_width(images: np.ndarray) -> float:
 
 def _fields(asked: object, *names: str) -> list:
     wanted = "an object with " + " and ".join(f'"{name}"' for name in names)
-    got = sorted(asked) if isinstance(asked, dict) else type(asked).__name__
+    got = repr(sorted(asked))[:60] if isinstance(asked, dict) else type(asked).__name__
     expect(isinstance(asked, dict) and asked.keys() == set(names), "body", wanted, got)
     return [asked[name] for name in names]
 

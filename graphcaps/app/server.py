@@ -101,8 +101,7 @@ def listen(port: int) -> socket.socket:
         ) from None
 
 
-def serve(app: Starlette, listener: socket.socket) -> None:
-    """Answer until Ctrl-C."""
+def http_server(app: Starlette) -> uvicorn.Server:
+    """The server of an app; ``run(sockets=[listen(port)])`` answers until Ctrl-C, which it raises again at its end."""
     settings = {"http": "h11", "ws": "none", "lifespan": "off", "log_level": "warning", "access_log": False}
-    config = uvicorn.Config(app, timeout_graceful_shutdown=3, **settings)
-    uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=3, **settings))

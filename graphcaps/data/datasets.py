@@ -31,6 +31,7 @@ class DatasetSpec:
         torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
         ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
         pairs: whether an image is made of two of the files' images.
+        detail: pixels per side before the images were enlarged, where they were.
         files: path below the folder -> md5 of the unpacked file, None where it isn't known.
     """
 
@@ -43,6 +44,7 @@ class DatasetSpec:
     torchvision: str | None = None
     ink: float | None = None
     pairs: bool = False
+    detail: int | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -59,7 +61,7 @@ def _idx_spec(
 _DIGITS = tuple("0123456789")
 
 DATASETS: dict[str, DatasetSpec] = {
-    "digits": DatasetSpec(read_digits, (1, 28, 28), _DIGITS, train=1547, test=250, val=250, ink=1.0),
+    "digits": DatasetSpec(read_digits, (1, 28, 28), _DIGITS, train=1547, test=250, val=250, ink=1.0, detail=8),
     "mnist": _idx_spec(
         "MNIST",
         _DIGITS,

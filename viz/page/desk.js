@@ -2,12 +2,13 @@
 // Lengths are pixels of the network's image, places are counted from its middle.
 
 const FINE = 4; // points per pixel, and side, of what is averaged to pixels
+const DOT = 2; // a drawing that isn't larger is not enlarged
 const AS_DRAWN = { scale: 1, x: 0, y: 0 };
 const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
 class Desk {
-  constructor(canvas, { shape: [channels, height, width], ink, stroke }, changed) {
-    Object.assign(this, { canvas, channels, height, width, ink, stroke, changed, lines: [], picture: null });
+  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed) {
+    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, lines: [], picture: null });
     this.adjust = { ...NEUTRAL };
     const fine = Object.assign(document.createElement("canvas"), { width: FINE * width, height: FINE * height });
     this.fine = fine.getContext("2d", { willReadFrequently: true });
@@ -79,7 +80,7 @@ class Desk {
       [top, bottom] = ends(1),
       long = Math.max(right - left, bottom - top),
       side = Math.min(this.width, this.height);
-    const scale = long > this.stroke ? (this.ink * side - this.stroke) / long : 1;
+    const scale = long > DOT ? (this.ink * side - this.stroke) / long : 1;
     const room = ((1 - this.ink) * side) / 2 / scale; // how far the middle of the box may leave the middle
     const mass = [0, 0, 0];
     for (const line of this.lines) {
@@ -99,12 +100,14 @@ class Desk {
       [wide, high] = [FINE * width, FINE * height];
     this.paint(fine, FINE, this.picture ? AS_DRAWN : this.frame());
     const { data } = fine.getImageData(0, 0, wide, high),
-      radius = this.picture ? FINE * this.adjust.thick : 0;
+      radius = this.picture ? FINE * this.adjust.thick : 0,
+      coarse = !this.picture && this.detail;
     const planes = Array.from({ length: channels }, (_, channel) => {
       const plane = Uint8Array.from({ length: wide * high }, (_, x) => data[4 * x + channel]);
-      return averaged(spread(plane, wide, high, radius), width, height);
+      if (coarse) return enlarged(averaged(plane, wide, wide / coarse), coarse, width, height);
+      return averaged(spread(plane, wide, high, radius), wide, FINE);
     });
-    return Uint8Array.from(planes.flatMap((plane) => [...plane]));
+    return Uint8Array.from(planes.flatMap((plane) => plane.map(Math.round)));
   }
 
   draw(pixels) {
@@ -134,13 +137,30 @@ function spread(values, width, height, radius) {
   return result;
 }
 
-// The mean of each pixel's FINE x FINE points.
-function averaged(values, width, height) {
-  const sums = new Float64Array(width * height);
+// The mean of each block of points.
+function averaged(values, width, block) {
+  const across = width / block,
+    sums = Array(values.length / block ** 2).fill(0);
   values.forEach((value, at) => {
-    const x = at % (FINE * width),
-      y = (at - x) / (FINE * width);
-    sums[Math.floor(y / FINE) * width + Math.floor(x / FINE)] += value;
+    const x = at % width,
+      y = (at - x) / width;
+    sums[Math.floor(y / block) * across + Math.floor(x / block)] += value;
   });
-  return sums.map((sum) => Math.round(sum / FINE ** 2));
+  return sums.map((sum) => sum / block ** 2);
+}
+
+// side x side values made width x height, linear between the middles of the pixels.
+function enlarged(values, side, width, height) {
+  const places = (size) =>
+    Array.from({ length: size }, (_, x) => Math.min(side - 1, Math.max(0, ((x + 0.5) * side) / size - 0.5)));
+  const along = (row, x) => {
+    const x0 = Math.floor(x),
+      x1 = Math.min(side - 1, x0 + 1);
+    return row[x0] + (x - x0) * (row[x1] - row[x0]);
+  };
+  const rows = Array.from({ length: side }, (_, y) => values.slice(y * side, (y + 1) * side));
+  return places(height).flatMap((y) => {
+    const column = (x) => rows.map((row) => along(row, x));
+    return places(width).map((x) => along(column(x), y));
+  });
 }

@@ -3,7 +3,8 @@
 const start = JSON.parse($("#trace").textContent);
 const desk = new Desk($("#desk canvas"), start, changed);
 const [, high, wide] = start.shape;
-let top1; // the longest parent as the server told it
+let top1, // the longest parent as the server told it
+  underway = 0; // questions without an answer
 
 // A function that asks the server: one question at a time, and of those that came meanwhile only the newest.
 function newest(path, arrived) {
@@ -13,6 +14,7 @@ function newest(path, arrived) {
     waiting = { question, about };
     if (busy) return;
     busy = true;
+    expectAnswers(1);
     while (waiting) {
       const asked = waiting;
       waiting = null;
@@ -22,7 +24,13 @@ function newest(path, arrived) {
       else arrived(answer, asked.about);
     }
     busy = false;
+    expectAnswers(-1);
   };
+}
+
+function expectAnswers(more) {
+  underway += more;
+  $("main").setAttribute("aria-busy", underway > 0);
 }
 
 async function post(path, question) {
@@ -37,7 +45,14 @@ async function post(path, question) {
 
 const explain = newest("explain", (answer) => showAnswer(answer, Math.round(now.r)));
 const decode = newest("decode", ({ picture }, of) => of === top1 && showPicture($("#answer > canvas"), picture));
-const fetchImage = newest("image", ({ name, pixels }, image) => takePicture(`Test image ${image}: ${name}`, pixels));
+const fetchImage = newest("image", ({ name, pixels }, image) => {
+  untick();
+  takePicture(`Test image ${image}: ${name}`, pixels);
+});
+
+function untick() {
+  for (const input of document.querySelectorAll("#images input")) input.checked = false;
+}
 
 function takePicture(said, { shape, data }) {
   $("#shown").textContent = said;
@@ -48,7 +63,7 @@ function takePicture(said, { shape, data }) {
 function changed() {
   if (!desk.picture) {
     $("#shown").textContent = desk.lines.length ? "Your drawing." : "An empty sheet.";
-    for (const input of document.querySelectorAll("#images input")) input.checked = false;
+    untick();
   }
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
@@ -120,7 +135,7 @@ $("#back").addEventListener("click", goBack);
 $("#count").textContent = `of 0 to ${start.count - 1}`;
 $("#pick").max = start.count - 1;
 $("#pick").addEventListener("change", ({ target }) => {
-  if (target.value) fetchImage({ image: Number(target.value) }, target.value);
+  if (target.value && target.reportValidity()) fetchImage({ image: Number(target.value) }, target.value);
 });
 
 showAnswer(start.answer, start.answer.trace.trained - 1);
