@@ -120,7 +120,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "asked", "text"), WRONG)
+@pytest.mark.parametrize(("answer", "asked", "text"), WRONG, ids=range(len(WRONG)))
 def test_a_wrong_question_is_answered_with_what_was_wanted(answer, asked, text):
     with pytest.raises(InputError, match=text) as raised:
         getattr(explorer(), answer)(asked)
@@ -214,7 +214,8 @@ def test_questions_over_http_get_the_explorers_answers(address):
 @with_server
 @pytest.mark.parametrize(
     ("status", "text", "question"),
-    [
+    ids=range(9),
+    argvalues=[
         (400, "body: expected JSON", {"path": "/explain", "body": b"{"}),
         (400, "body: expected JSON", {"path": "/explain", "body": b"\xff\xfe"}),
         (400, "body: expected JSON", {"path": "/explain", "body": b"[" * 200_000}),

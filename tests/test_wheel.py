@@ -78,7 +78,9 @@ for name in names:
 print(*names)
 """
     names = run(installed / "python", "-c", script, cwd=tmp_path).split()
-    assert {"graphcaps.viz", "graphcaps.routing", "graphcaps.nn", "graphcaps.data", "graphcaps.cli"} <= set(names)
+    assert {"graphcaps.viz", "graphcaps.routing", "graphcaps.nn", "graphcaps.data", "graphcaps.app.server"} <= set(
+        names
+    )
 
 
 def test_the_wheel_writes_an_explorer(installed, tmp_path):
