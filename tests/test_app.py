@@ -41,7 +41,7 @@ def test_the_answer_is_what_training_would_have_recorded_of_the_image():
     few = explorer().images
     splits = ImageSplits("digits", network().class_names, few, few, few)
     wanted = explorer_data(recording.record(None, network(), splits, 3, "cpu", {}))["images"]
-    chosen = recording.one_of_each_class(few, 10).pixels
+    chosen = few.pixels[recording.one_of_each_class(few.labels, 10)]
     for n in (0, 6):
         (got,) = explain_image(network(), chosen[n].numpy())["trace"]["images"]
         for exact in ("pixels", "src", "dst", "fields", "chosen"):

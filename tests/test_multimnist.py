@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, InputError, TrainConfig, train, training
+from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
 from graphcaps.data.pairs import draw_partners
@@ -18,7 +20,7 @@ from graphcaps.evaluation import Evaluation, evaluate, examples
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.nn import Decoder
-from graphcaps.recording import record
+from graphcaps.recording import record, to_bytes
 from graphcaps.report import accuracy_table
 from graphcaps.run import Run
 from graphcaps.task import longest, overlaid, present, right
@@ -322,6 +324,14 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, 
     ):
         assert main([str(word) for word in words]) == 0, words
     assert "multimnist" in capsys.readouterr().out
+    monkeypatch.setattr("graphcaps.app.answers.load_images", lambda name, root, download: splits())
+    live = Explorer.of(Run.open(run))
+    layers, labels = Batches(splits().test, 1).at(torch.tensor([3]))
+    shown = live.image({"image": 3})
+    assert shown["name"] == " + ".join("abcd"[k] for k in labels[0].tolist())
+    pixels = np.frombuffer(base64.b64decode(shown["pixels"]["data"]), np.uint8).reshape(16, 16)
+    assert np.array_equal(pixels, to_bytes(overlaid(layers))[0, 0])
+    assert len(live.start()["examples"]) == 4
 
 
 def test_examples_are_the_first_right_and_wrong_ones_with_their_own_capsules(model):

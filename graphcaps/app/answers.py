@@ -9,11 +9,13 @@ import numpy as np
 import torch
 
 from .. import checkpoint
-from ..data import DATASETS, DatasetSpec, Images, load_images
+from ..data import DATASETS, Batches, DatasetSpec, Images, load_images
+from ..data.pairs import Pairs
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
-from ..recording import one_of_each_class
+from ..recording import one_of_each_class, to_bytes
 from ..run import Run, load
+from ..task import overlaid
 from ..viz.explorer_data import packed
 from .explain import decode, explain_image
 
@@ -30,6 +32,7 @@ class Explorer:
         spec: what drawings of the data set look like.
         epoch: epochs of training that made the weights.
         about: as in ``RoutingTrace``.
+        classes: (N, K) int64, all classes of each image where it shows K objects; default: its label.
     """
 
     model: CapsNet
@@ -37,6 +40,7 @@ class Explorer:
     spec: DatasetSpec
     epoch: int
     about: dict
+    classes: torch.Tensor | None = None
 
     @classmethod
     def of(cls, run: Run, data: Path | None = None) -> Explorer:
@@ -45,34 +49,33 @@ class Explorer:
         Raises:
             GraphcapsError: no sound checkpoint, or neither test images nor a trace.
         """
-        config, path = run.config, run.checkpoint("best")
+        config, path, classes = run.config, run.checkpoint("best"), None
         model = load(run.path)
         try:
             images = load_images(config.dataset, data or config.data, download=False).test
         except GraphcapsError:
-            if data is not None:
-                raise
             trace = run.trace()
+            if data is not None or trace.labels is None:
+                raise
             images = Images(torch.from_numpy(trace.images), torch.from_numpy(trace.labels))
+        if isinstance(images, Pairs):
+            layers, classes = Batches(images, 1).at(torch.arange(len(images)))
+            images = Images(torch.from_numpy(to_bytes(overlaid(layers))), images.labels)
         about = {"run": run.path.name, "dataset": config.dataset, "model": config.model}
         epoch = checkpoint.read(path)[1]["state"]["epoch"]
-        return cls(model, images, DATASETS[config.dataset], epoch, about)
+        return cls(model, images, DATASETS[config.dataset], epoch, about, classes)
 
     def start(self) -> dict:
         """What the page needs once: the image's shape, what drawings look like, images to pick, a first answer."""
-        names = self.model.class_names
-        few = one_of_each_class(self.images, len(names))
+        few = one_of_each_class(self.images.labels, len(self.model.class_names)).tolist()
         return {
             "shape": list(self.model.image_shape),
             "ink": self.spec.ink,
             "detail": self.spec.detail,
             "stroke": stroke_width(self.images.pixels[:500].numpy()),
             "count": len(self.images),
-            "examples": [
-                {"name": names[label], "pixels": packed(pixels)}
-                for pixels, label in zip(few.pixels.numpy(), few.labels.tolist(), strict=True)
-            ],
-            "answer": explain_image(self.model, few.pixels[0].numpy(), self.epoch, self.about),
+            "examples": [self._shown(k) for k in few],
+            "answer": explain_image(self.model, self.images.pixels[few[0]].numpy(), self.epoch, self.about),
         }
 
     def explain(self, asked: object) -> dict:
@@ -93,7 +96,11 @@ class Explorer:
         """Answer {"image": k} with the test image's ``name`` and ``pixels``; raise ``InputError``."""
         (k,) = _fields(asked, "image")
         _index("image", k, len(self.images))
-        name = self.model.class_names[int(self.images.labels[k])]
+        return self._shown(k)
+
+    def _shown(self, k: int) -> dict:
+        classes = (self.images.labels if self.classes is None else self.classes)[k].reshape(-1).tolist()
+        name = " + ".join(self.model.class_names[label] for label in classes)
         return {"name": name, "pixels": packed(self.images.pixels[k].numpy())}
 
 
