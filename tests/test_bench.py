@@ -353,3 +353,16 @@ def test_bfloat16_and_tf32_pass_the_gate_and_leave_no_setting_behind():
             entry = gates.Gate(case("linear", TINY, dtype=dtype), precision).admit(baselines.EINSUM)
         assert entry.note == "" and entry.forward().dtype == dtype
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_files_that_cant_be_written_are_said_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "ceilings", lambda *args: pytest.fail("it measured"))
+    (tmp_path / "taken").write_text("")
+    old = tmp_path / "old.json"
+    old.write_text("{}")
+    for wrong in ({"json_file": tmp_path}, {"json_file": tmp_path / "taken" / "a.json"}, {"to": tmp_path / "taken"}):
+        with pytest.raises(GraphcapsError, match="taken|folder"):
+            bench("routing", device="cpu", sizes=TINY, **{"to": tmp_path} | wrong)
+    with pytest.raises(BaseException, match="it measured"):
+        bench("routing", device="cpu", sizes=TINY, to=tmp_path, json_file=old)
+    assert old.read_text() == "{}" and sorted(path.name for path in tmp_path.iterdir()) == ["old.json", "taken"]

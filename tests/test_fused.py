@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
+from graphcaps.routing import fused_cpu, kernels_cpu
 from graphcaps.routing.engines import ENGINES, engine_names
 from graphcaps.routing.kernels_cpu import LANES
 
@@ -48,8 +51,6 @@ def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
 @pytest.mark.parametrize("votes_of", ["edges, read in place", "edges, put in order", "children"])
 def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, monkeypatch):
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
-    from graphcaps.routing import fused_cpu
-
     monkeypatch.setattr(fused_cpu, "TILE", 1)
     monkeypatch.setattr(fused_cpu, "BLOCK", 64)
     monkeypatch.setattr(fused_cpu, "SMALL_ROW", 2**20 if votes_of == "edges, put in order" else 0)
@@ -175,3 +176,68 @@ def test_a_forked_process_can_route():
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
+
+
+def test_the_kernels_file_changes_with_the_vectors_it_compiles_in():
+    """Numba's disk cache would take kernels compiled with older vectors, and knows only their own file."""
+    vectors = Path(kernels_cpu.__file__).with_name("vectors.py")
+    checksum = hashlib.sha256(vectors.read_bytes()).hexdigest()[:16]
+    assert checksum == kernels_cpu.VECTORS, f"kernels_cpu.py: write VECTORS = {checksum!r}"
+
+
+@pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
+def test_a_prior_that_is_no_number_gives_nan_as_naive_does(number):
+    graph, votes = complete_graph(4, 3), torch.randn(12, 2, 5)
+    for prior in (number, torch.full((12, 2), number)):
+        for engine in ("naive", "fused"):
+            assert route(graph, votes, prior=prior, engine=engine).v.isnan().all(), engine
+
+
+def test_nan_with_other_bits_stays_nan():
+    prior = torch.zeros(12)
+    prior[5] = torch.tensor(0x7FC00001, dtype=torch.int32).view(torch.float32)
+    assert route(complete_graph(4, 3), torch.randn(12, 5), prior=prior, engine="fused").v.isnan().all()
+
+
+def test_nan_in_a_child_does_not_reach_the_gradient_of_another():
+    graph = bipartite_graph(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3]), 2, 4)
+    votes = torch.randn(4, 4)
+    votes[2] = float("nan")
+    votes.requires_grad_()
+    lost = [_gradients(graph, votes, (votes,), engine, None)[1].isnan() for engine in ("naive", "fused")]
+    assert torch.equal(*lost) and lost[0].sum() == 8
+
+
+def test_the_gradient_of_huge_votes_is_right_in_float32():
+    graph, votes = complete_graph(6, 4), (torch.randn(24, 4) * 1e10).requires_grad_()
+    wanted, got = (
+        torch.autograd.grad(route(graph, votes, iterations=1, engine=engine).v, votes, torch.arange(16.0).view(4, 4))[0]
+        for engine in ("naive", "fused")
+    )
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=0)
+
+
+def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch):
+    """Room for its linear votes, in each thread, would be more than the votes of all."""
+    monkeypatch.setattr(fused_cpu, "HUB", 0)
+    graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
+    u, weight = torch.randn(4, 3, 5, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+    built, tensor = [], LinearVotes.tensor
+    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: built.append(1) or tensor(self, graph))
+    got = _gradients(graph, LinearVotes(u, weight), (u, weight), "fused", None)
+    assert built == [1]
+    for one, other in zip(got, _gradients(graph, LinearVotes(u, weight), (u, weight), "naive", None), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_second_backward_equals_the_first():
+    """Votes that were put in order for the first are given up before it ends."""
+    graph = bipartite_graph(torch.randint(0, 9, (60,)), torch.randint(0, 5, (60,)), 9, 5)
+    votes = torch.randn(60, 4, requires_grad=True)
+    v = route(graph, votes, engine="fused").v
+    first, second = (torch.autograd.grad(v.sum(), votes, retain_graph=True)[0] for _ in range(2))
+    assert first.abs().sum() > 0 and torch.equal(first, second)
+    with torch.no_grad():
+        votes += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        v.sum().backward()

@@ -262,3 +262,14 @@ def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout,
     close = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-6}[dtype]
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.abs().max()))
+
+
+def test_a_convolution_refuses_what_torchs_refuses():
+    whole, single = torch.ones(1, 1, 4, 4, dtype=torch.int64), torch.ones(1, 1, 4, 4)
+    for layer, images in ((conv.Conv2d(1, 2, 3), whole), (conv.Conv2d(1, 2, 3).double(), single)):
+        with pytest.raises(RuntimeError):
+            layer(images)
+    x = torch.randn(1, 4, 4, requires_grad=True)  # no batch
+    conv.Conv2d(1, 2, 3)(x).sum().backward()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert conv.Conv2d(1, 2, 3).double()(single.double()).dtype == torch.float64

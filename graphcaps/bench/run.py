@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
@@ -57,6 +58,8 @@ def bench(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     device = pick_device(device)
+    for path in [to / "chart.png", *([json_file] if json_file is not None else [])]:
+        _check_writable(path)
     sizes = sizes or FULL[device]
     threads, allocator = machine.fix_threads(threads), machine.fix_allocator()
     about = machine.about(device, threads, allocator)
@@ -87,6 +90,17 @@ def bench(
             write_text(json_file, json.dumps(found, indent=1) + "\n")
         say(f"\n{_draw(name, found, to)}")
     return found
+
+
+class _Enough(Exception):
+    pass
+
+
+def _check_writable(path: Path) -> None:
+    """Raise ``GraphcapsError`` now rather than after minutes of measuring; the file stays as it is."""
+    expect(not path.is_dir(), "path", "a file", f"the folder {path}")
+    with contextlib.suppress(_Enough), replacing(path):
+        raise _Enough
 
 
 def _said(targets: list[dict]) -> str:

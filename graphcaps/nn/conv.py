@@ -26,9 +26,10 @@ class Conv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.device.type != "cpu":
+        autocast = torch.is_autocast_enabled("cpu") and x.dtype != torch.float64
+        dtype = torch.get_autocast_dtype("cpu") if autocast else self.weight.dtype
+        if x.device.type != "cpu" or x.dim() != 4 or not x.is_floating_point() or not (autocast or x.dtype == dtype):
             return super().forward(x)
-        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
         x, weight, bias = (tensor.to(dtype) for tensor in (x, self.weight, self.bias))
         return _Convolution.apply(x, weight, bias, self.stride)
 

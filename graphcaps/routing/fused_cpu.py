@@ -33,6 +33,8 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
     linear = isinstance(votes, LinearVotes)
     votes = LinearVotes(*(x.to(b.dtype) for x in votes)) if linear else votes.to(b.dtype)
+    if linear and b.numel() > 0 and _has_hub(_rows(graph), votes):
+        votes, linear = votes.tensor(graph), False
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
         return on_torch(graph, u_hat, activation, b, iterations, on_iteration)
@@ -44,6 +46,13 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration):
     v = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing, learning)
     v = v.reshape(rows.num_parents, *trailing, v.shape[-1])
     return v, torch.linalg.vector_norm(v, dim=-1)
+
+
+def _has_hub(rows, votes):
+    """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
+    edges, images = rows.most, votes.u[0, ..., 0].numel()
+    room = 2 * torch.get_num_threads() * edges * max(LANES, images) * votes.weight.shape[-1] * votes.u.element_size()
+    return room > HUB and 4 * room > len(rows.eid) * images * votes.weight.shape[-1] * votes.u.element_size()
 
 
 class _Rows:
@@ -109,6 +118,7 @@ def _rows(graph) -> _Rows:
 TILE, BLOCK = 2**15, 2**12
 SMALL_ROW = 512  # bytes of an edge's votes up to which it pays to put them in the order of k
 MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
+HUB = 2**24  # bytes that room for one child's linear votes may take whatever the votes would
 
 
 @functools.cache
@@ -143,10 +153,6 @@ class _Passes:
             return self
         rows = torch.empty_like(self.u)
         self.run(arrange, _flat(rows))
-        return self.on(rows)
-
-    def on(self, rows):
-        """These passes on votes in the order of k."""
         passes = copy.copy(self)
         indptr, _, dst, wid = self.graph
         passes.u, passes.graph = rows, (indptr, self.rows.order.numpy(), dst, wid)
@@ -209,8 +215,8 @@ class _Dynamic(torch.autograd.Function):
     def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing, learning):
         given = _Passes(u, weight, rows)
         passes = given.arranged() if iterations > 1 else given
-        # A prior without strides is one number for all edges: it changes no coupling.
-        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2]
+        # A prior without strides is one number for all edges: it changes no coupling, if it is finite.
+        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if uniform else rows.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
         s = passes.u.new_empty(iterations, rows.num_parents, passes.batch, passes.dim)  # (R, J, B, D)
@@ -232,8 +238,8 @@ class _Dynamic(torch.autograd.Function):
                 on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), a_seen)
                 b += agreement
         if learning:
-            ctx.save_for_backward(passes.u, weight, by_child, c, s, before)
-            ctx.rows, ctx.uniform, ctx.arranged = rows, uniform, passes is not given
+            ctx.save_for_backward(given.u, weight, by_child, c, s, before)
+            ctx.rows, ctx.uniform, ctx.reading = rows, uniform, passes if passes is not given else None
         return v
 
     @staticmethod
@@ -249,7 +255,7 @@ class _Dynamic(torch.autograd.Function):
         """
         u, weight, prior, c, s, before = ctx.saved_tensors
         rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, ctx.rows)
-        reading = passes.on(u) if ctx.arranged else passes
+        reading = ctx.reading or (passes.arranged() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s), torch.empty_like(s), passes.nothing
         db = passes.numbers(0 if passes.linear else iterations - 1)
@@ -267,7 +273,7 @@ class _Dynamic(torch.autograd.Function):
             numbers = [_flat(prior), _flat(before[r:]), _flat(ds[r:]), iterations - r, _flat(kept), _flat(above)]
             reading.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
             dv, above = _added(parts), below
-        du = dweight = None
+        du = dweight = ctx.reading = reading = None  # of ordered votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, uniform)
         return du, dweight, None if dprior is None else rows.in_edge_order(dprior), *[None] * 5
@@ -275,7 +281,8 @@ class _Dynamic(torch.autograd.Function):
 
 def _squash_backward(s, dv):
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    slope = (1 - n * n) / (1 + n * n) ** 2 / n.clamp_min(torch.finfo(s.dtype).tiny)  # f' / n; s = 0 takes it to 0
+    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f'; a square of 1 + n^2 is infinite for n above 4e9
+    slope = slope / n.clamp_min(torch.finfo(s.dtype).tiny)  # s = 0 takes it to 0
     return dv * (n / (1 + n * n)) + s * slope * (s * dv).sum(dim=-1, keepdim=True)
 
 

@@ -43,6 +43,7 @@ from .vectors import (
     total,
 )
 
+VECTORS = "e815992d00d8eb24"  # of vectors.py: with it, this file changes and Numba compiles anew
 LANES = 16
 _VECTOR = (0,) * LANES
 _AHEAD, _NEAR = 32, 12  # edges from the one that is worked on to the one whose votes, or parent, are fetched
@@ -206,9 +207,10 @@ def _add_votes(sums, tile, place, votes, width):
             store(sums, to, fma(get(tile, at + x), load(rows, row + x * size, width), load(sums, to, width)))
 
 
-# The last vector of a child in a tile may reach into the next child's numbers. So a tile is not changed in place: what
-# is written too far into the other tile, the next child overwrites. (Vectors stored in part would do as well, but the
-# processor waits for them when the next child is loaded.)
+# The last vector of a child in a tile may reach into the next child's numbers, and that of the last child beyond the
+# block: a tile has room for it. So a tile is not changed in place: what is written too far into the other tile, the
+# next child overwrites. (Vectors stored in part would do as well, but the processor waits for them when the next child
+# is loaded.)
 
 
 @_inlined
@@ -234,12 +236,13 @@ def _softmax(c, b, begin, end, lanes):
 @_inlined
 def _through_softmax(db, above, c, dc, begin, end, lanes):
     """db = above + c (dc - sum of c dc) over the edges of one child, which are [begin:end] of each."""
-    zero = spread(c.dtype.type(0), _VECTOR)
+    zero, one = spread(c.dtype.type(0), _VECTOR), c.dtype.type(1)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
         mean = zero
         for at in range(lane, end, step):
-            mean = fma(first(end - at, load(c, at, _VECTOR), zero), load(dc, at, _VECTOR), mean)
+            product = multiply(load(c, at, _VECTOR), load(dc, at, _VECTOR))
+            mean = fma(one, first(end - at, product, zero), mean)
         if lanes == 1:
             mean = spread(total(mean), _VECTOR)
         for at in range(lane, end, step):

@@ -86,7 +86,7 @@ def _settled(total, s, place, inside, BACK: tl.constexpr):
     n = tl.sqrt(squared)
     result = total * (n / (1 + squared))
     if BACK:
-        bend = (1 - squared) / ((1 + squared) * (1 + squared)) / tl.where(n > 0, n, 1)  # f' / n; s = 0 takes it to 0
+        bend = (1 - squared) / (1 + squared) / (1 + squared) / tl.where(n > 0, n, 1)  # f' / n; s = 0 takes it to 0
         result += kept * (bend * tl.sum(kept * total, 1)[:, None])
     return result
 

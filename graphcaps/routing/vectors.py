@@ -8,8 +8,8 @@ an index counts from the array's start, and what has been loaded stays in regist
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
-Each works for float32 and float64. Numba's disk cache looks only at the file of the kernels: after a change here,
-touch kernels_cpu.py.
+Each works for float32 and float64. Numba's disk cache looks only at the file of the kernels, so that one holds a
+checksum of this one.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def larger(typing, x, y):
 
 @intrinsic
 def exponential(typing, x):
-    """``exponential(x)``: exp of each lane, for x <= 0; within 2 units in the last place.
+    """``exponential(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
 
     exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first term
     left out is below a tenth of a unit. Below the smallest normal number it gives 0.
@@ -343,4 +343,5 @@ def _exponential(builder, x):
         series = _fma(builder, series, r, every(1 / factorial[k]))
     exponent = builder.shl(builder.bitcast(shifted, ir.VectorType(bits, lanes)), every(digits, bits))
     scaled = builder.add(builder.bitcast(series, ir.VectorType(bits, lanes)), exponent)
-    return builder.select(tiny, every(0.0), builder.bitcast(scaled, x.type))
+    whole = builder.select(builder.fcmp_unordered("uno", x, x), x, builder.bitcast(scaled, x.type))
+    return builder.select(tiny, every(0.0), whole)
