@@ -59,7 +59,7 @@ def bench_tables(found: dict) -> str:
         f"{ceilings['float32_gflop_s']:,.0f} GFLOP/s in float32 and {ceilings['bfloat16_gflop_s']:,.0f} in bfloat16."
     ]
     routing = [table for work in ("routing", "sparse") for table in found["works"][work]["tables"]]
-    parts.append("Routing, ms (times engine dgl, from the medians):\n\n" + _side_by_side(routing, _timed))
+    parts.append("Routing, ms (in brackets: times as fast as engine dgl):\n\n" + _side_by_side(routing, _timed))
     memory = found["works"]["memory"]["tables"]
     said = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
     parts.append(said + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
