@@ -65,10 +65,14 @@ def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, tmp_path):
     assert not re.search(r"^ERROR ", said, re.MULTILINE), said
 
 
-@pytest.mark.parametrize("tests", sorted({mutation.get("tests", "tests/test_facts.py") for mutation in MUTATIONS}))
-def test_the_copy_is_green_without_a_mutation(tests, tmp_path):
+FACTS = "tests/test_facts.py"
+FACT_OF = {(mutation["tests"], mutation.get("fact")) for mutation in MUTATIONS if "tests" in mutation}
+
+
+@pytest.mark.parametrize(("tests", "fact"), [(FACTS, None), *sorted(FACT_OF, key=str)])
+def test_the_copy_is_green_without_a_mutation(tests, fact, tmp_path):
     copy_project(tmp_path, tests)
-    code, said = run_pytest(tmp_path, tests)
+    code, said = run_pytest(tmp_path, tests, *(["--fact", str(fact)] if fact else []))
     assert code == pytest.ExitCode.OK, said
 
 
