@@ -48,12 +48,12 @@ def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
 
 @pytest.mark.fact(12)
 @pytest.mark.parametrize("images", [1, 2 * LANES + 3])
-@pytest.mark.parametrize("votes_of", ["edges, read in place", "edges, put in order", "children"])
+@pytest.mark.parametrize("votes_of", ["in_place", "in_order", "children"])
 def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, monkeypatch):
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
     monkeypatch.setattr(fused_cpu, "TILE", 1)
     monkeypatch.setattr(fused_cpu, "BLOCK", 64)
-    monkeypatch.setattr(fused_cpu, "SMALL_ROW", 2**20 if votes_of == "edges, put in order" else 0)
+    monkeypatch.setattr(fused_cpu, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
     torch.manual_seed(0)
     src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
     graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
