@@ -230,6 +230,15 @@ def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_a_large_batch_is_no_reason_to_build_linear_votes(monkeypatch, threads):
+    """Room is for a tile of its images: here 16 of 3000."""
+    monkeypatch.setattr(fused_cpu, "HUB", 0)
+    monkeypatch.setattr(fused_cpu, "TILE", 1)
+    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    votes = LinearVotes(torch.randn(16, 3000, 2), torch.randn(16 * 10, 2, 3))
+    assert dynamic_routing(complete_graph(16, 10), votes, engine="fused").shape == (10, 3000, 3)
+
+
 def test_a_second_backward_equals_the_first():
     """Votes that were put in order for the first are given up before it ends."""
     graph = bipartite_graph(torch.randint(0, 9, (60,)), torch.randint(0, 5, (60,)), 9, 5)

@@ -38,7 +38,7 @@ def without_triton(device: torch.device | str) -> str:
 
 
 def dynamic(graph, votes, activation, b, iterations, on_iteration):
-    """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, which are built only where `fused_gpu` says so.
+    """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, built only where the engine of a device says so.
 
     Votes may be of half precision, with float32 logits b; v is then float32. On the CPU they are widened first.
     """

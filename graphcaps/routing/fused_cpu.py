@@ -1,8 +1,9 @@
 """Dynamic routing on the CPU in R passes over the votes, and its gradient in R - 1 more and one write.
 
 `kernels_cpu` has the passes; here are the order of the passes, the sums between them, and the autograd rule (the math
-is in the docstring of `_Dynamic.backward`). Linear votes are never built. Children are shared out to torch's number of
-threads, each with sums of its own, so that nothing is added in an order that changes from run to run.
+is in the docstring of `_Dynamic.backward`). Linear votes are not built, unless one child has most of the edges.
+Children are shared out to torch's number of threads, each with sums of its own, so that nothing is added in an order
+that changes from run to run.
 
 Tried and not kept, with one thread's time beside that of what is here: tiles of 16 images instead of as many as 128 KB
 of votes hold (a pass of 1152 -> 10 at B 32: 2.6 against 1.6 ms, because votes are then read in pieces); votes in random
@@ -50,9 +51,17 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration):
 
 def _has_hub(rows, votes):
     """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
-    edges, images = rows.most, votes.u[0, ..., 0].numel()
-    room = 2 * torch.get_num_threads() * edges * max(LANES, images) * votes.weight.shape[-1] * votes.u.element_size()
-    return room > HUB and 4 * room > len(rows.eid) * images * votes.weight.shape[-1] * votes.u.element_size()
+    batch, dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
+    tile, edges = _shape(rows, batch, dim)
+    number = dim * votes.u.element_size()
+    room = 2 * torch.get_num_threads() * edges * max(LANES, tile) * number
+    return room > HUB and 4 * room > len(rows.eid) * batch * number
+
+
+def _shape(rows, batch, dim):
+    """How many images make a tile, and for how many edges a block of children has room."""
+    tile = min(batch, max(LANES, TILE // (rows.most * dim) // LANES * LANES))
+    return tile, max(rows.most, BLOCK // (tile * dim))
 
 
 class _Rows:
@@ -139,8 +148,7 @@ class _Passes:
         self.batch, self.dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         self.height, self.width = (0,) * (u.shape[-1] if self.linear else 0), (0,) * self.dim
         self.single = (0,) if self.batch == 1 else ()
-        tile = min(self.batch, max(LANES, TILE // (rows.most * self.dim) // LANES * LANES))
-        self.shape = self.batch, tile, max(rows.most, BLOCK // (tile * self.dim))
+        self.shape = self.batch, *_shape(rows, self.batch, self.dim)
         self.graph = rows.arrays(weight)
         sums = rows.num_parents * self.batch * self.dim * u.element_size()  # per thread
         self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
