@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import networkx
@@ -96,22 +97,35 @@ class Links:
     complete: bool  # every child linked once to every parent, source-major
 
 
-# Keyed by the identity of DGL's immutable structure object: a graph that gains an edge gets a new one.
-_links: dict[tuple[int, torch.device], Links] = {}
+def once_per_structure(make: Callable) -> Callable:
+    """Keep what ``make(graph, device)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it.
+
+    Keyed by the identity of DGL's immutable structure object: a graph that gains an edge gets a new one.
+    """
+    kept: dict[tuple[int, torch.device], object] = {}
+
+    @functools.wraps(make)
+    def once(graph: DGLGraph, device: torch.device | str = "cpu"):
+        structure, device = graph._graph, torch.device(device)
+        key = (id(structure), device)
+        if key not in kept:
+            found = make(graph, device)
+            weakref.finalize(structure, kept.pop, key, None)
+            kept[key] = found
+        return kept[key]
+
+    once.kept = kept
+    return once
 
 
-def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, taken from DGL once per structure and device."""
-    structure, device = graph._graph, torch.device(device)
-    key = (id(structure), device)
-    if key not in _links:
-        src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
-        children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
-        grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
-        complete = grid is not None and bool((src * parents + dst == grid).all())
-        weakref.finalize(structure, _links.pop, key, None)
-        _links[key] = Links(src, dst, children, parents, complete)
-    return _links[key]
+@once_per_structure
+def links(graph: DGLGraph, device: torch.device) -> Links:
+    """The graph's edges in edge order on ``device``, default "cpu", taken from DGL once per structure and device."""
+    src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
+    children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
+    grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
+    complete = grid is not None and bool((src * parents + dst == grid).all())
+    return Links(src, dst, children, parents, complete)
 
 
 def check_graph(graph: DGLGraph) -> None:

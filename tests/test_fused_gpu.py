@@ -353,13 +353,13 @@ def test_index_arrays_are_taken_once_and_go_with_the_graph(device, draw):
     from graphcaps.routing import fused_gpu
 
     gc.collect()
-    graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._cache)
+    graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._rows.kept)
     for _ in range(2):
         route(graph, votes, engine="fused", iterations=1)
-    assert len(fused_gpu._cache) == before + 1
+    assert len(fused_gpu._rows.kept) == before + 1
     del graph
     gc.collect()
-    assert len(fused_gpu._cache) == before
+    assert len(fused_gpu._rows.kept) == before
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")

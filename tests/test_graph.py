@@ -128,14 +128,14 @@ def test_links_follow_edges_added_and_removed_in_place():
 
 def test_links_are_freed_with_their_graph():
     gc.collect()
-    before = set(graphcaps.graph._links)
+    before = set(graphcaps.graph.links.kept)
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
     index = weakref.ref(links(graph).src)
-    assert len(set(graphcaps.graph._links) - before) == 1
+    assert len(set(graphcaps.graph.links.kept) - before) == 1
     del graph
     gc.collect()
     assert index() is None
-    assert set(graphcaps.graph._links) <= before
+    assert set(graphcaps.graph.links.kept) <= before
 
 
 # networkx

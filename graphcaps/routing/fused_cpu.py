@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import functools
 import os
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -25,6 +24,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ..functional import squash
+from ..graph import once_per_structure
 from .dynamic import on_torch
 from .kernels_cpu import LANES, agree, arrange, gradient, iterate, linear_gradient, step_back
 from .votes import LinearVotes
@@ -67,8 +67,8 @@ def _shape(rows, batch, dim):
 class _Rows:
     """A graph's edges sorted by child, as NumPy arrays, and the children in ranges of about equal numbers of edges."""
 
-    def __init__(self, graph):
-        src, dst = (end.cpu() for end in graph.edges(order="eid"))
+    def __init__(self, graph, device):
+        src, dst = (end.to(device) for end in graph.edges(order="eid"))
         self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
         index = torch.int32 if len(src) < 2**31 else torch.int64
         self.eid = torch.argsort(src, stable=True).to(index)  # (E,)
@@ -77,16 +77,22 @@ class _Rows:
         self.counts = torch.bincount(src, minlength=self.num_children)  # (I,) out-edges of each child
         self.most = max(1, int(self.counts.max()))
         self.indptr = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)]).numpy()
+        self._wid = {}
 
     def arrays(self, weight):
         """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix."""
-        wid = self.eid
-        if weight.dim() == 2:
-            wid = torch.zeros_like(self.eid)
-        if weight.dim() == 4:
-            type_of_child = torch.arange(self.num_children) // (self.num_children // weight.shape[0])
-            wid = torch.repeat_interleave(type_of_child, self.counts) * self.num_parents + self.dst
-        return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.to(self.eid.dtype).numpy()
+        kind = weight.dim(), weight.shape[0] if weight.dim() == 4 else 0
+        if kind not in self._wid:
+            self._wid[kind] = self._matrices(*kind).to(self.eid.dtype).numpy()
+        return self.indptr, self.eid.numpy(), self.dst.numpy(), self._wid[kind]
+
+    def _matrices(self, dims, types):
+        if dims == 2:
+            return torch.zeros_like(self.eid)
+        if dims == 4:
+            type_of_child = torch.arange(self.num_children) // (self.num_children // types)
+            return torch.repeat_interleave(type_of_child, self.counts) * self.num_parents + self.dst
+        return self.eid
 
     @functools.cached_property
     def order(self):
@@ -112,16 +118,7 @@ class _Rows:
         return ordered
 
 
-_cache: dict[int, _Rows] = {}
-
-
-def _rows(graph) -> _Rows:
-    structure = graph._graph
-    if id(structure) not in _cache:
-        weakref.finalize(structure, _cache.pop, id(structure), None)
-        _cache[id(structure)] = _Rows(graph)
-    return _cache[id(structure)]
-
+_rows = once_per_structure(_Rows)
 
 # Numbers in the votes that are worked on together: of a tile of images of one child, of a block of small children.
 TILE, BLOCK = 2**15, 2**12

@@ -14,13 +14,12 @@ The kernels have run through Triton's interpreter and compiler, but never on a G
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..graph import links
+from ..graph import links, once_per_structure
 from .dynamic import on_torch
 from .passes_gpu import PROGRAMS, ByChild, ByParent, fits, settle_parents
 from .votes import LinearVotes
@@ -97,16 +96,7 @@ def _starts(counts):
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-_cache: dict[tuple[int, torch.device], _Rows] = {}
-
-
-def _rows(graph, device) -> _Rows:
-    structure = graph._graph
-    key = id(structure), device
-    if key not in _cache:
-        weakref.finalize(structure, _cache.pop, key, None)
-        _cache[key] = _Rows.of(graph, device)
-    return _cache[key]
+_rows = once_per_structure(_Rows.of)
 
 
 def _passes(u, weight, rows, like):
