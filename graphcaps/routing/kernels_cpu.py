@@ -107,49 +107,29 @@ def _keep(tile, place, numbers):
 
 
 @_inlined
-def _multiply(y, iy, x, ix, w, iw, rows, height, width):
-    """y (rows, D) += x (rows, P) w (P, D), four rows at a time: each row of w is loaded once for four products."""
-    rise, size = len(height), len(width)
+def _multiply(y, iy, x, ix, across, down, w, iw, rows, terms, width):
+    """y (rows, D) += X (rows, terms) w (terms, D), four rows at a time: each row of w is loaded once for four products.
+
+    X[row, term] is x[ix + row * across + term * down]: X lies as it is, or turned.
+    """
+    size = len(width)
     for row in range(0, rows - 3, 4):
-        to, at = iy + row * size, ix + row * rise
+        to, at = iy + row * size, ix + row * across
         y0, y1 = load(y, to, width), load(y, to + size, width)
         y2, y3 = load(y, to + 2 * size, width), load(y, to + 3 * size, width)
-        for p in range(rise):
-            line = load(w, iw + p * size, width)
-            y0, y1 = fma(get(x, at + p), line, y0), fma(get(x, at + rise + p), line, y1)
-            y2, y3 = fma(get(x, at + 2 * rise + p), line, y2), fma(get(x, at + 3 * rise + p), line, y3)
+        for term in range(terms):
+            line, x0 = load(w, iw + term * size, width), at + term * down
+            y0, y1 = fma(get(x, x0), line, y0), fma(get(x, x0 + across), line, y1)
+            y2, y3 = fma(get(x, x0 + 2 * across), line, y2), fma(get(x, x0 + 3 * across), line, y3)
         store(y, to, y0)
         store(y, to + size, y1)
         store(y, to + 2 * size, y2)
         store(y, to + 3 * size, y3)
     for row in range(rows - rows % 4, rows):
-        total_of_row = load(y, iy + row * size, width)
-        for p in range(rise):
-            total_of_row = fma(get(x, ix + row * rise + p), load(w, iw + p * size, width), total_of_row)
-        store(y, iy + row * size, total_of_row)
-
-
-@_inlined
-def _multiply_turned(w, iw, x, ix, y, iy, rows, height, width):
-    """w (P, D) += x^T y, with x (rows, P) and y (rows, D), four rows of w at a time."""
-    rise, size = len(height), len(width)
-    for p in range(0, rise - 3, 4):
-        to = iw + p * size
-        w0, w1 = load(w, to, width), load(w, to + size, width)
-        w2, w3 = load(w, to + 2 * size, width), load(w, to + 3 * size, width)
-        for row in range(rows):
-            line, at = load(y, iy + row * size, width), ix + row * rise + p
-            w0, w1 = fma(get(x, at), line, w0), fma(get(x, at + 1), line, w1)
-            w2, w3 = fma(get(x, at + 2), line, w2), fma(get(x, at + 3), line, w3)
-        store(w, to, w0)
-        store(w, to + size, w1)
-        store(w, to + 2 * size, w2)
-        store(w, to + 3 * size, w3)
-    for p in range(rise - rise % 4, rise):
-        total_of_row = load(w, iw + p * size, width)
-        for row in range(rows):
-            total_of_row = fma(get(x, ix + row * rise + p), load(y, iy + row * size, width), total_of_row)
-        store(w, iw + p * size, total_of_row)
+        sums = load(y, iy + row * size, width)
+        for term in range(terms):
+            sums = fma(get(x, ix + row * across + term * down), load(w, iw + term * size, width), sums)
+        store(y, iy + row * size, sums)
 
 
 @_inlined
@@ -164,7 +144,7 @@ def _make_votes(votes, place, indptr, wid, u, weight, height, width):
         child = (i * batch + x0) * rise
         for k in range(get(indptr, i), get(indptr, i + 1)):
             matrix, row = get(wid, k) * rise * size, (k - k0) * lanes * size
-            _multiply(votes, row, u, child, weight, matrix, images, height, width)
+            _multiply(votes, row, u, child, rise, 1, weight, matrix, images, rise, width)
 
 
 @_inlined
@@ -465,8 +445,8 @@ def _onto_children(du, dweight, changes, turned, place, indptr, wid, u, weight, 
             for p in range(rise):
                 for d in range(size):
                     put(turned, d * rise + p, get(weight, matrix + p * size + d))
-            _multiply(du, child, changes, row, turned, 0, images, width, height)
-            _multiply_turned(dweight, matrix, u, child, changes, row, images, height, width)
+            _multiply(du, child, changes, row, size, 1, turned, 0, images, size, height)
+            _multiply(dweight, matrix, u, child, 1, rise, changes, row, rise, images, width)
 
 
 @_compiled
