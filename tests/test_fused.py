@@ -14,7 +14,7 @@ import torch
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
 from graphcaps.routing import fused_cpu, kernels_cpu
 from graphcaps.routing.engines import ENGINES, engine_names
-from graphcaps.routing.kernels_cpu import LANES
+from graphcaps.routing.tiles_cpu import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)}
 
@@ -178,11 +178,11 @@ def test_a_forked_process_can_route():
     assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
 
 
-def test_the_kernels_file_changes_with_the_vectors_it_compiles_in():
-    """Numba's disk cache would take kernels compiled with older vectors, and knows only their own file."""
-    vectors = Path(kernels_cpu.__file__).with_name("vectors.py")
-    checksum = hashlib.sha256(vectors.read_bytes()).hexdigest()[:16]
-    assert checksum == kernels_cpu.VECTORS, f"kernels_cpu.py: write VECTORS = {checksum!r}"
+def test_the_kernels_file_changes_with_what_it_compiles_in():
+    """Numba's disk cache would take kernels compiled with older vectors or tiles, and knows only their own file."""
+    inlined = [Path(kernels_cpu.__file__).with_name(name).read_bytes() for name in ("vectors.py", "tiles_cpu.py")]
+    checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
+    assert checksum == kernels_cpu.INLINED, f"kernels_cpu.py: write INLINED = {checksum!r}"
 
 
 @pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])

@@ -26,7 +26,8 @@ from torch.autograd.function import once_differentiable
 from ..functional import squash
 from ..graph import once_per_structure
 from .dynamic import on_torch
-from .kernels_cpu import LANES, agree, arrange, gradient, iterate, linear_gradient, step_back
+from .kernels_cpu import agree, arrange, gradient, iterate, linear_gradient, step_back
+from .tiles_cpu import LANES
 from .votes import LinearVotes
 
 
