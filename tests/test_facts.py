@@ -263,20 +263,21 @@ def test_the_longest_capsule_is_decoded_in_evaluation_and_the_true_one_in_traini
     assert torch.equal(output.reconstruction, small_net.decoder(output.capsules, labels))
 
 
-def value_and_gradient(router, graph, votes, prior, iterations, cotangents):
+def value_and_gradient(router, graph, votes, prior, iterations, cotangents, **options):
     votes, prior = votes.clone().requires_grad_(), prior.clone().requires_grad_()
-    routed = router(graph, votes, prior=prior, iterations=iterations)
+    routed = router(graph, votes, prior=prior, iterations=iterations, **options)
     cotangents = [x.to(votes.dtype) for x in cotangents]
     gradients = torch.autograd.grad(routed, (votes, prior), cotangents, materialize_grads=True)
     return *routed, *gradients
 
 
-def assert_equals_naive(way, graph, trailing, dtype, iterations, draw):
+def assert_equals_naive(way, graph, trailing, dtype, iterations, draw, **options):
     votes, prior = draw(graph.num_edges(), *trailing, D, dtype=dtype), draw(graph.num_edges(), *trailing, dtype=dtype)
     cotangents = draw(graph.num_dst_nodes(), *trailing, D), draw(graph.num_dst_nodes(), *trailing)
     oracle = way._replace(engine="naive", device="cpu")
-    exact = value_and_gradient(oracle, graph, votes.double(), prior.double(), iterations, cotangents)
-    for got, wanted in zip(value_and_gradient(way, graph, votes, prior, iterations, cotangents), exact, strict=True):
+    exact = value_and_gradient(oracle, graph, votes.double(), prior.double(), iterations, cotangents, **options)
+    found = value_and_gradient(way, graph, votes, prior, iterations, cotangents, **options)
+    for got, wanted in zip(found, exact, strict=True):
         assert_close(got, wanted)
 
 
@@ -289,6 +290,18 @@ def test_value_and_gradient_equal_naive_in_float64(way, graph, trailing, dtype, 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 def test_value_and_gradient_equal_naive_after_any_iteration(way, graphs, iterations, draw):
     assert_equals_naive(way, graphs["sparse_7x5"], (3,), torch.float64, iterations, draw)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_unsquashed_parents_equal_naive_s_and_squash_to_v(way, graphs, iterations, draw):
+    graph = graphs["sparse_7x5"]
+    assert_equals_naive(way, graph, (3,), torch.float64, iterations, draw, squash_output=False)
+    u_hat = draw(graph.num_edges(), 3, 4)
+    s, activation = way(graph, u_hat, iterations=iterations, squash_output=False)
+    v, lengths = way(graph, u_hat, iterations=iterations)
+    torch.testing.assert_close(squash(s), v)
+    torch.testing.assert_close(activation, lengths)
 
 
 @pytest.mark.fact(12)

@@ -33,6 +33,7 @@ def route(
     prior: torch.Tensor | float | None = None,
     engine: str = "auto",
     on_iteration: Observer | None = None,
+    squash_output: bool = True,
 ) -> Routed:
     """Route the children's votes to the parents by agreement.
 
@@ -50,10 +51,12 @@ def route(
         engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
+        squash_output: False: the parents of the last iteration are given unsquashed, s in place of v, of any length.
+            The iterations before it squash as ever.
 
     Returns:
         ``Routed(v, activation)``: parents (J, *, D), for dynamic routing of length < 1, and their activation (J, *),
-        for dynamic routing that length. A parent without votes is zero.
+        for dynamic routing the length of v. A parent without votes is zero.
 
     Raises:
         InputError: shapes, dtypes, devices or names that don't fit.
@@ -79,7 +82,8 @@ def route(
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
-    v, activation = run(graph, votes, activation, b, iterations, on_iteration and _own_copies(on_iteration))
+    observer = on_iteration and _own_copies(on_iteration)
+    v, activation = run(graph, votes, activation, b, iterations, observer, squash_output)
     return Routed(v.to(dtype), activation.to(dtype))
 
 

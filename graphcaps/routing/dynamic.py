@@ -21,16 +21,17 @@ from ..functional import squash
 from ..graph import links
 
 
-def on_dgl(graph, u_hat, activation, b, iterations, on_iteration):
+def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
     """Route with DGL; ``u_hat``, ``b`` and ``c`` live on the edges, ``s`` and ``v`` on the parents of a local scope."""
     if u_hat.numel() == 0:  # DGL's kernels refuse tensors without elements
-        return on_torch(graph, u_hat, activation, b, iterations, on_iteration)
+        return on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
     with graph.local_scope():
         graph.edata["u_hat"] = u_hat  # (E, *, D)
         for r in range(iterations):
             graph.edata["c"] = edge_softmax(graph, b, norm_by="src").unsqueeze(-1)  # (E, *, 1)
             graph.update_all(_weigh, function.sum("m", "s"))
-            v = squash(graph.dstdata.pop("s"))  # (J, *, D)
+            s = graph.dstdata.pop("s")  # (J, *, D)
+            v = squash(s)
             last = r == iterations - 1
             if not last or on_iteration:
                 graph.dstdata["v"] = v
@@ -40,14 +41,14 @@ def on_dgl(graph, u_hat, activation, b, iterations, on_iteration):
                 on_iteration(r, b, graph.edata["c"].squeeze(-1), v, agreement)
             if not last:
                 b = b + agreement
-    return v, torch.linalg.vector_norm(v, dim=-1)
+    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
 def _weigh(edges):
     return {"m": edges.data["c"] * edges.data["u_hat"]}
 
 
-def on_torch(graph, u_hat, activation, b, iterations, on_iteration):
+def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
     """Route with torch's scatter operations on the device of the votes; the graph may stay on the CPU."""
     edges = links(graph, u_hat.device)
     for r in range(iterations):
@@ -61,7 +62,7 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration):
             on_iteration(r, b, c, v, agreement)
         if not last:
             b = b + agreement
-    return v, torch.linalg.vector_norm(v, dim=-1)
+    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
 def _softmax_over_children(b, edges):

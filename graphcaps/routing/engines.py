@@ -15,7 +15,7 @@ from .votes import LinearVotes
 
 log = logging.getLogger("graphcaps")
 
-# Each is function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration)
+# Each is function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration, squash_output)
 # -> v (J, *, D), activation (J, *).
 ENGINES = {
     ("dynamic", "naive"): naive.dynamic,

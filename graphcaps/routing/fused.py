@@ -37,10 +37,10 @@ def without_triton(device: torch.device | str) -> str:
     return ""
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration):
+def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, built only where the engine of a device says so.
 
-    Votes may be of half precision, with float32 logits b; v is then float32. On the CPU they are widened first.
+    Votes may be of half precision, with float32 logits b; parents are then float32. On the CPU they are widened first.
     """
     engine = importlib.import_module(f".{MODULES[b.device.type]}", __package__)
-    return engine.dynamic(graph, votes, activation, b, iterations, on_iteration)
+    return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)

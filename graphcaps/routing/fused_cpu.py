@@ -31,7 +31,7 @@ from .tiles_cpu import LANES
 from .votes import LinearVotes
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration):
+def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
     linear = isinstance(votes, LinearVotes)
     votes = LinearVotes(*(x.to(b.dtype) for x in votes)) if linear else votes.to(b.dtype)
@@ -39,15 +39,16 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration):
         votes, linear = votes.tensor(graph), False
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
-        return on_torch(graph, u_hat, activation, b, iterations, on_iteration)
+        return on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
     trailing = b.shape[1:]
     u, weight = (votes.u, votes.weight) if linear else (votes, votes.new_empty(0))
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
     rows = _rows(graph)
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
-    v = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing, learning)
-    v = v.reshape(rows.num_parents, *trailing, v.shape[-1])
-    return v, torch.linalg.vector_norm(v, dim=-1)
+    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing, learning)
+    s = s.reshape(rows.num_parents, *trailing, s.shape[-1])
+    v = squash(s)
+    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
 def _has_hub(rows, votes):
@@ -182,7 +183,7 @@ class _Passes:
         """du and dweight, or du_hat and None."""
         if not self.linear:
             du = torch.empty_like(self.u)
-            pairs = zip(ds[1:], v[:-1], strict=True)
+            pairs = zip(ds[1:], v, strict=True)
             parents = torch.stack([ds[0], *(rows for pair in pairs for rows in pair)], dim=2)  # (J, B, 2R - 1, D)
             self.run(gradient, _flat(c), _flat(db), _flat(parents), len(ds), uniform, _flat(du))
             return du, None
@@ -236,7 +237,8 @@ class _Dynamic(torch.autograd.Function):
             if on_iteration is not None and not len(kept):
                 kept = passes.numbers(1)[0]
             s[r] = passes.iterate(by_child, before[r] if r else passes.nothing, kept, first)
-            v = squash(s[r])
+            if r < iterations - 1 or on_iteration is not None:
+                v = squash(s[r])
             if on_iteration is not None:
                 agreement = _agreement(passes, v)
                 seen = (b, rows.in_edge_order(kept), agreement)
@@ -246,16 +248,15 @@ class _Dynamic(torch.autograd.Function):
         if learning:
             ctx.save_for_backward(given.u, weight, by_child, c, s, before)
             ctx.rows, ctx.uniform, ctx.reading = rows, uniform, passes if passes is not given else None
-        return v
+        return s[-1].clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """Gradient of the parents' last v with respect to votes (or u and weight) and prior.
+        """Gradient of the parents' last s with respect to votes (or u and weight) and prior.
 
         With f = n / (1 + n^2), n = |s|, going back from r = R - 1:
-            dv = grad in the last iteration, else sum over in-edges of db u_hat
-            ds = f dv + s f'/n <s, dv>
+            ds = grad in the last iteration, else f dv + s f'/n <s, dv> with dv = sum over in-edges of db u_hat
             db = db + c (<u_hat, ds> - sum over the child's out-edges of c <u_hat, ds>)
         and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1). Only the prior needs the pass for r = 0.
         """
@@ -263,11 +264,10 @@ class _Dynamic(torch.autograd.Function):
         rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, ctx.rows)
         reading = ctx.reading or (passes.arranged() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
-        v, ds, nothing = squash(s), torch.empty_like(s), passes.nothing
+        v, ds, nothing = squash(s[:-1]), torch.empty_like(s), passes.nothing
         db = passes.numbers(0 if passes.linear else iterations - 1)
-        dv, dprior, above = grad, None, nothing
+        ds[-1], dprior, above = grad, None, nothing
         for r in reversed(range(iterations)):
-            ds[r] = _squash_backward(s[r], dv)
             if r == 0 and not needs_prior:
                 break
             if r == 0:
@@ -278,7 +278,9 @@ class _Dynamic(torch.autograd.Function):
             kept = nothing if passes.linear else c[r - uniform]
             numbers = [_flat(prior), _flat(before[r:]), _flat(ds[r:]), iterations - r, _flat(kept), _flat(above)]
             reading.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
-            dv, above = _added(parts), below
+            if r > 0:
+                ds[r - 1] = _squash_backward(s[r - 1], _added(parts))
+            above = below
         du = dweight = ctx.reading = reading = None  # of ordered votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, uniform)

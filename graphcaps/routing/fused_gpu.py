@@ -19,29 +19,31 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..functional import squash
 from ..graph import links, once_per_structure
 from .dynamic import on_torch
-from .passes_gpu import PROGRAMS, ByChild, ByParent, fits, settle_parents
+from .passes_gpu import PROGRAMS, ByChild, ByParent, fits
 from .votes import LinearVotes
 
 SEGMENT = 512  # in-edges of a parent that one program takes, or an even share for each of PROGRAMS if that is more
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration):
+def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes`` and of half precision."""
     linear = isinstance(votes, LinearVotes)
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
-        return on_torch(graph, u_hat.to(b.dtype), activation, b, iterations, on_iteration)
+        return on_torch(graph, u_hat.to(b.dtype), activation, b, iterations, on_iteration, squash_output)
     rows = _rows(graph, b.device)
     if linear and not (rows.complete and fits(rows.num_parents, *reversed(votes.weight.shape[-2:]))):
         votes, linear = votes.tensor(graph), False
     u, weight = (votes.u, _by_type(votes.weight, rows)) if linear else (votes, None)
     trailing = b.shape[1:]
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
-    v = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing)
-    v = v.reshape(rows.num_parents, *trailing, v.shape[-1])
-    return v, torch.linalg.vector_norm(v, dim=-1)
+    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing)
+    s = s.reshape(rows.num_parents, *trailing, s.shape[-1])
+    v = squash(s)
+    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
 def _by_type(weight, rows):
@@ -123,23 +125,16 @@ class _Dynamic(torch.autograd.Function):
         passes.forward(b, c, s, v, seen)
         ctx.save_for_backward(u, weight, c, s, v)
         ctx.rows = rows
-        return v[-1].clone()
+        return s[-1].clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """Gradient of the parents' last v with respect to votes (or u and weight) and prior.
-
-        With f = n / (1 + n^2), n = |s|, going back from r = R - 1:
-            dv = grad in the last iteration, else sum over in-edges of db u_hat
-            ds = f dv + s f'/n <s, dv>
-            db = db + c (<u_hat, ds> - sum over the child's out-edges of c <u_hat, ds>)
-        and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1): db^0 is only of use to the prior.
-        """
+        """Gradient of the parents' last s with respect to votes (or u and weight) and prior; math: `fused_cpu`."""
         u, weight, c, s, v = ctx.saved_tensors
         passes = _passes(u, weight, ctx.rows, c)
         ds, db = torch.empty_like(s), torch.empty_like(c)
-        settle_parents(grad.contiguous(), None, s[-1], ds[-1], back=True)
+        ds[-1] = grad
         passes.backward(c, s, ds, db, since=0 if ctx.needs_input_grad[2] else 1)
         need_votes = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         du, dweight = passes.gradient(c, ds, db, v) if need_votes else (None, None)
