@@ -1,0 +1,16 @@
+"""Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
+
+from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
+from .drawn import to_networkx
+from .structure import Links, links, once_per_structure
+
+__all__ = [
+    "EDGE_TYPE",
+    "Links",
+    "bipartite_graph",
+    "check_graph",
+    "complete_graph",
+    "links",
+    "once_per_structure",
+    "to_networkx",
+]

@@ -1,0 +1,48 @@
+"""A routed graph for networkx, ready to draw or to write as GraphML."""
+
+from __future__ import annotations
+
+import networkx
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from .bipartite import check_graph
+from .structure import links
+
+
+def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
+    """Copy a routed graph to networkx, ready to draw or to write as GraphML.
+
+    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and the position ``x``, ``y`` (x
+    is the layer, y falls from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them,
+    ``c`` and ``b`` as floats.
+
+    Args:
+        routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.
+        index: which entry of the trailing dims to take, ``(image,)`` for routing of a batch; () where there are none.
+
+    Raises:
+        InputError: ``index`` doesn't fit the trailing dims.
+
+    >>> import torch
+    >>> from graphcaps import complete_graph, dynamic_routing
+    >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.zeros(6, 4), return_graph=True)
+    >>> to_networkx(routed).edges[("child", 0), ("parent", 1), 1]["c"]
+    0.5
+    """
+    check_graph(routed)
+    edges = links(routed)
+    features = {}
+    for name in ("c", "b"):
+        if name in routed.edata:
+            trailing = tuple(routed.edata[name].shape[1:])
+            fits = len(index) == len(trailing) and all(0 <= k < size for k, size in zip(index, trailing, strict=True))
+            expect(fits, "index", f"one index into each trailing dim {trailing} of {name}", index)
+            features[name] = routed.edata[name][(slice(None), *index)].detach().cpu().tolist()
+    drawn = networkx.MultiDiGraph()
+    for layer, (kind, count) in enumerate((("child", edges.num_children), ("parent", edges.num_parents))):
+        for k in range(count):
+            drawn.add_node((kind, k), layer=layer, index=k, x=float(layer), y=1 - (k + 0.5) / count)
+    for e, (i, j) in enumerate(zip(edges.src.tolist(), edges.dst.tolist(), strict=True)):
+        drawn.add_edge(("child", i), ("parent", j), key=e, **{name: values[e] for name, values in features.items()})
+    return drawn
