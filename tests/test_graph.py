@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-import graphcaps.graph
+import graphcaps
 from graphcaps import GraphcapsError, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
-from graphcaps.graph import EDGE_TYPE, links
+from graphcaps.graph import EDGE_TYPE, links, structure
 
 
 def ends(graph):
@@ -128,14 +128,14 @@ def test_links_follow_edges_added_and_removed_in_place():
 
 def test_links_are_freed_with_their_graph():
     gc.collect()
-    before = set(graphcaps.graph.links.kept)
+    before = set(structure.taken.kept)
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
     index = weakref.ref(links(graph).src)
-    assert len(set(graphcaps.graph.links.kept) - before) == 1
+    assert len(set(structure.taken.kept) - before) == 1
     del graph
     gc.collect()
     assert index() is None
-    assert set(graphcaps.graph.links.kept) <= before
+    assert set(structure.taken.kept) <= before
 
 
 # networkx

@@ -2,15 +2,20 @@
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .drawn import to_networkx
+from .nodes import COMPETITIONS, check_competition, expand, membership
 from .structure import Links, links, once_per_structure
 
 __all__ = [
+    "COMPETITIONS",
     "EDGE_TYPE",
     "Links",
     "bipartite_graph",
+    "check_competition",
     "check_graph",
     "complete_graph",
+    "expand",
     "links",
+    "membership",
     "once_per_structure",
     "to_networkx",
 ]

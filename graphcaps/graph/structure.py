@@ -24,18 +24,18 @@ class Links:
 
 
 def once_per_structure(make: Callable) -> Callable:
-    """Keep what ``make(graph, device)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it.
+    """Keep what ``make(graph, *how)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it.
 
     Keyed by the identity of DGL's immutable structure object: a graph that gains an edge gets a new one.
     """
-    kept: dict[tuple[int, torch.device], object] = {}
+    kept: dict[tuple, object] = {}
 
     @functools.wraps(make)
-    def once(graph: DGLGraph, device: torch.device | str = "cpu"):
-        structure, device = graph._graph, torch.device(device)
-        key = (id(structure), device)
+    def once(graph: DGLGraph, *how):
+        structure = graph._graph
+        key = (id(structure), *how)
         if key not in kept:
-            found = make(graph, device)
+            found = make(graph, *how)
             weakref.finalize(structure, kept.pop, key, None)
             kept[key] = found
         return kept[key]
@@ -44,9 +44,13 @@ def once_per_structure(make: Callable) -> Callable:
     return once
 
 
+def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
+    """The graph's edges in edge order on ``device``, taken from DGL once per structure and device."""
+    return taken(graph, torch.device(device))
+
+
 @once_per_structure
-def links(graph: DGLGraph, device: torch.device) -> Links:
-    """The graph's edges in edge order on ``device``, default "cpu", taken from DGL once per structure and device."""
+def taken(graph: DGLGraph, device: torch.device) -> Links:
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None

@@ -1,7 +1,17 @@
-"""The layers of a capsule network: image to children, children to parents, parents to a picture."""
+"""Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
+from .capsule_conv import CapsuleConv
 from .decoder import Decoder
 from .layers import CapsuleLayer
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from .readout import CapsuleReadout
 
-__all__ = ["CapsuleLayer", "Decoder", "DepthwisePrimaryCaps", "PrimaryCaps", "receptive_fields"]
+__all__ = [
+    "CapsuleConv",
+    "CapsuleLayer",
+    "CapsuleReadout",
+    "Decoder",
+    "DepthwisePrimaryCaps",
+    "PrimaryCaps",
+    "receptive_fields",
+]

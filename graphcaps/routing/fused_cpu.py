@@ -69,8 +69,8 @@ def _shape(rows, batch, dim):
 class _Rows:
     """A graph's edges sorted by child, as NumPy arrays, and the children in ranges of about equal numbers of edges."""
 
-    def __init__(self, graph, device):
-        src, dst = (end.to(device) for end in graph.edges(order="eid"))
+    def __init__(self, graph):
+        src, dst = (end.cpu() for end in graph.edges(order="eid"))
         self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
         index = torch.int32 if len(src) < 2**31 else torch.int64
         self.eid = torch.argsort(src, stable=True).to(index)  # (E,)

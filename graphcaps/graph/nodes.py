@@ -1,0 +1,92 @@
+"""Capsules on the nodes of other people's graphs: each node carries some, and each edge links them.
+
+    graph of nodes        u ----> v
+    with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
+
+Both functions keep what they make as long as the graph's structure is there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from .bipartite import bipartite_graph, check_graph
+from .structure import once_per_structure
+
+COMPETITIONS = ("capsules", "neighbours")
+
+
+def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1, competition: str = "neighbours") -> DGLGraph:
+    """Link each capsule of an edge's source to each capsule of its destination.
+
+    Edge ``(e * K_in + k) * K_out + l`` of the result carries the vote of capsule k of e's source for capsule l of e's
+    destination, so that its values reshape to (E, K_in, K_out). Parent ``v * K_out + l`` is capsule l of node v.
+
+    Args:
+        graph: any DGLGraph with one canonical edge type, also a message-flow block; E edges.
+        caps_in: K_in >= 1, capsules of each source node.
+        caps_out: K_out >= 1, capsules of each destination node.
+        competition: which votes share one softmax. ``"neighbours"``: all of one capsule, over the capsules of all
+            neighbours; child ``u * K_in + k`` is capsule k of node u. ``"capsules"``: those along one edge, over the
+            capsules of one neighbour; child ``e * K_in + k`` is capsule k of e's source, as that neighbour hears it.
+
+    Returns:
+        DGLGraph with E * K_in * K_out edges of type ``("child", "votes", "parent")``.
+
+    Raises:
+        InputError: not such a graph, number or competition.
+
+    >>> from graphcaps import dgl
+    >>> expand(dgl.graph(([0, 1], [1, 2])), caps_in=2, caps_out=3).num_edges()
+    12
+    """
+    check_graph(graph)
+    for name, count in (("caps_in", caps_in), ("caps_out", caps_out)):
+        expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
+    check_competition(competition)
+    return _expanded(graph, caps_in, caps_out, competition).local_var()
+
+
+def check_competition(competition: str) -> None:
+    """Raise ``InputError`` unless there is such a competition."""
+    expect(competition in COMPETITIONS, "competition", f"one of {', '.join(COMPETITIONS)}", repr(competition))
+
+
+@once_per_structure
+def _expanded(graph: DGLGraph, caps_in: int, caps_out: int, competition: str) -> DGLGraph:
+    src, dst = graph.edges(order="eid")
+    num_sources = graph.num_src_nodes()
+    if competition == "capsules":
+        src, num_sources = torch.arange(len(src), dtype=src.dtype, device=src.device), len(src)
+    k, l = (torch.arange(count, dtype=src.dtype, device=src.device) for count in (caps_in, caps_out))  # noqa: E741
+    children = (src.view(-1, 1, 1) * caps_in + k.view(1, -1, 1)).expand(-1, -1, caps_out)  # (E, K_in, K_out)
+    parents = (dst.view(-1, 1, 1) * caps_out + l).expand_as(children)
+    num_parents = graph.num_dst_nodes() * caps_out
+    return bipartite_graph(children.flatten(), parents.flatten(), num_sources * caps_in, num_parents)
+
+
+def membership(graph: DGLGraph) -> DGLGraph:
+    """Link each node of a batch of graphs to the graph it is of; edge i leaves node i.
+
+    Args:
+        graph: from ``dgl.batch``, or a single graph; homogeneous, N nodes.
+
+    Returns:
+        DGLGraph with N edges from N children to as many parents as graphs were batched.
+
+    >>> from graphcaps import dgl
+    >>> membership(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)])).edges()[1]
+    tensor([0, 0, 0, 1, 1])
+    """
+    check_graph(graph)
+    expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
+    return _members(graph, tuple(graph.batch_num_nodes().tolist())).local_var()
+
+
+@once_per_structure
+def _members(graph: DGLGraph, sizes: tuple[int, ...]) -> DGLGraph:
+    like = dict(dtype=graph.idtype, device=graph.device)
+    owners = torch.arange(len(sizes), **like).repeat_interleave(torch.tensor(sizes, **like))
+    return bipartite_graph(torch.arange(len(owners), **like), owners, len(owners), len(sizes))

@@ -1,0 +1,114 @@
+"""Routing between the nodes of a DGL graph, in the place of a graph convolution."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph, dgl
+from .on_nodes import NodeCapsules
+
+
+class CapsuleConv(nn.Module):
+    """Graph convolution by routing: nodes vote for the capsules of their neighbours, and votes that agree count more.
+
+    With z_ul = x_u W_l, for capsule l of node v and its in-edges e = (u, v), in each iteration (arXiv 1710.09829)
+
+        c = softmax of b, over the K capsules l of edge e (competition="capsules")
+                          over all edges and capsules that u votes along and for (competition="neighbours")
+        s_vl = sum over e of c_el z_ul
+        b_el = b_el + <z_ul, squash(s_vl)>
+
+    and the layer gives squash(s_vl K / in-degree of v + bias), or without the degree where neighbours compete. One
+    iteration is thus ``GraphConv`` with norm="right", or norm="left", up to the squash.
+
+    Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
+    ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
+    own node's, which a self-loop adds, and z isn't normalised. A node's result depends on its in-edges alone, so that a
+    block of a neighbour sampler gives what the whole graph gives. Competition of neighbours is the capsule paper's
+    reading, where a child's couplings sum to 1 over all its parents: a node must choose whom to tell what, and in a
+    block it chooses among the block's nodes.
+
+    Args:
+        in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
+            for bipartite graphs, as other layers take it; only the first is used.
+        out_feats: D, numbers per capsule.
+        num_caps: K, capsules of each node in the result.
+        iterations: R >= 1.
+        squash_output: whether capsules are squashed to length < 1; False for logits.
+        feat_drop: dropout probability on the features.
+        competition: ``"capsules"`` or ``"neighbours"``.
+        in_caps: capsules of each node in the input.
+        bias: whether a bias is learned.
+        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
+            squash(bias).
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
+
+    >>> from graphcaps import dgl
+    >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
+    >>> CapsuleConv(10, 2, num_caps=3)(graph, torch.ones(4, 10)).shape
+    torch.Size([4, 3, 2])
+    """
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        out_feats: int,
+        num_caps: int,
+        iterations: int = 3,
+        squash_output: bool = True,
+        feat_drop: float = 0.0,
+        competition: str = "capsules",
+        in_caps: int = 1,
+        bias: bool = True,
+        allow_zero_in_degree: bool = False,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        self.allow_zero_in_degree = allow_zero_in_degree
+        self.feat_drop = nn.Dropout(feat_drop)
+        in_feats = in_feats[0] if isinstance(in_feats, tuple) else in_feats
+        self.capsules = NodeCapsules(
+            in_feats, out_feats, num_caps, in_caps, iterations, competition, squash_output, bias, engine
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        self.capsules.reset_parameters()
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """What DGL's ``HeteroGraphConv`` calls, which adds up several edge types."""
+        self.allow_zero_in_degree = set_value
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        edge_weight: torch.Tensor | None = None,
+        get_coupling: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """Route along the graph's edges.
+
+        Args:
+            graph: homogeneous, bipartite, or a message-flow block; one canonical edge type; E edges.
+            feat: (N, *, in_feats) of the (source) nodes, or a pair of which the first is used.
+            edge_weight: (E,), how much each edge's votes count; default 1.
+            get_coupling: also give c (E, *, in_caps, num_caps), detached.
+
+        Returns:
+            (N, *, num_caps, out_feats) of the (destination) nodes; with ``get_coupling`` a pair.
+
+        Raises:
+            DGLError: a node has no in-edges, and that isn't allowed.
+            InputError: shapes that don't fit.
+        """
+        if not self.allow_zero_in_degree and bool((graph.in_degrees() == 0).any()):
+            raise dgl.DGLError(
+                "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
+                "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+            )
+        feat = feat[0] if isinstance(feat, tuple) else feat
+        return self.capsules(graph, self.feat_drop(feat), edge_weight, get_coupling)

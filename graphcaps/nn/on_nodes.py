@@ -1,0 +1,133 @@
+"""Capsules on the nodes of a graph: what the layers for DGL and for PyTorch Geometric share."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from ..functional import squash
+from ..graph import check_competition, expand, links
+from ..routing import route
+from ..routing.engines import check_names
+
+
+class NodeCapsules(nn.Module):
+    """Weights that turn nodes' features into votes, routing along a graph's edges, bias and squash.
+
+    z_ukl = x_uk W_kl                   what capsule k of source node u has to say to capsule l of a destination node
+    u_hat_ekl = w_e z_ukl               its vote along edge e = (u, v), w_e = 1 without edge weights
+    s_vl = sum over e and k of c_ekl u_hat_ekl,    c by routing on the graph of ``graphcaps.graph.expand``
+    squash(s_vl K_out / in-degree of v + bias)     competition of capsules
+    squash(s_vl K_out + bias)                      competition of neighbours
+
+    The factors make undecided couplings those of a graph convolution: a mean over v's in-edges, or an equal part for
+    each of u's out-edges.
+
+    Args:
+        in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1.
+        out_feats: D, numbers per capsule of the result.
+        num_caps: K_out, capsules of each node in the result.
+        in_caps: K_in, capsules of each node in the input.
+        iterations: R >= 1.
+        competition: as in ``graphcaps.graph.expand``.
+        squash_output: whether the result is squashed to length < 1.
+        bias: whether a bias is learned.
+        engine: as in ``graphcaps.route``.
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        out_feats: int,
+        num_caps: int,
+        in_caps: int,
+        iterations: int,
+        competition: str,
+        squash_output: bool,
+        bias: bool,
+        engine: str,
+    ):
+        super().__init__()
+        sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps, iterations=iterations)
+        for name, size in sizes.items():
+            whole = isinstance(size, int) and not isinstance(size, bool)
+            expect(whole and size >= 1, name, "an integer >= 1", size)
+        check_competition(competition)
+        check_names("dynamic", engine)
+        self.iterations, self.competition = iterations, competition
+        self.squash_output, self.engine = squash_output, engine
+        self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
+        self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        in_caps, in_feats, num_caps, out_feats = self.weight.shape
+        nn.init.normal_(self.weight, std=2 / (in_caps * in_feats + num_caps * out_feats) ** 0.5)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(
+        self, graph: DGLGraph, feat: torch.Tensor, edge_weight: torch.Tensor | None, get_coupling: bool
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """Route along the edges of any graph with one canonical edge type.
+
+        Args:
+            graph: E edges from N_src to N_dst nodes.
+            feat: (N_src, *, F), or (N_src, *, K_in, F) for K_in > 1.
+            edge_weight: (E,) or (E, 1), how long each edge's votes are made, or None.
+            get_coupling: also give the couplings of the last iteration.
+
+        Returns:
+            (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
+            c (E, *, K_in, K_out), detached.
+        """
+        edges = links(graph, feat.device)
+        z = self._outgoing(feat, edges.num_children)
+        votes = z.index_select(0, edges.src)  # (E, *, K_in, K_out, D)
+        if edge_weight is not None:
+            fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
+            expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
+            votes = votes * edge_weight.to(votes.dtype).reshape(-1, *[1] * (votes.dim() - 1))
+        in_caps, _, num_caps, _ = self.weight.shape
+        last = {}
+        s, _ = route(
+            expand(graph, in_caps, num_caps, self.competition),
+            votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
+            # A vote alone in its softmax has c = 1 whatever its logit.
+            iterations=1 if self.competition == "capsules" and num_caps == 1 else self.iterations,
+            engine=self.engine,
+            on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
+            squash_output=False,
+        )
+        s = s.unflatten(0, (edges.num_parents, num_caps)).movedim(1, -2) * num_caps  # (N_dst, *, K_out, D)
+        if self.competition == "capsules":
+            degree = torch.bincount(edges.dst, minlength=edges.num_parents).clamp_min(1)
+            s = s / degree.to(s.dtype).view(-1, *[1] * (s.dim() - 1))
+        if self.bias is not None:
+            s = s + self.bias
+        out = squash(s) if self.squash_output else s
+        if not get_coupling:
+            return out
+        return out, last["c"].unflatten(0, (len(edges.src), in_caps, num_caps)).movedim((1, 2), (-2, -1))
+
+    def _outgoing(self, feat, num_nodes):
+        in_caps, in_feats = self.weight.shape[:2]
+        capsules = (in_caps, in_feats) if in_caps > 1 else (in_feats,)
+        fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
+        wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
+        expect(fits, "feat", wanted, tuple(feat.shape))
+        expect(feat.is_floating_point(), "feat", "floating point", feat.dtype, "Convert it: feat.float()")
+        if in_caps == 1:
+            return (feat @ self.weight[0].flatten(1)).unflatten(-1, (1, *self.weight.shape[2:]))
+        return torch.einsum("...kf,kfld->...kld", feat, self.weight)  # (N, *, K_in, K_out, D)
+
+    def extra_repr(self) -> str:
+        in_caps, in_feats, num_caps, out_feats = self.weight.shape
+        before = f"{in_caps} x " if in_caps > 1 else ""
+        return (
+            f"{before}{in_feats} -> {num_caps} x {out_feats}, iterations={self.iterations}, "
+            f"competition={self.competition!r}, squash_output={self.squash_output}, engine={self.engine!r}"
+        )

@@ -1,0 +1,79 @@
+"""From the nodes of each graph in a batch to class capsules of the graph, by routing."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..graph import membership
+from .on_nodes import NodeCapsules
+
+
+class CapsuleReadout(nn.Module):
+    """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
+
+    With z_ic = x_i W_c for node i of graph g, in each iteration (arXiv 1710.09829)
+
+        c_i = softmax of b_i over the C classes
+        s_gc = sum over the nodes i of g of c_ic z_ic
+        b_ic = b_ic + <z_ic, squash(s_gc)>
+
+    and the layer gives squash(s_gc C / number of g's nodes + bias): undecided nodes give their mean, so that graphs of
+    all sizes compare. Stands in the place of ``GlobalAttentionPooling``; the lengths are class scores for
+    ``graphcaps.margin_loss``. Routes all graphs of a batch at once.
+
+    Args:
+        in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
+        num_caps: C, capsules of each graph, one per class.
+        out_feats: D, numbers per capsule.
+        iterations: R >= 1.
+        squash_output: whether capsules are squashed to length < 1.
+        in_caps: capsules of each node.
+        bias: whether a bias is learned.
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
+        -> (B, *, num_caps, out_feats); a graph without nodes gives squash(bias)
+
+    >>> from graphcaps import dgl
+    >>> batch = dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(5, 9)])
+    >>> CapsuleReadout(10, num_caps=2)(batch, torch.ones(8, 10)).shape
+    torch.Size([2, 2, 16])
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        num_caps: int,
+        out_feats: int = 16,
+        iterations: int = 3,
+        squash_output: bool = True,
+        in_caps: int = 1,
+        bias: bool = True,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        self.capsules = NodeCapsules(
+            in_feats, out_feats, num_caps, in_caps, iterations, "capsules", squash_output, bias, engine
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
+        self.capsules.reset_parameters()
+
+    def forward(
+        self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """Route nodes to their graphs.
+
+        Args:
+            graph: one graph or several from ``dgl.batch``, homogeneous; only which node is whose matters.
+            feat: (N, *, in_feats).
+            get_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
+
+        Returns:
+            (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
+        """
+        return self.capsules(membership(graph), feat, None, get_coupling)

@@ -1,0 +1,325 @@
+"""CapsuleConv and CapsuleReadout: their formula, DGL's manners, and what must hold on any graph."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from dgl.nn.pytorch import GraphConv, HeteroGraphConv
+
+from graphcaps import InputError, dgl, margin_loss, squash
+from graphcaps.graph import COMPETITIONS, expand, links, membership
+from graphcaps.nn import CapsuleConv, CapsuleReadout
+from graphcaps.routing.engines import engine_names
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+F, D, K, N = 6, 4, 3, 9
+# float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
+EXACT = dict(rtol=1e-10, atol=1e-10)
+
+
+@pytest.fixture(params=COMPETITIONS)
+def competition(request):
+    return request.param
+
+
+def graph_of(seed=0, num_nodes=N, num_edges=20):
+    """Random edges and a self-loop for each node; with parallel edges."""
+    generator = torch.Generator().manual_seed(seed)
+    src, dst = torch.randint(num_nodes, (2, num_edges), generator=generator)
+    return dgl.add_self_loop(dgl.graph((src, dst), num_nodes=num_nodes))
+
+
+def conv(seed=0, in_feats=F, **options):
+    torch.manual_seed(seed)
+    layer = CapsuleConv(in_feats, D, K, **options).double()
+    torch.nn.init.normal_(layer.capsules.bias)
+    return layer
+
+
+def by_loops(layer, graph, x, weights=None):
+    """The formulas of the docstring for features (N, F) of one capsule per node, node by node."""
+    capsules = layer.capsules
+    src, dst = (end.tolist() for end in graph.edges(order="eid"))
+    weights = [1.0] * len(src) if weights is None else weights.tolist()
+    num_caps, num_nodes = capsules.weight.shape[2], graph.num_dst_nodes()
+    z = [[x[u] @ capsules.weight[0, :, l] for l in range(num_caps)] for u in range(len(x))]  # noqa: E741
+    votes = [[w * z[u][l] for l in range(num_caps)] for u, w in zip(src, weights, strict=True)]  # noqa: E741
+    b = torch.zeros(len(src), num_caps, dtype=x.dtype)
+    for _ in range(capsules.iterations):
+        if capsules.competition == "capsules":
+            c = b.softmax(1)
+        else:
+            c = b.clone()
+            for u in range(len(x)):
+                out = [e for e in range(len(src)) if src[e] == u]
+                if out:
+                    c[out] = b[out].flatten().softmax(0).view(len(out), num_caps)
+        s = [[sum((c[e, l] * votes[e][l] for e in range(len(src)) if dst[e] == v), torch.zeros(D).double())
+              for l in range(num_caps)] for v in range(num_nodes)]  # noqa: E741  # fmt: skip
+        for e in range(len(src)):
+            for l in range(num_caps):  # noqa: E741
+                b[e, l] += votes[e][l] @ squash(s[dst[e]][l])
+    degree = [max(1, dst.count(v)) if capsules.competition == "capsules" else 1 for v in range(num_nodes)]
+    rows = [torch.stack(row) * num_caps / d + capsules.bias for row, d in zip(s, degree, strict=True)]
+    out = torch.stack(rows)
+    return (squash(out) if capsules.squash_output else out), c
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize("squash_output", [True, False])
+def test_a_convolution_is_the_formula_of_its_docstring(competition, iterations, squash_output, draw):
+    layer = conv(competition=competition, iterations=iterations, squash_output=squash_output)
+    graph, x, weights = graph_of(), draw(N, F), draw(29).abs()
+    with torch.no_grad():
+        wanted, c = by_loops(layer, graph, x, weights)
+        got, coupling = layer(graph, x, weights, get_coupling=True)
+    torch.testing.assert_close(got, wanted, **EXACT)
+    torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
+
+
+@pytest.mark.parametrize("norm, competition", [("right", "capsules"), ("left", "neighbours")])
+def test_one_iteration_is_dgls_graph_convolution(norm, competition, draw):
+    layer = conv(competition=competition, iterations=1, squash_output=False)
+    plain = GraphConv(F, K * D, norm=norm).double()
+    plain.weight.data = layer.capsules.weight.data.view(F, K * D)
+    plain.bias.data = layer.capsules.bias.data.flatten()
+    x, weights = draw(N, F), draw(29)
+    for edge_weight in (None, weights):
+        got, wanted = layer(graph_of(), x, edge_weight), plain(graph_of(), x, edge_weight=edge_weight)
+        torch.testing.assert_close(got.flatten(1), wanted, **EXACT)
+
+
+def test_every_engine_gives_what_naive_gives_in_value_and_gradient(competition, draw):
+    graph, x, cotangent = graph_of(), draw(N, 2, F), draw(N, 2, K, D)
+    results = {}
+    for engine in engine_names("dynamic"):
+        layer, leaf = conv(competition=competition, engine=engine), x.clone().requires_grad_()
+        out = layer(graph, leaf)
+        results[engine] = out, *torch.autograd.grad(out, (leaf, *layer.parameters()), cotangent)
+    for engine, found in results.items():
+        for got, wanted in zip(found, results["naive"], strict=True):
+            torch.testing.assert_close(got, wanted, msg=lambda text, engine=engine: f"{engine}: {text}", **EXACT)
+
+
+def test_the_gradient_is_that_of_finite_differences(competition, draw):
+    layer, graph = conv(competition=competition), graph_of(num_nodes=4, num_edges=5)
+    inputs = draw(4, F).requires_grad_(), draw(9).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, weights: layer(graph, x, weights), inputs)
+    readout = CapsuleReadout(F, 2, D).double()
+    assert torch.autograd.gradcheck(lambda x: readout(graph, x), inputs[:1])
+
+
+def test_permuted_nodes_give_permuted_capsules(competition, draw):
+    layer, graph, x = conv(competition=competition), graph_of(), draw(N, F)
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(1))  # node i becomes order[i]
+    src, dst = graph.edges(order="eid")
+    permuted = dgl.graph((order[src], order[dst]), num_nodes=N)
+    moved = torch.empty_like(x).index_copy_(0, order, x)
+    torch.testing.assert_close(layer(permuted, moved)[order], layer(graph, x), **EXACT)
+    readout = CapsuleReadout(F, 2, D).double()
+    torch.testing.assert_close(readout(permuted, moved), readout(graph, x), **EXACT)
+
+
+def test_a_batch_of_graphs_gives_what_each_alone_gives(competition, draw):
+    layer, readout = conv(competition=competition), CapsuleReadout(F, 2, D).double()
+    graphs = [graph_of(seed, size, 2 * size) for seed, size in enumerate((5, 1, 7))]
+    x = draw(13, F)
+    batch, parts = dgl.batch(graphs), x.split([5, 1, 7])
+    alone = [layer(graph, part) for graph, part in zip(graphs, parts, strict=True)]
+    torch.testing.assert_close(layer(batch, x), torch.cat(alone), **EXACT)
+    alone = [readout(graph, part) for graph, part in zip(graphs, parts, strict=True)]
+    torch.testing.assert_close(readout(batch, x), torch.cat(alone), **EXACT)
+
+
+def test_couplings_compete_over_what_their_name_says(competition, draw):
+    graph = graph_of()
+    _, c = conv(competition=competition)(graph, draw(N, F), get_coupling=True)
+    assert c.shape == (29, 1, K) and not c.requires_grad
+    assert c.std() > 1e-3  # routing did route
+    if competition == "capsules":
+        torch.testing.assert_close(c.sum((1, 2)), torch.ones(29).double())
+    else:
+        leaving = torch.zeros(N).double().index_add(0, graph.edges(order="eid")[0], c.sum((1, 2)))
+        torch.testing.assert_close(leaving, torch.ones(N).double())
+
+
+def test_dims_between_nodes_and_features_are_routed_each_for_itself(competition, draw):
+    layer, graph, x = conv(competition=competition), graph_of(), draw(N, 2, 5, F)
+    out, c = layer(graph, x, get_coupling=True)
+    assert out.shape == (N, 2, 5, K, D) and c.shape == (29, 2, 5, 1, K)
+    alone, c_alone = layer(graph, x[:, 1, 3], get_coupling=True)
+    torch.testing.assert_close(out[:, 1, 3], alone, **EXACT)
+    torch.testing.assert_close(c[:, 1, 3], c_alone, **EXACT)
+
+
+def test_several_capsules_in_vote_each_with_its_own_matrix(competition, draw):
+    layer, graph, x = (
+        conv(in_caps=2, competition=competition, iterations=1, squash_output=False),
+        graph_of(),
+        draw(N, 2, F),
+    )
+    out, c = layer(graph, x, get_coupling=True)
+    assert c.shape == (29, 2, K)
+    flat = conv(in_feats=2 * F, competition=competition, iterations=1, squash_output=False)
+    flat.capsules.weight.data = layer.capsules.weight.data.reshape(1, 2 * F, K, D)
+    flat.capsules.bias.data = layer.capsules.bias.data
+    torch.testing.assert_close(out, flat(graph, x.flatten(1)), **EXACT)
+    stacked = CapsuleConv(D, 5, 2, in_caps=K).double()
+    assert stacked(graph, out).shape == (N, 2, 5)
+
+
+def test_a_block_gives_what_the_whole_graph_gives(competition, draw):
+    layer, graph, x = conv(competition=competition), graph_of(), draw(N, F)
+    seeds = torch.tensor([4, 0, 7]) if competition == "capsules" else torch.arange(N)
+    sampler = dgl.dataloading.MultiLayerFullNeighborSampler(1)
+    nodes, _, (block,) = sampler.sample(graph, seeds)
+    whole = layer(graph, x)[seeds]
+    torch.testing.assert_close(layer(block, x[nodes]), whole, **EXACT)
+    torch.testing.assert_close(layer(block, (x[nodes], x[seeds])), whole, **EXACT)
+
+
+def test_a_bipartite_graph_is_routed_from_its_sources(competition, draw):
+    graph = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
+    layer = conv(in_feats=(F, 99), competition=competition)
+    out = layer(graph, (draw(3, F), draw(2, 99)))
+    assert out.shape == (2, K, D)
+    both = HeteroGraphConv({"in": conv(competition=competition, allow_zero_in_degree=False)}, aggregate="sum")
+    assert both(graph, {"word": draw(3, F), "text": draw(2, F)})["text"].shape == (2, K, D)
+
+
+def test_a_node_without_in_edges_is_an_error_or_the_bias(competition, draw):
+    graph, x = dgl.graph(([0], [1]), num_nodes=3), draw(3, F)
+    layer = conv(competition=competition)
+    with pytest.raises(dgl.DGLError, match="expected an in-edge for every node.*dgl.add_self_loop"):
+        layer(graph, x)
+    layer.set_allow_zero_in_degree(True)
+    out = layer(graph, x)
+    for v in (0, 2):
+        torch.testing.assert_close(out[v], squash(layer.capsules.bias))
+    assert (out[1] - out[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 3])
+def test_a_graph_without_edges_gives_the_bias(competition, num_nodes, draw):
+    graph = dgl.graph(([], []), num_nodes=num_nodes)
+    layer = conv(competition=competition, allow_zero_in_degree=True)
+    out, c = layer(graph, draw(num_nodes, F), get_coupling=True)
+    torch.testing.assert_close(out, squash(layer.capsules.bias).expand(num_nodes, K, D))
+    assert c.shape == (0, 1, K)
+
+
+def test_one_node_alone_hears_itself(competition, draw):
+    layer, x = conv(competition=competition, iterations=1), draw(1, F)
+    z = torch.einsum("f,fld->ld", x[0], layer.capsules.weight[0])
+    out = layer(dgl.graph(([0], [0])), x)
+    torch.testing.assert_close(out[0], squash(z + layer.capsules.bias), **EXACT)
+
+
+def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
+    readout = CapsuleReadout(F, 2, D).double()
+    torch.nn.init.normal_(readout.capsules.bias)
+    empty, one = dgl.graph(([], []), num_nodes=0), dgl.graph(([], []), num_nodes=1)
+    x = draw(1, F)
+    out, c = readout(dgl.batch([empty, one, empty]), x, get_coupling=True)
+    assert out.shape == (3, 2, D) and c.shape == (1, 1, 2)
+    torch.testing.assert_close(out[0], squash(readout.capsules.bias))
+    assert (out[1] - out[0]).abs().max() > 1e-3
+
+
+def test_undecided_nodes_are_read_out_as_their_mean(draw):
+    readout = CapsuleReadout(F, 2, D, iterations=1, squash_output=False).double()
+    batch, x = dgl.batch([dgl.rand_graph(3, 2), dgl.rand_graph(5, 2)]), draw(8, F)
+    z = torch.einsum("nf,fld->nld", x, readout.capsules.weight[0])
+    torch.testing.assert_close(readout(batch, x), torch.stack([z[:3].mean(0), z[3:].mean(0)]), **EXACT)
+
+
+def test_lengths_are_class_scores_and_learn():
+    torch.manual_seed(0)
+    batch = dgl.batch([dgl.rand_graph(5, 4) for _ in range(20)])
+    labels = torch.arange(20) % 2
+    x = torch.randn(100, F) + labels.repeat_interleave(5).unsqueeze(1)
+    readout = CapsuleReadout(F, 2)
+    optimizer = torch.optim.Adam(readout.parameters(), 0.02)
+    for _ in range(60):
+        lengths = readout(batch, x).norm(dim=-1)
+        assert bool((lengths < 1).all())
+        optimizer.zero_grad()
+        margin_loss(lengths, labels).backward()
+        optimizer.step()
+    assert (lengths.argmax(1) == labels).float().mean() > 0.9
+
+
+def test_readouts_follow_the_batch_and_not_the_structure(draw):
+    """Two batches may share one structure object; whose a node is must then come from the batch."""
+    readout, x = CapsuleReadout(F, 2, D).double(), draw(6, F)
+    graph = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2)
+    two = readout(graph, x)
+    graph.set_batch_num_nodes(torch.tensor([6]))
+    graph.set_batch_num_edges(torch.tensor([0]))
+    assert (two.shape, readout(graph, x).shape) == ((2, 2, D), (1, 2, D))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_expanded_graphs_link_every_capsule_in_the_order_of_the_couplings(dtype):
+    graph = dgl.graph((torch.tensor([2, 0], dtype=dtype), torch.tensor([1, 2], dtype=dtype)), num_nodes=3)
+    for competition in COMPETITIONS:
+        edges = links(expanded := expand(graph, 2, 3, competition))
+        assert expanded.idtype == dtype
+        source = [0, 1] if competition == "capsules" else [2, 0]  # edge or node
+        wanted = [(2 * a + k, 3 * v + l) for a, v in zip(source, (1, 2)) for k in range(2) for l in range(3)]  # noqa: B905, E741
+        assert list(zip(edges.src.tolist(), edges.dst.tolist(), strict=True)) == wanted
+        assert (edges.num_children, edges.num_parents) == (2 * (2 if competition == "capsules" else 3), 9)
+
+
+def test_expanded_graphs_are_made_once_and_freed_with_their_graph():
+    from graphcaps.graph import nodes
+
+    graph = graph_of()
+    before = set(nodes._expanded.kept)
+    assert expand(graph, 1, K)._graph is expand(graph, 1, K)._graph
+    assert expand(graph, 1, K)._graph is not expand(graph, 1, K, "capsules")._graph
+    assert membership(graph)._graph is membership(graph)._graph
+    del graph
+    assert set(nodes._expanded.kept) <= before
+
+
+def test_layers_copy_pickle_and_print(draw):
+    layer = conv(competition="neighbours")
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(twin(graph_of(), x := draw(N, F)), layer(graph_of(), x))
+    assert "6 -> 3 x 4, iterations=3, competition='neighbours', squash_output=True" in repr(layer)
+    before = layer.capsules.weight.clone()
+    layer.reset_parameters()
+    assert not torch.equal(before, layer.capsules.weight)
+    assert not layer.capsules.bias.any()
+    assert layer.capsules.weight.std().item() == pytest.approx((2 * 2 / (F + K * D)) ** 0.5, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: CapsuleConv(F, 0, K), "out_feats: expected an integer >= 1, got 0"),
+        (lambda: CapsuleConv(F, D, K, iterations=0), "iterations: expected an integer >= 1, got 0"),
+        (
+            lambda: CapsuleConv(F, D, K, competition="all"),
+            "competition: expected one of capsules, neighbours, got 'all'",
+        ),
+        (lambda: CapsuleReadout(F, 2, engine="fuse"), "engine: expected one of .*Did you mean 'fused'?"),
+        (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
+        (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(8, F)), r"feat: expected \(N=9, \*, 6\), got \(8, 6\)"),
+        (lambda: CapsuleConv(F, D, K, in_caps=2)(graph_of(), torch.ones(N, F)), r"feat: expected \(N=9, \*, 2, 6\)"),
+        (
+            lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F, dtype=torch.int64)),
+            "feat: expected floating point",
+        ),
+        (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F), torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
+        (lambda: expand(graph_of(), 0, 1), "caps_in: expected an integer >= 1, got 0"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, text):
+    with pytest.raises(InputError, match=text):
+        wrong()
