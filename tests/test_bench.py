@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError, InputError
-from graphcaps.bench import baselines, clock, machine, memory, networks, tables, targets, train
+from graphcaps.bench import baselines, clock, machine, memory, networks, nodes, tables, targets, train
 from graphcaps.bench import gate as gates
 from graphcaps.bench.inputs import ORDERS, Sizes, case, random_graph
 from graphcaps.bench.run import WORKS, bench
@@ -20,7 +20,8 @@ from graphcaps.routing.engines import ENGINES, choose_engine
 from graphcaps.viz import bars
 
 TINY = Sizes(
-    images=3, children=12, parents=4, edges=300, growth=(300, 600), batch=4, image_shape=(1, 17, 17), copied=2**16,
+    images=3, children=12, parents=4, edges=300, growth=(300, 600), node_edges=(400, 800),
+    batch=4, image_shape=(1, 17, 17), copied=2**16,
     square=16, seconds=0.01, rounds=(2, 3),
 )  # fmt: skip
 WAYS = {way.name: way for way in baselines.formulations()}
@@ -31,7 +32,8 @@ def use(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(machine, "fix_allocator", lambda: "as it was")
     monkeypatch.setattr(memory, "give_back_at_once", lambda: None)
-    monkeypatch.setattr(memory, "_alone", lambda *row: memory.measure(*row, threads=1))
+    for module in (memory, nodes):
+        monkeypatch.setattr(module, "alone", lambda measure, *arguments, device: measure(*arguments, device))
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +145,7 @@ TABLES = {
     "train": ["training step"],
     "memory": ["given votes", "linear votes", "sparse graph"],
     "growth": ["time per edge, engine fused"],
+    "nodes": ["full-graph training step"],
 }  # fmt: skip
 
 
@@ -319,7 +322,7 @@ def test_an_order_is_of_the_same_edges(order):
 @pytest.mark.skipif(not memory._CLEAR.exists(), reason="needs Linux's /proc")
 def test_peak_memory_of_a_known_tensor_is_its_size(monkeypatch):
     monkeypatch.undo()  # a process of its own
-    numbers = memory._alone("given", memory.KNOWN, Sizes(), "cpu")
+    numbers = memory.alone(memory.measure, "given", memory.KNOWN, Sizes(), device="cpu")
     assert numbers["total_per_votes"] == pytest.approx(1, abs=0.05) and numbers["gradients"] == 0
     assert numbers["total"] == pytest.approx(23.59, abs=1.2)
 
@@ -331,6 +334,14 @@ def test_memory_counts_the_gradients_apart(everything):
             if row["numbers"]:
                 assert row["numbers"]["gradients"] * 1e6 == pytest.approx(gradients)
                 assert row["numbers"]["scratch"] == pytest.approx(row["numbers"]["total"] - gradients / 1e6)
+
+
+def test_a_full_graph_step_is_timed_and_weighed(everything):
+    (table,) = everything[0]["works"]["nodes"]["tables"]
+    engines = ["fused, 400", "fused, 800", "dgl, 400", "torch, 400"]
+    assert [row["name"] for row in table["rows"]] == [f"{engine} capsule edges" for engine in engines]
+    for row in table["rows"]:
+        assert row["numbers"]["median"] > 0 and row["numbers"]["total"] >= 0 and not row["note"]
 
 
 def test_auto_is_what_the_tables_say(everything):

@@ -219,6 +219,16 @@ def test_one_node_alone_hears_itself(competition, draw):
     torch.testing.assert_close(out[0], squash(z + layer.capsules.bias), **EXACT)
 
 
+def test_votes_are_dropped_in_training_alone(competition, draw):
+    layer = conv(competition=competition, iterations=1, vote_drop=0.5, squash_output=False)
+    graph, x = dgl.graph(([0] * 4000, [1] * 4000), num_nodes=2), draw(2, F)
+    layer.set_allow_zero_in_degree(True)
+    mean = layer.eval()(graph, x)[1]
+    torch.testing.assert_close(layer.train()(graph, x)[1], mean, rtol=0.1, atol=0.1)
+    votes = torch.stack([layer(graph_of(), x_9)[0] for x_9 in [draw(N, F)] for _ in range(2)])
+    assert not torch.equal(*votes)
+
+
 def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
     readout = CapsuleReadout(F, 2, D).double()
     torch.nn.init.normal_(readout.capsules.bias)

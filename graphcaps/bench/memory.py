@@ -39,7 +39,7 @@ def memory(setup: Setup) -> Iterator[Table]:
         rows.append(Row(KNOWN, "shows that the method measures what it should"))
         with bar(f"peak memory, {what}") as show:
             for k, row in enumerate(rows):
-                found = _alone(kind, row.name, setup.sizes, setup.device)
+                found = alone(measure, kind, row.name, setup.sizes, device=setup.device)
                 row.numbers, row.note = (found, "") if isinstance(found, dict) else ({}, found)
                 show((k + 1) / len(rows))
         edges = setup.sizes.edges if kind == "sparse" else setup.sizes.children * setup.sizes.parents
@@ -51,25 +51,27 @@ def memory(setup: Setup) -> Iterator[Table]:
         yield Table(what, about, "total", "MB", rows)
 
 
-def _alone(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float] | str:
-    """``measure``; on a CPU in a process of its own."""
-    threads = torch.get_num_threads()
+def alone(measure: Callable[..., dict[str, float] | str], *arguments, device: str) -> dict[str, float] | str:
+    """What ``measure(*arguments, device)`` finds; on a CPU in a process of its own. Or why there is nothing."""
     if device != "cpu":
-        return measure(kind, name, sizes, device, threads)
+        return measure(*arguments, device)
+    if not _CLEAR.exists():
+        return "not measured: needs Linux's /proc"
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(measure, kind, name, sizes, device, threads).result()
+            return pool.submit(_measured, torch.get_num_threads(), measure, *arguments, device).result()
         except BrokenProcessPool:
             return "its process was killed: out of memory?"
 
 
-def measure(kind: str, name: str, sizes: Sizes, device: str, threads: int) -> dict[str, float] | str:
-    """The numbers of a row, or why there are none."""
+def _measured(threads: int, measure: Callable, *arguments) -> dict[str, float] | str:
     torch.set_num_threads(threads)
-    if device == "cpu":
-        if not _CLEAR.exists():
-            return "not measured: needs Linux's /proc"
-        give_back_at_once()
+    give_back_at_once()
+    return measure(*arguments)
+
+
+def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float] | str:
+    """The numbers of a row, or why there are none."""
     own = case(kind, sizes, device)
     votes = 4 * own.count
     if name == KNOWN:

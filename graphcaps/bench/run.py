@@ -16,12 +16,13 @@ from ..hardware import pick_device
 from . import machine
 from .inputs import FULL, SEED, Sizes
 from .memory import memory
+from .nodes import nodes
 from .tables import plain, text
 from .targets import judged, verdict
 from .train import train
 from .works import Setup, growth, routing, sparse
 
-WORKS = {"routing": routing, "sparse": sparse, "train": train, "memory": memory, "growth": growth}
+WORKS = {"routing": routing, "sparse": sparse, "train": train, "memory": memory, "growth": growth, "nodes": nodes}
 HOW = (
     "Each round runs every row once; times are medians over rounds, with quartiles; a ratio is the reference's median "
     "over the row's. Warmed up before. What claims the paper's algorithm was first held against naive, value and "

@@ -126,6 +126,10 @@ TARGETS = [
         "memory", "cpu", f"{SPARSE}: fused's peak, index cache included, of the votes", 2.6,
         number(SPARSE, "fused", "total_per_votes"), most=True, form="{:.2f}x",
     ),
+    Target(
+        "nodes", "cpu", "full-graph step of ten million capsule edges: peak memory, MB", 24_000,
+        number("full-graph training step", "fused, 10,000,000 capsule edges", "total"), most=True, form="{:,.0f}",
+    ),
 ]  # fmt: skip
 
 

@@ -36,7 +36,8 @@ class CapsuleConv(nn.Module):
         num_caps: K, capsules of each node in the result.
         iterations: R >= 1.
         squash_output: whether capsules are squashed to length < 1; False for logits.
-        feat_drop: dropout probability on the features.
+        feat_drop: dropout probability of features.
+        vote_drop: dropout probability of votes: each edge tells some capsules nothing, as ``GATConv``'s ``attn_drop``.
         competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
@@ -61,6 +62,7 @@ class CapsuleConv(nn.Module):
         iterations: int = 3,
         squash_output: bool = True,
         feat_drop: float = 0.0,
+        vote_drop: float = 0.0,
         competition: str = "capsules",
         in_caps: int = 1,
         bias: bool = True,
@@ -72,7 +74,7 @@ class CapsuleConv(nn.Module):
         self.feat_drop = nn.Dropout(feat_drop)
         in_feats = in_feats[0] if isinstance(in_feats, tuple) else in_feats
         self.capsules = NodeCapsules(
-            in_feats, out_feats, num_caps, in_caps, iterations, competition, squash_output, bias, engine
+            in_feats, out_feats, num_caps, in_caps, iterations, competition, squash_output, vote_drop, bias, engine
         )
 
     def reset_parameters(self) -> None:

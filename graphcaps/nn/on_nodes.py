@@ -33,6 +33,8 @@ class NodeCapsules(nn.Module):
         iterations: R >= 1.
         competition: as in ``graphcaps.graph.expand``.
         squash_output: whether the result is squashed to length < 1.
+        vote_drop: probability that a vote u_hat_ekl is dropped while training, for all iterations; the others grow by
+            1 / (1 - vote_drop).
         bias: whether a bias is learned.
         engine: as in ``graphcaps.route``.
     """
@@ -46,6 +48,7 @@ class NodeCapsules(nn.Module):
         iterations: int,
         competition: str,
         squash_output: bool,
+        vote_drop: float,
         bias: bool,
         engine: str,
     ):
@@ -58,6 +61,7 @@ class NodeCapsules(nn.Module):
         check_names("dynamic", engine)
         self.iterations, self.competition = iterations, competition
         self.squash_output, self.engine = squash_output, engine
+        self.vote_drop = nn.Dropout(vote_drop)
         self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
         self.reset_parameters()
@@ -91,6 +95,8 @@ class NodeCapsules(nn.Module):
             fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
             expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
             votes = votes * edge_weight.to(votes.dtype).reshape(-1, *[1] * (votes.dim() - 1))
+        if self.training and self.vote_drop.p > 0:
+            votes = votes * self.vote_drop(torch.ones_like(votes[..., :1]))
         in_caps, _, num_caps, _ = self.weight.shape
         last = {}
         s, _ = route(

@@ -29,6 +29,7 @@ class CapsuleReadout(nn.Module):
         out_feats: D, numbers per capsule.
         iterations: R >= 1.
         squash_output: whether capsules are squashed to length < 1.
+        vote_drop: dropout probability of votes: each node supports some classes with nothing.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
         engine: as in ``graphcaps.route``.
@@ -50,13 +51,14 @@ class CapsuleReadout(nn.Module):
         out_feats: int = 16,
         iterations: int = 3,
         squash_output: bool = True,
+        vote_drop: float = 0.0,
         in_caps: int = 1,
         bias: bool = True,
         engine: str = "auto",
     ):
         super().__init__()
         self.capsules = NodeCapsules(
-            in_feats, out_feats, num_caps, in_caps, iterations, "capsules", squash_output, bias, engine
+            in_feats, out_feats, num_caps, in_caps, iterations, "capsules", squash_output, vote_drop, bias, engine
         )
 
     def reset_parameters(self) -> None:
