@@ -3,6 +3,8 @@
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .drawn import to_networkx
 from .nodes import COMPETITIONS, check_competition, expand, membership
+from .nearest import nearest_graph
+from .pruned import strongest_edges
 from .structure import Links, links, once_per_structure
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "expand",
     "links",
     "membership",
+    "nearest_graph",
     "once_per_structure",
+    "strongest_edges",
     "to_networkx",
 ]
