@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from .data import Batches
+from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
@@ -101,7 +103,31 @@ class Census:
         return json.dumps(found) + "\n"
 
 
+class RoutedBatch(NamedTuple):
+    """What a network's capsules did on a batch, after the last routing iteration."""
+
+    u: torch.Tensor
+    """(I, B, P)."""
+    c: torch.Tensor
+    """(E, B)."""
+    v: torch.Tensor
+    """(J, B, D)."""
+
+
 @torch.no_grad()
+def routed(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
+    """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
+    layer = model.capsules
+    options = {"routing": layer.routing, "iterations": layer.iterations, "engine": layer.engine}
+    last: dict[str, torch.Tensor] = {}
+    with evaluating(model):
+        for images, _ in batches.in_order():
+            u = model.children_of(overlaid(images))  # (I, B, P)
+            graph = layer.graph(u.device)
+            route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
+            yield RoutedBatch(u, **last)
+
+
 def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:
     """Route all images of ``batches`` in eval mode and count; memory is that of one batch.
 
@@ -110,31 +136,21 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
         batches: the images, taken in order.
         on_share: called after each batch with the share of images done.
     """
-    layer, training = model.capsules, model.training
-    options = {"routing": layer.routing, "iterations": layer.iterations, "engine": layer.engine}
-    edges = links(layer.graph())
+    graph = model.capsules.graph()
+    edges = links(graph)
     degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]  # (E,)
     child_length, child_pull, entropy = torch.zeros(3, edges.num_children, dtype=torch.float64)
     parent_length, parent_pull = torch.zeros(2, edges.num_parents, dtype=torch.float64)
-    last: dict[str, torch.Tensor] = {}
     seen = 0
-    model.eval()
-    try:
-        for images, _ in batches.in_order():
-            u = model.children_of(overlaid(images))  # (I, B, P)
-            graph = layer.graph(u.device)
-            route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
-            c, v = last["c"], last["v"]  # (E, B), (J, B, D)
-            child_length = child_length.maximum(_longest(u))
-            parent_length = parent_length.maximum(_longest(v))
-            pull = c.amax(dim=1).cpu().double() * degree  # (E,)
-            child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
-            parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
-            entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
-            seen += len(images)
-            on_share(seen / batches.num_images)
-    finally:
-        model.train(training)
+    for u, c, v in routed(model, batches):
+        child_length = child_length.maximum(_longest(u))
+        parent_length = parent_length.maximum(_longest(v))
+        pull = c.amax(dim=1).cpu().double() * degree  # (E,)
+        child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
+        parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
+        entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
+        seen += u.shape[1]
+        on_share(seen / batches.num_images)
     counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
     return Census(seen, model.primary.num_types, *counted, undecided=math.log(edges.num_parents))
 

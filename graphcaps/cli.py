@@ -257,6 +257,62 @@ def explain(
         print(folder / "capsules.json")
 
 
+def prune(
+    run: Run = None,
+    keep: Annotated[str, tyro.conf.arg(metavar="K,K,...")] = "1,2,3,5,all",
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Accuracy with only the strongest edges of each child capsule, without training again.
+
+    An edge's strength is its mean coupling over the training images. Beside it, as controls, as many random edges and
+    the weakest. Writes the numbers and a picture into the folder prune of the run.
+
+    Args:
+        run: Run folder; default: the newest one.
+        keep: How many edges each child of the last capsule layer keeps, one number or several; all is always measured.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to compute; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
+    expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
+    counts = tuple(int(word) for word in keep.split(",") if word != "all")
+    from .run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    from .data import Batches, load_images
+    from .evaluation import EVALUATION_BATCH
+    from .files import replacing, write_text
+    from .hardware import pick_device
+    from .progress import bar
+    from .pruning import mean_coupling
+    from .pruning import prune as measure
+    from .report import pruning_table
+    from .run import load
+    from .viz import accuracy_by_edges
+
+    device = pick_device(device)
+    model = load(chosen.path, device=device)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    train, val, test = (
+        Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
+    )
+    with bar("couplings of the training images") as on_share:
+        strength = mean_coupling(model, train, on_share)
+    with bar("pruned networks") as on_share:
+        found = measure(model, strength, counts, val, test, on_share=on_share)
+    about = {"model": chosen.config.model, "dataset": chosen.config.dataset, "train_images": train.num_images}
+    folder = chosen.path / "prune"
+    write_text(folder / "prune.json", found.to_json(**about))
+    with replacing(folder / "accuracy.png") as temporary:
+        accuracy_by_edges({**about, **found.as_dict()}).savefig(temporary, dpi=200)
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
+    print(pruning_table(found))
+    print(folder / "prune.json", folder / "accuracy.png", sep="\n")
+
+
 def explore(
     run: Run = None,
     port: int = 8000,
@@ -327,6 +383,7 @@ COMMANDS = {
     "runs": runs,
     "viz": viz,
     "explain": explain,
+    "prune": prune,
     "explore": explore,
     "bench": bench,
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,20 +74,27 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
     return (centre - half) / (1 + spread), (centre + half) / (1 + spread)
 
 
+@contextlib.contextmanager
+def evaluating(model: CapsNet) -> Iterator[None]:
+    """Put the network into eval mode while the block runs."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def evaluate(model: CapsNet, batches: Batches) -> Evaluation:
     """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards."""
-    training = model.training
-    model.eval()
     predicted, labels, losses = [], [], []
-    try:
+    with evaluating(model):
         for images, truth in batches.in_order():
             output = model(overlaid(images))
             predicted.append(longest(output.lengths, model.objects))
             labels.append(truth)
             losses.append(capsnet_loss(output, images, truth) * len(truth))
-    finally:
-        model.train(training)
     total = sum(len(truth) for truth in labels)
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / total)
 

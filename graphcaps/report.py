@@ -10,6 +10,7 @@ import torch
 from .census import NEVER_ABOVE, NEVER_THERE, Census
 from .data import DATASETS, read_image
 from .evaluation import Evaluation, wilson_interval
+from .pruning import DRAWS, Pruning
 from .run import Run, load
 
 
@@ -62,6 +63,31 @@ def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
         f"starved: pull never above {NEVER_ABOVE}",
     ]
     return "\n".join(lines)
+
+
+def pruning_table(found: Pruning) -> str:
+    """Accuracy with fewer edges, beside the controls, and which k loses nothing."""
+    lines = [
+        f"right of {found.val_images:,} validation and {found.test_images:,} test images, not trained again; "
+        f"random: mean of {DRAWS} draws",
+        "",
+        "edges per child     edges   share  validation     test   wrong  test, random  test, weakest",
+    ]
+    for row in found.rows:
+        val, test = row.strongest.val_correct / found.val_images, row.strongest.test_correct / found.test_images
+        controls = f"{'-':>12}  {'-':>13}"
+        if row.weakest:
+            drawn = sum(score.test_correct for score in row.random) / len(row.random)
+            controls = f"{drawn / found.test_images:>12.2%}  {row.weakest.test_correct / found.test_images:>13.2%}"
+        name = "all" if row.k is None else f"the {row.k} strongest" if row.k > 1 else "the strongest"
+        counted = f"{row.edges:>8,}  {row.edges / len(found.strength):>6.1%}"
+        wrong = found.test_images - row.strongest.test_correct
+        lines.append(f"{name:<15}  {counted}  {val:>10.2%}  {test:>7.2%}  {wrong:>6,}  {controls}")
+    enough = found.enough
+    said = "each k measured loses validation images"
+    if enough.k is not None:
+        said = f"k = {enough.k} loses no validation image: {enough.edges:,} of {len(found.strength):,} edges are enough"
+    return "\n".join([*lines, "", said])
 
 
 def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ _HOME = {
     "GraphPicture": "network",
     "HistogramPicture": "histogram",
     "parts": "credit",
+    "accuracy_by_edges": "pruned",
     "bars": "speed",
     "color": "style",
 }
@@ -26,6 +27,7 @@ __all__ = [
     "EntropyPicture",
     "GraphPicture",
     "HistogramPicture",
+    "accuracy_by_edges",
     "bars",
     "color",
     "confusion",
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.layers import segmentation
     from graphcaps.viz.matrices import confusion
     from graphcaps.viz.network import GraphPicture
+    from graphcaps.viz.pruned import accuracy_by_edges
     from graphcaps.viz.sheets import sheet
     from graphcaps.viz.speed import bars
     from graphcaps.viz.style import color

@@ -1,13 +1,15 @@
-"""From child capsules to parent capsules: linear votes, then routing on a complete graph."""
+"""From child capsules to parent capsules: linear votes, then routing on a complete graph, or on what is left of it."""
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from torch import nn
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import expect
-from ..graph import complete_graph
+from ..graph import bipartite_graph, complete_graph
 from ..routing import LinearVotes, route
 from ..routing.engines import check_names
 
@@ -48,6 +50,8 @@ class CapsuleLayer(nn.Module):
         self.num_children, self.num_parents = num_children, num_parents
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
+        self.register_buffer("edges", None)  # (E,) of a pruned layer: which edges i * J + j it has; in its state_dict
+        self._pruned_graph: DGLGraph | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -58,7 +62,42 @@ class CapsuleLayer(nn.Module):
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
         on_device = torch.device(device).type == "cuda" and has_cuda()
-        return complete_graph(self.num_children, self.num_parents, device if on_device else "cpu")
+        device = torch.device(device if on_device else "cpu")
+        if self.edges is None:
+            return complete_graph(self.num_children, self.num_parents, device)
+        if self._pruned_graph is None or self._pruned_graph.device != device:
+            ends = self.edges.cpu() // self.num_parents, self.edges.cpu() % self.num_parents
+            self._pruned_graph = bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
+        return self._pruned_graph.local_var()
+
+    def pruned(self, kept: torch.Tensor) -> CapsuleLayer:
+        """A copy of the layer with some of its edges: their matrices, and routing on the graph of them alone.
+
+        Its ``state_dict`` has the edges too; any layer pruned to as many takes it, and has them then.
+
+        Args:
+            kept: (E',) int64, ascending: which of the layer's edges, as ``strongest_edges`` gives them.
+
+        Raises:
+            InputError: not ascending indices of the layer's edges.
+
+        >>> CapsuleLayer(4, 3).pruned(torch.tensor([0, 5, 7]))(torch.zeros(4, 2, 8)).shape
+        torch.Size([3, 2, 16])
+        """
+        fits = isinstance(kept, torch.Tensor) and kept.dtype == torch.int64 and kept.dim() == 1
+        expect(fits, "kept", "(E',) int64", f"{tuple(kept.shape)} {kept.dtype}" if torch.is_tensor(kept) else kept)
+        kept = kept.to(self.weight.device)
+        inside = not len(kept) or bool(kept[0] >= 0 and kept[-1] < len(self.weight) and (kept.diff() > 0).all())
+        expect(inside, "kept", f"ascending edges of the layer, 0 to {len(self.weight) - 1}", kept.tolist())
+        layer = copy.deepcopy(self)
+        layer.weight = nn.Parameter(self.weight.detach()[kept], requires_grad=self.weight.requires_grad)
+        layer.edges = kept.clone() if self.edges is None else self.edges[kept]
+        layer._pruned_graph = None
+        return layer
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._pruned_graph = None  # it was of the edges before
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
