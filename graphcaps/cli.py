@@ -167,6 +167,9 @@ def viz(
 ) -> None:
     """Draw how the couplings settle, from a run's routing trace alone.
 
+    A folder with graphs.npz, the routing of graphs instead of images, gives the graph with its nodes in the colours of
+    the classes they support.
+
     Args:
         run: Run folder; default: the newest one.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
@@ -175,7 +178,8 @@ def viz(
         format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
             png, svg, pdf: the last step, sized for a column of a paper.
             html: the explorer, one page with all images, iterations and epochs, to open from the disk.
-        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
+        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
+            with graphs: which graph.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
@@ -195,6 +199,16 @@ def viz(
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
+        from .graph_trace import FILE_NAME, GraphTrace
+
+        if run is not None and (run / FILE_NAME).exists():
+            whole = (what, over) == ("all", "both")
+            expect(whole, "what and over", "all and both for graphs", f"{what} and {over}", "There is one picture")
+            from .viz import draw_graph
+
+            graphs = GraphTrace.load(run / FILE_NAME)
+            draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
+            return
         from .run import Run, newest_run
 
         chosen = Run.open(run) if run else newest_run(out)

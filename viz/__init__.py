@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 _HOME = {
     "draw": "drawing",
+    "draw_graph": "drawing",
     "confusion": "matrices",
     "explorer_page": "explorer",
     "segmentation": "layers",
     "sheet": "sheets",
     "EntropyPicture": "entropy",
     "GraphPicture": "network",
+    "MoleculePicture": "molecule",
     "HistogramPicture": "histogram",
     "parts": "credit",
     "accuracy_by_edges": "pruned",
@@ -27,11 +29,13 @@ __all__ = [
     "EntropyPicture",
     "GraphPicture",
     "HistogramPicture",
+    "MoleculePicture",
     "accuracy_by_edges",
     "bars",
     "color",
     "confusion",
     "draw",
+    "draw_graph",
     "explorer_page",
     "parts",
     "segmentation",
@@ -40,12 +44,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from graphcaps.viz.credit import parts
-    from graphcaps.viz.drawing import draw
+    from graphcaps.viz.drawing import draw, draw_graph
     from graphcaps.viz.entropy import EntropyPicture
     from graphcaps.viz.explorer import explorer_page
     from graphcaps.viz.histogram import HistogramPicture
     from graphcaps.viz.layers import segmentation
     from graphcaps.viz.matrices import confusion
+    from graphcaps.viz.molecule import MoleculePicture
     from graphcaps.viz.network import GraphPicture
     from graphcaps.viz.pruned import accuracy_by_edges
     from graphcaps.viz.sheets import sheet

@@ -10,11 +10,13 @@ from matplotlib.figure import Figure
 
 from graphcaps.errors import GraphcapsError, expect
 from graphcaps.files import replacing, write_text
+from graphcaps.graph_trace import GraphTrace
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.entropy import EntropyPicture
 from graphcaps.viz.explorer import explorer_page
 from graphcaps.viz.histogram import HistogramPicture
+from graphcaps.viz.molecule import MoleculePicture
 from graphcaps.viz.movie import Picture, check_video, write_gif, write_mp4
 from graphcaps.viz.network import GraphPicture
 from graphcaps.viz.sheets import is_drawable, sheet
@@ -93,6 +95,43 @@ def draw(
         _print(sheet(trace), path, style.SCREEN)
         done(path)
     return written
+
+
+def draw_graph(
+    trace: GraphTrace,
+    folder: str | os.PathLike,
+    *,
+    format: str = "gif",
+    image: int = 0,
+    on_written: Callable[[Path], object] | None = None,
+) -> Path:
+    """Draw one of a trace's graphs, its nodes coloured by the class they support, into molecule.gif of ``folder``.
+
+    Args:
+        trace: what routing did.
+        folder: made where it is missing; a file of the same name is replaced.
+        format: gif or mp4 move through the iterations; png, svg and pdf show the last one, 3.4 inches wide.
+        image: which graph of the trace, from 0.
+        on_written: called with the path when the file is complete.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InputError, GraphcapsError: as ``draw``.
+    """
+    known = FORMATS[:-1]
+    expect(format in known, "format", f"{', '.join(known[:-1])} or {known[-1]} for graphs", repr(format))
+    if format == "mp4":
+        check_video()
+    _make(Path(folder))
+    medium = style.COLUMN if format in STILL else style.SCREEN
+    picture = MoleculePicture(trace, image, medium=medium)
+    path = Path(folder) / f"molecule.{format}"
+    _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+    if on_written is not None:
+        on_written(path)
+    return path
 
 
 def _make(folder: Path) -> None:

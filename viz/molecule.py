@@ -1,0 +1,176 @@
+"""A graph whose nodes choose among classes: each node in the colour of the class that its routing supports.
+
+The colour grows from white where a node's couplings are equal to full where it is the most decided of all iterations; a
+key says which couplings these are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.patches import Rectangle
+
+from graphcaps.errors import expect
+from graphcaps.graph_trace import GraphTrace
+from graphcaps.viz import style
+from graphcaps.viz.layout import places
+from graphcaps.viz.story import Story
+
+_RADIUS = 0.34  # of a node, in bond lengths
+_LARGEST = 54  # pixels of a bond at most
+_LEAST = 0.01  # coupling above undecided that full colour stands for at least: less is noise
+_ROW = 34  # pixels of a class among the lengths
+_STRIP = 13  # and in the key
+
+
+class MoleculePicture:
+    """A graph with bonds in grey, nodes in the colours of their classes, and the lengths of the class capsules.
+
+    Args:
+        trace: what routing did.
+        graph: which of its graphs.
+        medium: what it is made for.
+
+    Attributes:
+        figure: the matplotlib figure.
+        story: the iterations it moves through.
+        nodes: PathCollection, one circle for each node.
+        letters: the nodes' names, as texts; none where the trace has none, or where they would be too small.
+        bars: Rectangles as long as the class capsules; none where the trace holds no lengths.
+        full: the coupling that full colour stands for.
+        moving: the artists that ``show`` changes.
+
+    Raises:
+        InputError: the trace doesn't fit together, or doesn't hold this graph.
+    """
+
+    def __init__(self, trace: GraphTrace, graph: int = 0, *, medium: style.Medium = style.SCREEN):
+        trace.check()
+        held = f"a graph of the trace, 0 to {len(trace.graphs) - 1}"
+        whole = isinstance(graph, (int, np.integer)) and not isinstance(graph, bool)
+        expect(whole and 0 <= graph < len(trace.graphs), "image", held, repr(graph))
+        drawn = trace.graphs[graph]
+        iterations, _, self._classes = drawn.c.shape
+        lengths = np.zeros((iterations, 0)) if drawn.lengths is None else drawn.lengths.astype(np.float64)
+        trained = min(trace.trained_iterations, iterations)
+        steps = np.arange(1, iterations + 1)
+        self.story = Story("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
+        self.full = max(float(drawn.c.max()), 1 / self._classes + _LEAST)
+        self._names = style.parent_names(trace.class_names, self._classes)
+        self._colors = np.array([style.color(k) for k in range(self._classes)])
+        label = "" if drawn.label is None else f"true class: {self._names[drawn.label]}"
+        source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
+        self._line = ", ".join([*source, f"graph {graph}", *([label] if label else [])])
+        screen = medium is style.SCREEN
+        rows = _ROW * lengths.shape[1] + (22 if lengths.shape[1] else 0)
+        key = _STRIP * self._classes + 48
+        top = 76 if screen else 6
+        if screen:
+            height = max(400, top + rows + key + 40)
+            box, left, low = (20, 20, 480, height - top - 24), 520, top
+            panels = [(left, low, 165, rows), (left, low + rows + 34, 165, key)]
+        else:
+            below = max(rows, key) + 14
+            height, box = top + 200 + below, (4, below + 4, medium.width - 8, 196)
+            panels = [(14, top + 204, 140, rows), (190, top + 204, 130, key)]
+        with style.applied(medium):
+            self.figure = style.blank(medium.width, height)
+            self._heading = style.Heading.on(self.figure, medium)
+            self._draw_graph(self._axes(box), box, drawn.bonds, places(len(drawn.tags), drawn.bonds))
+            self._write_letters(trace.tag_names, drawn.tags)
+            self.bars, self._values = [], []
+            if rows:
+                self._draw_lengths(self._panel("length of the class capsule", *panels[0], medium), medium)
+            self._draw_key(self._panel("coupling of a node", *panels[1 if rows or not screen else 0], medium), medium)
+        self.moving = [self.nodes, *self.letters, *self.bars, *self._values, *self._heading.artists]
+        self.show(self.story.end)
+
+    def _axes(self, box: tuple[float, float, float, float], **options) -> Axes:
+        """Axes with their left, bottom, width and height in pixels."""
+        width, height = self.figure.get_size_inches() * 100
+        left, low, wide, tall = box
+        return self.figure.add_axes((left / width, low / height, wide / width, tall / height), **options)
+
+    def _panel(self, title: str, left: float, top: float, wide: float, tall: float, medium: style.Medium) -> Axes:
+        """Axes under a title, with their left and the title's top in pixels."""
+        height = self.figure.get_figheight() * 100
+        width = self.figure.get_figwidth() * 100
+        place = {"va": "top", "size": medium.small, "color": style.MUTED}
+        self.figure.text(left / width, 1 - top / height, title, **place)
+        return self._axes((left, height - top - tall, wide, tall - 22), label=title)
+
+    def _draw_graph(self, axes: Axes, box: tuple[float, ...], bonds: np.ndarray, at: np.ndarray) -> None:
+        extent = at.max(axis=0) - at.min(axis=0) + 2 * _RADIUS + 0.1
+        self._bond = min(_LARGEST, box[2] / extent[0], box[3] / extent[1])  # pixels
+        middle = (at.max(axis=0) + at.min(axis=0)) / 2
+        half = np.array(box[2:]) / self._bond / 2
+        axes.set_xlim(middle[0] - half[0], middle[0] + half[0])
+        axes.set_ylim(middle[1] - half[1], middle[1] + half[1])
+        style.bare(axes)
+        axes.patch.set_visible(False)
+        width = 0.06 * self._bond
+        axes.add_collection(LineCollection(at[bonds], colors=style.MUTED, linewidths=width, zorder=1), autolim=False)
+        size = (2 * _RADIUS * self._bond * 0.72) ** 2  # points squared
+        looks = {"edgecolors": style.MUTED, "linewidths": 0.5 * width, "zorder": 2}
+        self.nodes = axes.scatter(*at.T, s=size, facecolors="white", **looks)
+        self._at, self._graph_axes = at, axes
+
+    def _write_letters(self, names: tuple[str, ...], tags: np.ndarray) -> None:
+        size = 0.42 * self._bond * 0.72
+        self.letters = []
+        if names and size >= 4:
+            place = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 3}
+            axes = self._graph_axes
+            self.letters = [axes.text(*at, names[tag], **place) for at, tag in zip(self._at, tags, strict=True)]
+
+    def _draw_lengths(self, axes: Axes, medium: style.Medium) -> None:
+        most = max(1.0, float(self.story.lengths.max()))
+        axes.set(xlim=(0, 1.25 * most), ylim=(self._classes, 0))
+        style.bare(axes)
+        for k, name in enumerate(self._names):
+            axes.text(0, k + 0.26, name, va="center", size=medium.small)
+            axes.add_patch(Rectangle((0, k + 0.5), most, 0.32, color=style.SHADE, lw=0))
+            bar = Rectangle((0, k + 0.5), 0, 0.32, color=self._colors[k], lw=0)
+            self.bars.append(axes.add_patch(bar))
+            self._values.append(axes.text(1.03 * most, k + 0.66, "", va="center_baseline", size=medium.small))
+
+    def _draw_key(self, axes: Axes, medium: style.Medium) -> None:
+        """A strip for each class, from undecided to the most decided."""
+        low, high = 1 / self._classes, self.full
+        strength = np.linspace(0, 1, 128)[None, :, None]
+        strips = 1 - strength * (1 - self._colors[:, None])  # (C, 128, 3)
+        axes.imshow(strips, extent=(low, high, self._classes, 0), aspect="auto")
+        for k in range(1, self._classes):
+            axes.axhline(k, color="white", lw=1.5)
+        digits = max(2, math.ceil(-math.log10(high - low)) + 1)
+        axes.set_xticks([low, high], [f"{low:.{digits}f}\nundecided", f"{high:.{digits}f}"])
+        for text, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
+            text.set(ha=side, size=medium.small)
+        axes.tick_params(length=0)
+        axes.set_yticks([])
+        axes.spines[:].set_visible(False)
+        axes.set_position(self._above(axes.get_position(), 26))
+
+    def _above(self, box, pixels: float) -> tuple[float, float, float, float]:
+        """The box without its lowest pixels."""
+        part = pixels / (self.figure.get_figheight() * 100)
+        return box.x0, box.y0 + part, box.width, box.height - part
+
+    def show(self, position: float) -> None:
+        """Draw the couplings and lengths at ``position``, in steps from 0, linear between iterations."""
+        c, lengths = self.story.at(position)
+        chosen = c.argmax(axis=1)
+        undecided = 1 / self._classes
+        strength = np.clip((c.max(axis=1) - undecided) / (self.full - undecided), 0, 1)
+        colors = 1 - strength[:, None] * (1 - self._colors[chosen])  # (N, 3)
+        self.nodes.set_facecolors(colors)
+        for text, color in zip(self.letters, colors, strict=True):
+            text.set_color("white" if color @ (0.299, 0.587, 0.114) < 0.45 else style.INK)
+        for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
+            bar.set_width(lengths[k])
+            value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
+        title = f"Which class each node supports: {self.story.title(position)}"
+        self._heading.say(title, self._line, self.story.note(position))
