@@ -317,7 +317,8 @@ def prune(
         strength = mean_coupling(model, train, on_share)
     with bar("pruned networks") as on_share:
         found = measure(model, strength, counts, val, test, on_share=on_share)
-    about = {"model": chosen.config.model, "dataset": chosen.config.dataset, "train_images": train.num_images}
+    about = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
+    about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
     folder = chosen.path / "prune"
     write_text(folder / "prune.json", found.to_json(**about))
     with replacing(folder / "accuracy.png") as temporary:

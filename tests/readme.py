@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
+PRUNE = ROOT / "tests" / "results" / "prune.json"  # what graphcaps prune wrote
 BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
 
 
@@ -45,6 +46,26 @@ def train_table(rows: list[dict]) -> str:
             f"{high:.2%}) | {wrong} of {row['test_images']:,} | {row['parameters']:,} | {minutes} | "
             f"{device} | `{row['command']}` (seed {row['seed']}, commit {row['commit']}) |"
         )
+    return "\n".join(lines)
+
+
+def prune_table(found: dict) -> str:
+    """What ``graphcaps prune`` measured: a line per k, the controls beside it."""
+    lines = [
+        f"`{found['command']}`: {found['model']} on {found['dataset']}, strength from {found['train_images']:,} images",
+        "",
+        "| edges per child | edges | validation accuracy | test accuracy | wrong | test, random edges | test, weakest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        best, drawn = row["strongest"], [score["test_accuracy"] for score in row["random"]]
+        controls = ["-", "-"]
+        if drawn:
+            spread = f"{sum(drawn) / len(drawn):.2%} ({min(drawn):.2%} to {max(drawn):.2%})"
+            controls = [spread, f"{row['weakest']['test_accuracy']:.2%}"]
+        wrong = f"{found['test_images'] - best['test_correct']:,} of {found['test_images']:,}"
+        accuracy = f"{best['val_accuracy']:.2%} | {best['test_accuracy']:.2%} | {wrong}"
+        lines.append(f"| {row['k'] or 'all'} | {row['edges']} | {accuracy} | {' | '.join(controls)} |")
     return "\n".join(lines)
 
 
@@ -107,6 +128,7 @@ def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
     return {
         "train": train_table(json.loads(TRAIN.read_text())),
+        "prune": prune_table(json.loads(PRUNE.read_text())),
         "bench": bench_tables(json.loads(BENCH.read_text())),
     }
 

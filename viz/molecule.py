@@ -24,6 +24,7 @@ _LARGEST = 54  # pixels of a bond at most
 _LEAST = 0.01  # coupling above undecided that full colour stands for at least: less is noise
 _ROW = 34  # pixels of a class among the lengths
 _STRIP = 13  # and in the key
+_TONES = 9  # of the key: a GIF has few colours
 
 
 class MoleculePicture:
@@ -65,11 +66,11 @@ class MoleculePicture:
         source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
         self._line = ", ".join([*source, f"graph {graph}", *([label] if label else [])])
         screen = medium is style.SCREEN
-        rows = _ROW * lengths.shape[1] + (22 if lengths.shape[1] else 0)
+        rows = _ROW * self._classes + 22
         key = _STRIP * self._classes + 48
         top = 76 if screen else 6
         if screen:
-            height = max(400, top + rows + key + 40)
+            height = max(400, top + rows + key + 56)
             box, left, low = (20, 20, 480, height - top - 24), 520, top
             panels = [(left, low, 165, rows), (left, low + rows + 34, 165, key)]
         else:
@@ -81,10 +82,9 @@ class MoleculePicture:
             self._heading = style.Heading.on(self.figure, medium)
             self._draw_graph(self._axes(box), box, drawn.bonds, places(len(drawn.tags), drawn.bonds))
             self._write_letters(trace.tag_names, drawn.tags)
-            self.bars, self._values = [], []
-            if rows:
-                self._draw_lengths(self._panel("length of the class capsule", *panels[0], medium), medium)
-            self._draw_key(self._panel("coupling of a node", *panels[1 if rows or not screen else 0], medium), medium)
+            title = "class" if drawn.lengths is None else "length of the class capsule"
+            self._draw_classes(self._panel(title, *panels[0], medium), medium)
+            self._draw_key(self._panel("coupling of a node", *panels[1], medium), medium)
         self.moving = [self.nodes, *self.letters, *self.bars, *self._values, *self._heading.artists]
         self.show(self.story.end)
 
@@ -126,32 +126,37 @@ class MoleculePicture:
             axes = self._graph_axes
             self.letters = [axes.text(*at, names[tag], **place) for at, tag in zip(self._at, tags, strict=True)]
 
-    def _draw_lengths(self, axes: Axes, medium: style.Medium) -> None:
-        most = max(1.0, float(self.story.lengths.max()))
+    def _draw_classes(self, axes: Axes, medium: style.Medium) -> None:
+        """A row for each class: its name, and under it its length, or just its colour."""
+        lengths = self.story.lengths
+        most = max(1.0, float(lengths.max(initial=0)))
         axes.set(xlim=(0, 1.25 * most), ylim=(self._classes, 0))
         style.bare(axes)
+        self.bars, self._values = [], []
         for k, name in enumerate(self._names):
             axes.text(0, k + 0.26, name, va="center", size=medium.small)
-            axes.add_patch(Rectangle((0, k + 0.5), most, 0.32, color=style.SHADE, lw=0))
-            bar = Rectangle((0, k + 0.5), 0, 0.32, color=self._colors[k], lw=0)
-            self.bars.append(axes.add_patch(bar))
-            self._values.append(axes.text(1.03 * most, k + 0.66, "", va="center_baseline", size=medium.small))
+            bar = Rectangle((0, k + 0.5), 0.2, 0.32, color=self._colors[k], lw=0)
+            if lengths.shape[1]:
+                axes.add_patch(Rectangle((0, k + 0.5), most, 0.32, color=style.SHADE, lw=0))
+                self.bars.append(bar)
+                self._values.append(axes.text(1.03 * most, k + 0.66, "", va="center_baseline", size=medium.small))
+            axes.add_patch(bar)
 
     def _draw_key(self, axes: Axes, medium: style.Medium) -> None:
         """A strip for each class, from undecided to the most decided."""
         low, high = 1 / self._classes, self.full
-        strength = np.linspace(0, 1, 128)[None, :, None]
-        strips = 1 - strength * (1 - self._colors[:, None])  # (C, 128, 3)
+        strength = np.linspace(0, 1, _TONES)[None, :, None]
+        strips = 1 - strength * (1 - self._colors[:, None])  # (C, tones, 3)
         axes.imshow(strips, extent=(low, high, self._classes, 0), aspect="auto")
         for k in range(1, self._classes):
             axes.axhline(k, color="white", lw=1.5)
         digits = max(2, math.ceil(-math.log10(high - low)) + 1)
-        axes.set_xticks([low, high], [f"{low:.{digits}f}\nundecided", f"{high:.{digits}f}"])
+        axes.set_xticks([low, high], [f"{low:.{digits}f}\nundecided", f"{high:.{digits}f}\nmost decided"])
         for text, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
             text.set(ha=side, size=medium.small)
         axes.tick_params(length=0)
         axes.set_yticks([])
-        axes.spines[:].set_visible(False)
+        axes.spines[:].set(visible=True, color=style.FAINT)
         axes.set_position(self._above(axes.get_position(), 26))
 
     def _above(self, box, pixels: float) -> tuple[float, float, float, float]:
@@ -167,7 +172,7 @@ class MoleculePicture:
         strength = np.clip((c.max(axis=1) - undecided) / (self.full - undecided), 0, 1)
         colors = 1 - strength[:, None] * (1 - self._colors[chosen])  # (N, 3)
         self.nodes.set_facecolors(colors)
-        for text, color in zip(self.letters, colors, strict=True):
+        for text, color in zip(self.letters, colors, strict=False):  # there may be no letters
             text.set_color("white" if color @ (0.299, 0.587, 0.114) < 0.45 else style.INK)
         for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
             bar.set_width(lengths[k])
