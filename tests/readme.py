@@ -54,7 +54,7 @@ def prune_table(found: dict) -> str:
     lines = [
         f"`{found['command']}`: {found['model']} on {found['dataset']}, strength from {found['train_images']:,} images",
         "",
-        "| edges per child | edges | validation accuracy | test accuracy | wrong | test, random edges | test, weakest |",
+        "| edges per child | edges | validation accuracy | test accuracy | wrong | test, random | test, weakest |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in found["rows"]:

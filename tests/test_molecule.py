@@ -77,6 +77,17 @@ def test_two_rings_on_a_bond_are_not_twisted():
     assert width > 2 * height  # level
 
 
+TWISTED_AT_FIRST = (
+    "0-1 0-5 1-2 2-3 2-18 3-4 4-5 5-6 6-7 6-11 7-8 8-9 9-10 9-15 10-11 10-12 12-13 12-14 15-16 15-17 18-19 18-20"
+)
+
+
+def test_a_ring_that_is_twisted_from_the_first_start_is_not_from_another():
+    bonds = [tuple(map(int, bond.split("-"))) for bond in TWISTED_AT_FIRST.split()]
+    at = places(21, np.array(bonds))
+    assert lengths_of(at, bonds) == pytest.approx(1, abs=0.1) and crossings(at, bonds) == 0
+
+
 def test_bonds_at_a_ring_stand_at_120_degrees():
     at = places(9, np.array(BONDS))
     for middle, (left, right) in {0: (1, 5), 6: (7, 8)}.items():
