@@ -65,18 +65,7 @@ class MoleculePicture:
         label = "" if drawn.label is None else f"true class: {self._names[drawn.label]}"
         source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
         self._line = ", ".join([*source, f"graph {graph}", *([label] if label else [])])
-        screen = medium is style.SCREEN
-        rows = _ROW * self._classes + 22
-        key = _STRIP * self._classes + 48
-        top = 76 if screen else 6
-        if screen:
-            height = max(400, top + rows + key + 56)
-            box, left, low = (20, 20, 480, height - top - 24), 520, top
-            panels = [(left, low, 165, rows), (left, low + rows + 34, 165, key)]
-        else:
-            below = max(rows, key) + 14
-            height, box = top + 200 + below, (4, below + 4, medium.width - 8, 196)
-            panels = [(14, top + 204, 140, rows), (190, top + 204, 130, key)]
+        height, box, *panels = _places_in(medium, self._classes)
         with style.applied(medium):
             self.figure = style.blank(medium.width, height)
             self._heading = style.Heading.on(self.figure, medium)
@@ -179,3 +168,18 @@ class MoleculePicture:
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
         title = f"Which class each node supports: {self.story.title(position)}"
         self._heading.say(title, self._line, self.story.note(position))
+
+
+def _places_in(medium: style.Medium, classes: int) -> tuple[int, tuple, tuple, tuple]:
+    """The figure's height, and where the graph, the classes and the key are, in pixels.
+
+    The graph's place is its left, bottom, width and height; the others' are their left, top, width and height. They
+    stand beside the graph on a screen and under it in a column.
+    """
+    rows, key = _ROW * classes + 22, _STRIP * classes + 48
+    if medium is style.SCREEN:
+        top, left, width = 76, 520, 165
+        height = max(400, top + rows + key + 56)
+        return height, (20, 20, 480, height - top - 24), (left, top, width, rows), (left, top + rows + 34, width, key)
+    top, tall = 206, max(rows, key) + 14
+    return top + tall, (4, tall + 4, medium.width - 8, top - 10), (14, top + 4, 140, rows), (190, top + 4, 130, key)
