@@ -2,8 +2,8 @@
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .drawn import to_networkx
-from .nodes import COMPETITIONS, check_competition, expand, membership
 from .nearest import nearest_graph
+from .nodes import COMPETITIONS, check_competition, expand, membership
 from .pruned import strongest_edges
 from .structure import Links, links, once_per_structure
 
