@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 _HOME = {
     "complete_graph": "graph",
     "bipartite_graph": "graph",
+    "local_graph": "graph",
+    "local_index": "graph",
     "to_networkx": "graph",
     "squash": "functional",
     "margin_loss": "functional",
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
     from .functional import coupling_entropy, margin_loss, squash
-    from .graph import bipartite_graph, complete_graph, to_networkx
+    from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
     from .routing import LinearVotes, Routed, choose_engine, dynamic_routing, route
     from .run import load

@@ -152,7 +152,7 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
         seen += u.shape[1]
         on_share(seen / batches.num_images)
     counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
-    return Census(seen, model.primary.num_types, *counted, undecided=math.log(edges.num_parents))
+    return Census(seen, model.child_types, *counted, undecided=math.log(edges.num_parents))
 
 
 def _longest(capsules: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Literal
 from .errors import GraphcapsError, InputError, expect
 
 FORMAT_VERSION = 1
-LEARNING_RATES = {"compact": 0.005, "paper": 0.001}
+LEARNING_RATES = {"compact": 0.005, "paper": 0.001, "deep": 0.003}
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
 
@@ -26,8 +26,9 @@ class TrainConfig:
     dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits", "multimnist"] = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36."""
-    model: Literal["compact", "paper"] = "compact"
-    """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017."""
+    model: Literal["compact", "paper", "deep"] = "compact"
+    """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep:
+    two layers of convolutional capsules before the last."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
@@ -40,7 +41,7 @@ class TrainConfig:
     """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU. dgl: DGL's
     kernels. torch: torch's scatter. naive: plain loops, slow."""
     learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper."""
+    """Peak of Adam's one-cycle learning rate; None: 0.005 for compact, 0.001 for paper, 0.003 for deep."""
     augment: Literal["shift", "affine", "none"] = "shift"
     """shift: training images are moved by up to 2 pixels, each of multimnist's digits by up to 4. affine: also turned
     and scaled. none: left alone."""

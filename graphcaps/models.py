@@ -1,11 +1,14 @@
 """Capsule networks for images, from a preset by name.
 
-image (B, C, H, W) --stem--> features --primary--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
-                                                                  `--decoder--> reconstruction (B, C, H, W)
+image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
+                                                                           `--decoder--> reconstruction (B, C, H, W)
+
+Between the primary capsules and the last layer there may be layers of convolutional capsules; most networks have none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,7 +16,7 @@ from torch import nn
 
 from .errors import expect
 from .functional import margin_loss
-from .nn import CapsuleLayer, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from .nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .routing.engines import check_name
 from .task import longest, present
 
@@ -28,23 +31,43 @@ class CapsNetOutput(NamedTuple):
     reconstruction: torch.Tensor
 
 
-def _paper(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, nn.Module, int]:
-    """Sabour, Frosst & Hinton 2017, section 4: stem, primary capsules and their number I."""
-    positions = [(side - 8 - 9) // 2 + 1 for side in size]
+class _Front(NamedTuple):
+    """What comes before the last layer; ``between`` has parent types, kernel and stride of each ``ConvCaps``."""
+
+    stem: nn.Sequential
+    primary: nn.Module
+    grid: tuple[int, int]  # positions of the primary capsules
+    between: tuple[tuple[int, int, int], ...] = ()
+
+
+def _paper(channels: int, size: tuple[int, int]) -> _Front:
+    """Sabour, Frosst & Hinton 2017, section 4."""
     stem = nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU())
-    return stem, PrimaryCaps(256), 32 * positions[0] * positions[1]
+    return _Front(stem, PrimaryCaps(256), tuple((side - 8 - 9) // 2 + 1 for side in size))
 
 
-def _compact(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, nn.Module, int]:
+def _compact(channels: int, size: tuple[int, int]) -> _Front:
     """In the spirit of Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules, whatever the image's size."""
-    convs = [(channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2)]
-    layers = [(nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])) for conv in convs]
+    stem = _convolutions((channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
     map_size = tuple((side - 8 - 3) // 2 + 1 for side in size)
-    return nn.Sequential(*(layer for block in layers for layer in block)), DepthwisePrimaryCaps(128, map_size), 16
+    return _Front(stem, DepthwisePrimaryCaps(128, map_size), (1, 1))
+
+
+def _deep(channels: int, size: tuple[int, int]) -> _Front:
+    """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
+    stem = _convolutions((channels, 64, 5, 1), (64, 64, 3, 2))
+    grid = tuple((side - 4 - 3) // 2 + 1 - 2 for side in size)
+    return _Front(stem, PrimaryCaps(64, 16, 8, 3, 1), grid, ((16, 3, 2), (16, 3, 1)))
+
+
+def _convolutions(*convs: tuple[int, int, int, int]) -> nn.Sequential:
+    """Convolutions with ReLU and batch normalisation, from channels in and out, kernel and stride."""
+    blocks = ((nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])) for conv in convs)
+    return nn.Sequential(*(layer for block in blocks for layer in block))
 
 
 # name: (builder, smallest side of an image in pixels)
-PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11)}
+PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23)}
 
 
 class CapsNet(nn.Module):
@@ -52,9 +75,10 @@ class CapsNet(nn.Module):
 
     Args:
         stem: image (B, C, H, W) -> features.
-        primary: features -> u (I, B, P), with ``num_types``, ``dim`` and ``conv``.
-        capsules: ``CapsuleLayer``, u (I, B, P) -> v (J, B, D).
+        primary: features -> primary capsules, with ``num_types``, ``dim`` and ``conv``.
+        capsules: ``CapsuleLayer``, u (I, B, P) -> v (J, B, D): the layer whose routing is kept and drawn.
         image_shape: (C, H, W).
+        between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
 
     >>> net = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> lengths, capsules, reconstruction = net(torch.zeros(2, 1, 28, 28))
@@ -62,10 +86,17 @@ class CapsNet(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
     """
 
-    def __init__(self, stem: nn.Module, primary: nn.Module, capsules: CapsuleLayer, image_shape: tuple[int, int, int]):
+    def __init__(
+        self,
+        stem: nn.Module,
+        primary: nn.Module,
+        capsules: CapsuleLayer,
+        image_shape: tuple[int, int, int],
+        between: Iterable[ConvCaps] = (),
+    ):
         super().__init__()
         self.image_shape = tuple(image_shape)
-        self.stem, self.primary, self.capsules = stem, primary, capsules
+        self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.preset: dict | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
@@ -85,8 +116,9 @@ class CapsNet(nn.Module):
         """Build a network by name.
 
         Args:
-            name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children) or ``"compact"`` (162 K before the decoder, 16
-                children: small enough to look at whole).
+            name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K before the decoder, 16
+                children: small enough to look at whole) or ``"deep"`` (two layers of convolutional capsules before the
+                last, which has 64 children on MNIST).
             image_shape: (C, H, W).
             num_classes: J, parent capsules, one per class.
             iterations, routing, engine: as in ``graphcaps.route``.
@@ -105,9 +137,14 @@ class CapsNet(nn.Module):
         expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
         whole = isinstance(objects, int) and 1 <= objects <= num_classes
         expect(whole, "objects", f"an integer from 1 to num_classes={num_classes}", objects)
-        stem, primary, num_children = build(channels, (height, width))
-        capsules = CapsuleLayer(num_children, num_classes, primary.dim, PARENT_DIM, iterations, routing, engine)
-        model = cls(stem, primary, capsules, image_shape)
+        stem, primary, grid, windows = build(channels, (height, width))
+        options, types, between = (iterations, routing, engine), primary.num_types, []
+        for parent_types, kernel, stride in windows:
+            layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
+            between.append(layer)
+            grid, types = layer.out_grid, parent_types
+        capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *options)
+        model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(
             name=name,
             image_shape=tuple(image_shape),
@@ -121,12 +158,17 @@ class CapsNet(nn.Module):
         return model
 
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
-        """u (I, B, P): the primary capsules of images (B, C, H, W)."""
+        """u (I, B, P): what enters the last layer, of images (B, C, H, W)."""
         shape = tuple(images.shape)
         wanted = "(B, C={}, H={}, W={})".format(*self.image_shape)
         expect(len(shape) == 4 and shape[1:] == self.image_shape, "images", wanted, shape)
         expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
-        return self.primary(self.stem(images))
+        return self.between(self.primary(self.stem(images)))
+
+    @property
+    def child_types(self) -> int:
+        """T, kinds of capsule that enter the last layer; child i is of type i // (I / T)."""
+        return self.between[-1].parent_types if len(self.between) else self.primary.num_types
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
         """Classify images and decode one capsule of each, or K where images show K objects.
@@ -148,9 +190,13 @@ class CapsNet(nn.Module):
         return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
 
     def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of what each primary capsule sees."""
-        convs = [layer for layer in self.stem if isinstance(layer, nn.Conv2d)] + [self.primary.conv]
-        return receptive_fields(convs, self.primary.num_types, self.image_shape[1:])
+        """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer sees.
+
+        Below layers of convolutional capsules it is what is voted for a child from. How much of each vote counts, after
+        more than one iteration, depends on the neighbours it competes with, and so on a wider field.
+        """
+        convs = [layer for layer in self.stem if isinstance(layer, nn.Conv2d)] + [self.primary.conv, *self.between]
+        return receptive_fields(convs, self.child_types, self.image_shape[1:])
 
 
 def capsnet_loss(

@@ -5,6 +5,7 @@ from .drawn import to_networkx
 from .nearest import nearest_graph
 from .nodes import COMPETITIONS, check_competition, expand, membership
 from .pruned import strongest_edges
+from .local import local_graph, local_grid, local_index
 from .structure import Links, links, once_per_structure
 
 __all__ = [
@@ -19,6 +20,9 @@ __all__ = [
     "links",
     "membership",
     "nearest_graph",
+    "local_graph",
+    "local_grid",
+    "local_index",
     "once_per_structure",
     "strongest_edges",
     "to_networkx",

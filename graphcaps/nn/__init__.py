@@ -1,6 +1,7 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
 from .capsule_conv import CapsuleConv
+from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .layers import CapsuleLayer
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
@@ -10,6 +11,7 @@ __all__ = [
     "CapsuleConv",
     "CapsuleLayer",
     "CapsuleReadout",
+    "ConvCaps",
     "Decoder",
     "DepthwisePrimaryCaps",
     "PrimaryCaps",

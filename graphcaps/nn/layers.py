@@ -44,9 +44,7 @@ class CapsuleLayer(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
-        check_names(routing, engine)
-        whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-        expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
+        check_options(iterations, routing, engine)
         self.num_children, self.num_parents = num_children, num_parents
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
@@ -61,8 +59,7 @@ class CapsuleLayer(nn.Module):
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        on_device = torch.device(device).type == "cuda" and has_cuda()
-        device = torch.device(device if on_device else "cpu")
+        device = torch.device(graph_device(device))
         if self.edges is None:
             return complete_graph(self.num_children, self.num_parents, device)
         if self._pruned_graph is None or self._pruned_graph.device != device:
@@ -104,14 +101,7 @@ class CapsuleLayer(nn.Module):
         return LinearVotes(u.float(), self.weight)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(u.device.type, enabled=False):
-            return route(
-                self.graph(u.device),
-                self.votes(u),
-                routing=self.routing,
-                iterations=self.iterations,
-                engine=self.engine,
-            ).v
+        return routed(self, u)
 
     def extra_repr(self) -> str:
         edges, child_dim, parent_dim = self.weight.shape
@@ -119,3 +109,22 @@ class CapsuleLayer(nn.Module):
             f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
             f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
         )
+
+
+def check_options(iterations: int, routing: str, engine: str) -> None:
+    """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
+    check_names(routing, engine)
+    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+    expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
+
+
+def graph_device(device: torch.device | str) -> torch.device | str:
+    """``device`` where the installed DGL can have a graph there, else "cpu"."""
+    return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
+
+
+def routed(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
+    """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
+    with torch.autocast(u.device.type, enabled=False):
+        graph, votes = layer.graph(u.device), layer.votes(u)
+        return route(graph, votes, routing=layer.routing, iterations=layer.iterations, engine=layer.engine).v

@@ -77,7 +77,7 @@ def route(
     dtype, trailing = (votes.u if linear else votes).dtype, tuple((votes.u if linear else votes).shape[1:-1])
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if wide != dtype and run not in TAKES_HALF_VOTES:
-        votes = LinearVotes(votes.u.float(), votes.weight.float()) if linear else votes.float()
+        votes = votes.to(torch.float32)
     b = _checked_prior(prior, (graph.num_edges(), *trailing), (votes.u if linear else votes).device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)

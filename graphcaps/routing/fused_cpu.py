@@ -34,18 +34,18 @@ from .votes import LinearVotes
 def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
     linear = isinstance(votes, LinearVotes)
-    votes = LinearVotes(*(x.to(b.dtype) for x in votes)) if linear else votes.to(b.dtype)
+    votes = votes.to(b.dtype)
     if linear and b.numel() > 0 and _has_hub(_rows(graph), votes):
         votes, linear = votes.tensor(graph), False
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
         return on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
     trailing = b.shape[1:]
-    u, weight = (votes.u, votes.weight) if linear else (votes, votes.new_empty(0))
+    u, weight, index = votes if linear else (votes, votes.new_empty(0), None)
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
     rows = _rows(graph)
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
-    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing, learning)
+    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), index, rows, iterations, on_iteration, trailing, learning)
     s = s.reshape(rows.num_parents, *trailing, s.shape[-1])
     v = squash(s)
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
@@ -81,14 +81,22 @@ class _Rows:
         self.indptr = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)]).numpy()
         self._wid = {}
 
-    def arrays(self, weight):
-        """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix."""
+    def arrays(self, weight, index):
+        """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix.
+
+        An index is put in order anew in each call, so that none is taken for another; a pass over the votes takes a
+        hundred times as long or more.
+        """
+        wid = self._matrices(weight) if index is None else self.by_child(index).to(self.eid.dtype)
+        return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.numpy()
+
+    def _matrices(self, weight):
         kind = weight.dim(), weight.shape[0] if weight.dim() == 4 else 0
         if kind not in self._wid:
-            self._wid[kind] = self._matrices(*kind).to(self.eid.dtype).numpy()
-        return self.indptr, self.eid.numpy(), self.dst.numpy(), self._wid[kind]
+            self._wid[kind] = self._of_kind(*kind).to(self.eid.dtype)
+        return self._wid[kind]
 
-    def _matrices(self, dims, types):
+    def _of_kind(self, dims, types):
         if dims == 2:
             return torch.zeros_like(self.eid)
         if dims == 4:
@@ -141,14 +149,15 @@ if hasattr(os, "register_at_fork"):
 class _Passes:
     """The votes and everything that stays the same from pass to pass; calls the kernels on all threads."""
 
-    def __init__(self, u, weight, rows):
+    def __init__(self, u, weight, index, rows):
         self.u, self.weight, self.rows = u.contiguous(), weight.contiguous(), rows
         self.linear = weight.numel() > 0
         self.batch, self.dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         self.height, self.width = (0,) * (u.shape[-1] if self.linear else 0), (0,) * self.dim
         self.single = (0,) if self.batch == 1 else ()
         self.shape = self.batch, *_shape(rows, self.batch, self.dim)
-        self.graph = rows.arrays(weight)
+        self.graph = rows.arrays(weight, index)
+        self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
         sums = rows.num_parents * self.batch * self.dim * u.element_size()  # per thread
         self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
@@ -188,9 +197,9 @@ class _Passes:
             self.run(gradient, _flat(c), _flat(db), _flat(parents), len(ds), uniform, _flat(du))
             return du, None
         du = torch.zeros_like(self.u)
-        shared = self.weight.dim() != 3  # several threads add to one matrix: each gets its own
-        parts = self.weight.new_zeros(len(self.ranges) if shared else 1, *self.weight.shape)
-        per_thread = [_flat(parts[k if shared else 0]) for k in range(len(self.ranges))]
+        # Several threads add to one shared matrix: each gets its own.
+        parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
+        per_thread = [_flat(parts[k if self.shared else 0]) for k in range(len(self.ranges))]
         numbers = [_flat(prior), _flat(before), _flat(ds), _flat(v), len(ds), uniform]
         self.run(linear_gradient, *numbers, _flat(du), per_thread)
         return du, _added(parts)
@@ -219,8 +228,8 @@ def _added(parts):
 
 class _Dynamic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing, learning):
-        given = _Passes(u, weight, rows)
+    def forward(ctx, u, weight, prior, index, rows, iterations, on_iteration, trailing, learning):
+        given = _Passes(u, weight, index, rows)
         passes = given.arranged() if iterations > 1 else given
         # A prior without strides is one number for all edges: it changes no coupling, if it is finite.
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
@@ -246,7 +255,7 @@ class _Dynamic(torch.autograd.Function):
                 on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), a_seen)
                 b += agreement
         if learning:
-            ctx.save_for_backward(given.u, weight, by_child, c, s, before)
+            ctx.save_for_backward(given.u, weight, by_child, index, c, s, before)
             ctx.rows, ctx.uniform, ctx.reading = rows, uniform, passes if passes is not given else None
         return s[-1].clone()
 
@@ -260,8 +269,8 @@ class _Dynamic(torch.autograd.Function):
             db = db + c (<u_hat, ds> - sum over the child's out-edges of c <u_hat, ds>)
         and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1). Only the prior needs the pass for r = 0.
         """
-        u, weight, prior, c, s, before = ctx.saved_tensors
-        rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, ctx.rows)
+        u, weight, prior, index, c, s, before = ctx.saved_tensors
+        rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, index, ctx.rows)
         reading = ctx.reading or (passes.arranged() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s[:-1]), torch.empty_like(s), passes.nothing
@@ -284,7 +293,7 @@ class _Dynamic(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # of ordered votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, uniform)
-        return du, dweight, None if dprior is None else rows.in_edge_order(dprior), *[None] * 5
+        return du, dweight, None if dprior is None else rows.in_edge_order(dprior), *[None] * 6
 
 
 def _squash_backward(s, dv):

@@ -17,7 +17,10 @@ class LinearVotes(NamedTuple):
     Args:
         u: (I, *, P) child capsules.
         weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D).
-            With types, the I children are T runs of I / T neighbours: type of child i = i // (I / T).
+            With types, the I children are T runs of I / T neighbours: type of child i = i // (I / T). With ``index``,
+            any number of matrices (M, P, D).
+        index: (E,) int32 or int64 in [0, M), on u's device: edge e takes the matrix ``weight[index[e]]``. For matrices
+            that edges share in any other way, as the positions of ``graphcaps.graph.local_graph`` do.
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
@@ -27,10 +30,19 @@ class LinearVotes(NamedTuple):
 
     u: torch.Tensor
     weight: torch.Tensor
+    index: torch.Tensor | None = None
+
+    def to(self, target: torch.device | str | torch.dtype) -> LinearVotes:
+        """The same votes on another device, or with u and weight in another dtype."""
+        index = self.index if self.index is None or isinstance(target, torch.dtype) else self.index.to(target)
+        return LinearVotes(self.u.to(target), self.weight.to(target), index)
 
     def check(self, graph: DGLGraph) -> None:
-        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph."""
-        u, weight = self.u, self.weight
+        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph.
+
+        Off the CPU, numbers in ``index`` are not looked at: that would wait for the device.
+        """
+        u, weight, index = self
         num_edges, num_children, num_parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
         expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
@@ -43,13 +55,25 @@ class LinearVotes(NamedTuple):
             fits = weight.shape[1] == num_parents and types >= 1 and num_children % types == 0
             wanted = f"(T, J={num_parents}, P, D) with T a divisor of I={num_children}"
             expect(fits, "weight", wanted, tuple(weight.shape))
-        if weight.dim() == 3:
-            expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
+        if index is None:
+            per_edge = weight.dim() != 3 or len(weight) == num_edges
+            expect(per_edge, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
+            return
+        expect(weight.dim() == 3, "weight", "(M, P, D) beside an index", tuple(weight.shape))
+        expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
+        expect(index.shape == (num_edges,), "index", f"(E={num_edges},)", tuple(index.shape))
+        expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
+        if index.device.type == "cpu" and num_edges:
+            low, high = (int(end) for end in index.aminmax())
+            inside = low >= 0 and high < len(weight)
+            expect(inside, "index", f"matrices in [0, M={len(weight)})", f"{low} to {high}")
 
     def tensor(self, graph: DGLGraph) -> torch.Tensor:
         """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
         self.check(graph)
-        u, weight, edges = self.u, self.weight, links(graph, self.u.device)
+        (u, weight, index), edges = self, links(graph, self.u.device)
+        if index is not None:
+            weight = weight[index]
         if weight.dim() == 2:
             return (u @ weight)[edges.src]
         if weight.dim() == 4:

@@ -1,0 +1,125 @@
+"""Local receptive fields on a grid: children vote for the parents whose window they lie in (convolutional capsules).
+
+Children of some types stand at each of H x W positions, parents of others at each of the h x w positions at which a
+kernel without padding fits. Types are outermost: child i = type * H * W + y * W + x, and parents likewise. A parent at
+(y, x) has in-edges from all types at the positions (y * stride + dy, x * stride + dx) with (dy, dx) inside the kernel.
+
+All edges of a child are one neighbourhood, so its couplings compete over the types *and positions* of its parents.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from .bipartite import bipartite_graph
+
+Pair = int | tuple[int, int]
+
+
+def local_graph(
+    grid: Pair,
+    kernel: Pair,
+    stride: Pair = 1,
+    child_types: int = 1,
+    parent_types: int = 1,
+    device: torch.device | str = "cpu",
+) -> DGLGraph:
+    """Link each child to the parents of all types whose kernel covers its position.
+
+    Edges are sorted by child, then by parent; a kernel as large as the grid makes the complete graph. The structure is
+    built once per arguments and device and shared; the returned graph has its own, empty features. Children near the
+    border have fewer parents than others, and those that a stride beyond the kernel leaves out, or that lie behind the
+    last window, have none.
+
+    Args:
+        grid: (H, W), positions of the children, or one number for both.
+        kernel: (rows, columns) of a window, or one number for both; at most the grid.
+        stride: positions from one window to the next, down and across, or one number for both.
+        child_types: how many children stand at each position, >= 1.
+        parent_types: how many parents stand at each position of ``local_grid(grid, kernel, stride)``, >= 1.
+        device: where the graph lives; other than "cpu" only with a DGL that was built for it.
+
+    Returns:
+        DGLGraph with ``child_types * parent_types * rows * columns * h * w`` edges of type ``("child", "votes",
+        "parent")``.
+
+    Raises:
+        InputError: a size is not an integer >= 1, or the kernel is larger than the grid.
+
+    >>> local_graph((9, 9), kernel=3, stride=2, child_types=16, parent_types=8)
+    Graph(num_nodes={'child': 1296, 'parent': 128},
+          num_edges={('child', 'votes', 'parent'): 18432},
+          metagraph=[('child', 'parent', 'votes')])
+    """
+    return _local(*_checked(grid, kernel, stride, child_types, parent_types), str(device))[0].local_var()
+
+
+def local_index(
+    grid: Pair, kernel: Pair, stride: Pair = 1, child_types: int = 1, parent_types: int = 1
+) -> torch.Tensor:
+    """Number the weight matrices of ``local_graph``'s edges, which all positions share; arguments as there.
+
+    Returns:
+        (E,) int64: ``((dy * columns + dx) * child_types + child type) * parent_types + parent type`` of each edge, all
+        numbers from 0 to ``rows * columns * child_types * parent_types - 1``; for ``LinearVotes(u, weight, index)``.
+
+    >>> local_index((1, 3), kernel=(1, 2))  # children 0, 1, 1, 2 for parents 0, 0, 1, 1
+    tensor([0, 1, 0, 1])
+    """
+    return _local(*_checked(grid, kernel, stride, child_types, parent_types), "cpu")[1].clone()
+
+
+def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
+    """(h, w): how many positions of a kernel fit into a grid, without padding.
+
+    >>> local_grid((9, 8), kernel=3, stride=2)
+    (4, 3)
+    """
+    grid, kernel, stride, _, _ = _checked(grid, kernel, stride, 1, 1)
+    return tuple((size - side) // step + 1 for size, side, step in zip(grid, kernel, stride, strict=True))
+
+
+def as_pair(name: str, size: Pair) -> tuple[int, int]:
+    """``size`` for rows and columns; raise ``InputError`` unless it is one or two integers >= 1."""
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    whole = len(pair) == 2 and all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in pair)
+    expect(whole, name, "an integer >= 1, or a pair of them", size)
+    return pair
+
+
+def _checked(grid, kernel, stride, child_types, parent_types):
+    grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+    fits = kernel[0] <= grid[0] and kernel[1] <= grid[1]
+    expect(fits, "kernel", f"at most the grid, {grid[0]} x {grid[1]}", f"{kernel[0]} x {kernel[1]}")
+    for name, count in (("child_types", child_types), ("parent_types", parent_types)):
+        expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
+    return grid, kernel, stride, child_types, parent_types
+
+
+@functools.lru_cache(maxsize=32)
+def _local(grid, kernel, stride, child_types, parent_types, device) -> tuple[DGLGraph, torch.Tensor]:
+    """The graph and its index of matrices."""
+    if device != "cpu":
+        graph, index = _local(grid, kernel, stride, child_types, parent_types, "cpu")
+        return graph.to(device), index
+    height, width = local_grid(grid, kernel, stride)
+    rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
+    counts = len(rows), len(columns), child_types, parent_types
+    down, across, child_type, parent_type = torch.cartesian_prod(*(torch.arange(count) for count in counts)).T
+    (child_y, parent_y, dy), (child_x, parent_x, dx) = rows[down].T, columns[across].T
+    child = (child_type * grid[0] + child_y) * grid[1] + child_x
+    parent = (parent_type * height + parent_y) * width + parent_x
+    index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
+    num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
+    order = torch.argsort(child * num_parents + parent)
+    return bipartite_graph(child[order], parent[order], num_children, num_parents), index[order]
+
+
+def _windows(count, side, step):
+    """(count * side, 3): along one axis, a child's position, its parent's and its offset in the parent's window."""
+    parent, offset = torch.cartesian_prod(torch.arange(count), torch.arange(side)).T
+    return torch.stack([parent * step + offset, parent, offset], dim=1)

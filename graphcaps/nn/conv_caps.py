@@ -1,0 +1,121 @@
+"""Convolutional capsules: each parent is routed to from a window of a grid, by matrices that all positions share.
+
+The layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with vectors routed by agreement. As
+there, a child's couplings compete over all its parents, of all types and *positions*. Code that cuts the grid into
+windows and routes each by itself normalises inside one position: there a child gives all of itself to each window.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..graph import local_graph, local_grid, local_index
+from ..graph.local import Pair, as_pair
+from ..routing import LinearVotes
+from .layers import check_options, graph_device, routed
+
+
+class ConvCaps(nn.Module):
+    """Convolutional capsules: a matrix for each offset in the window, type of child and type of parent.
+
+    Votes and routing run in float32, also under autocast. ``local_graph`` is the graph, and ``local_index`` says which
+    matrix each edge takes.
+
+    Args:
+        grid: (H, W), positions of the children, or one number for both.
+        child_types, parent_types: how many capsules stand at each position; types are outermost, as ``PrimaryCaps``
+            gives them.
+        kernel, stride: a window's size and the steps to the next one, in positions, pairs or one number; no padding.
+        child_dim, parent_dim: P, D.
+        iterations: R >= 1.
+        routing: name of the algorithm.
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
+
+    Raises:
+        InputError: sizes that are no integers >= 1, a kernel larger than the grid, unknown names.
+
+    >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
+    >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
+    ((4, 4), torch.Size([128, 2, 8]))
+    """
+
+    def __init__(
+        self,
+        grid: Pair,
+        child_types: int,
+        parent_types: int,
+        kernel: Pair,
+        stride: Pair = 1,
+        child_dim: int = 8,
+        parent_dim: int = 8,
+        iterations: int = 3,
+        routing: str = "dynamic",
+        engine: str = "auto",
+    ):
+        super().__init__()
+        check_options(iterations, routing, engine)
+        self.grid, self.kernel_size, self.stride = (
+            as_pair(name, size) for name, size in (("grid", grid), ("kernel", kernel), ("stride", stride))
+        )
+        self.child_types, self.parent_types = child_types, parent_types
+        self.iterations, self.routing, self.engine = iterations, routing, engine
+        self.register_buffer("index", local_index(*self._window()), persistent=False)  # (E,)
+        rows, columns = self.kernel_size
+        matrices = rows * columns * child_types * parent_types
+        self.weight = nn.Parameter(torch.empty(matrices, child_dim, parent_dim))  # (M, P, D)
+        self.reset_parameters()
+
+    @property
+    def out_grid(self) -> tuple[int, int]:
+        """(h, w): positions of the parents."""
+        return local_grid(self.grid, self.kernel_size, self.stride)
+
+    @property
+    def num_children(self) -> int:
+        """I."""
+        return self.child_types * self.grid[0] * self.grid[1]
+
+    @property
+    def num_parents(self) -> int:
+        """J."""
+        return self.parent_types * self.out_grid[0] * self.out_grid[1]
+
+    def _window(self):
+        return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types
+
+    def reset_parameters(self) -> None:
+        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
+
+        Squash then shortens it, and routing, in which votes of this size soon choose, makes up for that: in the preset
+        ``deep`` on MNIST, untrained, the median lengths are 0.72 below, 0.73 and 0.82 after three iterations. After one
+        they are 0.29 and 0.09, and twice the weights would give 0.99 and 1.00 after three.
+        """
+        degrees = self.graph().out_degrees()
+        spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
+        nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
+        return local_graph(*self._window(), device=graph_device(device))
+
+    def votes(self, u: torch.Tensor) -> LinearVotes:
+        """The children's votes, not yet multiplied out."""
+        return LinearVotes(u.float(), self.weight, self.index)
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        return routed(self, u)
+
+    def extra_repr(self) -> str:
+        matrices, child_dim, parent_dim = self.weight.shape
+        sides = "{} x {} x {} x {}-D".format
+        return (
+            f"{sides(self.child_types, *self.grid, child_dim)} -> "
+            f"{sides(self.parent_types, *self.out_grid, parent_dim)}, kernel={self.kernel_size}, stride={self.stride}, "
+            f"{len(self.index)} edges, {matrices} matrices, "
+            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+        )
