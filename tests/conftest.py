@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from graphcaps import LinearVotes, bipartite_graph, complete_graph, dgl, route
+from graphcaps import bipartite_graph, complete_graph, dgl, route
 from graphcaps._dgl import has_cuda
 from graphcaps.routing import Routed, fused
 from graphcaps.routing.engines import ENGINES
@@ -49,8 +49,7 @@ class Way(NamedTuple):
         return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
 
     def __call__(self, graph, votes, prior=None, **options):
-        linear = isinstance(votes, LinearVotes)
-        votes = LinearVotes(*(x.to(self.device) for x in votes)) if linear else votes.to(self.device)
+        votes = votes.to(self.device)
         prior = prior.to(self.device) if hasattr(prior, "to") else prior
         options |= {"routing": self.routing, "engine": self.engine, "prior": prior}
         return Routed(*(x.cpu() for x in route(self.graph(graph), votes, **options)))

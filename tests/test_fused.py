@@ -16,7 +16,7 @@ from graphcaps.routing import fused_cpu, kernels_cpu
 from graphcaps.routing.engines import ENGINES, engine_names
 from graphcaps.routing.tiles_cpu import LANES
 
-WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)}
+WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
 
 
 @pytest.fixture(autouse=True, params=[1, 3])
@@ -89,20 +89,31 @@ def test_exp_of_a_vector_is_right_to_two_units_in_the_last_place(dtype):
 def test_linear_votes_equal_naive_in_value_and_every_gradient(kind):
     torch.manual_seed(0)
     graph = complete_graph(7, 5)
+    index = torch.randint(0, 4, (35,)) if kind == "by index" else None
     u = torch.randn(7, LANES + 3, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(WEIGHTS[kind], dtype=torch.float64, requires_grad=True)
     prior = torch.randn(35, dtype=torch.float64, requires_grad=True)
-    votes = LinearVotes(u, weight)
+    votes = LinearVotes(u, weight, index)
     results = [_gradients(graph, votes, (u, weight, prior), engine, prior) for engine in ("naive", "fused")]
     for wanted, got in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-11)
 
 
-def test_linear_votes_are_never_built(monkeypatch):
+@pytest.mark.parametrize("index", [None, torch.arange(12) % 3], ids=["per edge", "by index"])
+def test_linear_votes_are_never_built(index, monkeypatch):
     monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
-    u, weight = torch.randn(6, 4, 8, requires_grad=True), torch.randn(12, 8, 16, requires_grad=True)
-    dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight), engine="fused").sum().backward()
+    u, weight = torch.randn(6, 4, 8, requires_grad=True), torch.randn(12 if index is None else 3, 8, 16)
+    weight.requires_grad_()
+    dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight, index), engine="fused").sum().backward()
     assert u.grad.abs().sum() > 0 and weight.grad.abs().sum() > 0
+
+
+def test_an_index_changed_before_the_gradient_is_refused():
+    u, index = torch.randn(6, 4, 8, requires_grad=True), torch.arange(12) % 3
+    v = dynamic_routing(complete_graph(6, 2), LinearVotes(u, torch.randn(3, 8, 16), index), engine="fused")
+    index.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        v.sum().backward()
 
 
 def test_observing_runs_no_other_engine(monkeypatch):

@@ -176,9 +176,9 @@ def leaf(draw, *shape, dtype=torch.float64):
 def routed(graph, votes, prior, engine, device="cpu", dtype=None, **options):
     """v and the gradients of votes (or u and weight) and prior, on the CPU and in float64, for a fixed cotangent."""
     linear = isinstance(votes, LinearVotes)
-    leaves = [*votes, prior] if linear else [votes, prior]
+    leaves = [votes.u, votes.weight, prior] if linear else [votes, prior]
     leaves = [x.detach().to(device, dtype or x.dtype).requires_grad_() for x in leaves if x is not None]
-    moved = LinearVotes(*leaves[:2]) if linear else leaves[0]
+    moved = votes.to(device)._replace(u=leaves[0], weight=leaves[1]) if linear else leaves[0]
     v = route(graph, moved, prior=None if prior is None else leaves[-1], engine=engine, **options).v
     cotangent = torch.randn(v.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     gradients = torch.autograd.grad(v, leaves, cotangent.to(v))
@@ -288,16 +288,23 @@ def test_linear_votes_are_multiplied_in_their_precision(device, multiply, kind, 
     assert_equals_naive(complete_graph(6, 3), votes, leaf(draw, 18, dtype=torch.float32), device, tolerance)
 
 
-def test_linear_votes_on_other_graphs_are_built(device, draw):
-    votes = LinearVotes(leaf(draw, 8, 5, 4), leaf(draw, 63, 4, 3))
+@pytest.mark.parametrize("kind", ["per edge", "by index"])
+def test_linear_votes_on_other_graphs_are_built(device, kind, draw):
+    index = torch.arange(63) * 5 % 6 if kind == "by index" else None
+    votes = LinearVotes(leaf(draw, 8, 5, 4), leaf(draw, 63 if index is None else 6, 4, 3), index)
     assert_equals_naive(sparse(), votes, leaf(draw, 63), device)
+
+
+def test_matrices_by_index_on_a_complete_graph_equal_naive(device, draw):
+    index = torch.arange(18, dtype=torch.int32) * 5 % 7
+    assert_equals_naive(complete_graph(6, 3), LinearVotes(leaf(draw, 6, 3, 5), leaf(draw, 7, 5, 7), index), None, device)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "complete", "linear"])
 def test_an_observer_sees_what_naive_shows(device, kind, draw):
     graph = sparse() if kind == "sparse" else complete_graph(9, 7)
     votes = LinearVotes(draw(9, 3, 4), draw(63, 4, 3)) if kind == "linear" else draw(63, 3, 4)
-    moved = LinearVotes(*(x.to(device) for x in votes)) if kind == "linear" else votes.to(device)
+    moved = votes.to(device)
     prior, seen = draw(63), {"naive": [], "fused": []}
     for engine, of, logits in (("naive", votes, prior), ("fused", moved, prior.to(device))):
         watch = seen[engine]

@@ -226,21 +226,21 @@ def test_dynamic_routing_is_route_without_the_activation(graphs, draw):
 # Linear votes
 
 
-def linear_votes_by_loop(graph, u, weight, types):
+def linear_votes_by_loop(graph, u, weight, types, index=None):
     """u_hat_e = u_i W_e for one edge after the other; types is T where weight is (T, J, P, D)."""
     rows = []
     for e, (i, j) in enumerate(zip(*(end.tolist() for end in graph.edges(order="eid")), strict=True)):
         if weight.dim() == 2:
             w = weight
         elif weight.dim() == 3:
-            w = weight[e]
+            w = weight[e if index is None else int(index[e])]
         else:
             w = weight[i // (graph.num_src_nodes() // types), j]
         rows.append(u[i] @ w)
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("kind", ["per_edge", "per_type", "shared"])
+@pytest.mark.parametrize("kind", ["per_edge", "per_type", "shared", "by_index"])
 @pytest.mark.parametrize("structure", ["complete", "complete_shuffled", "sparse"])
 def test_linear_votes_equal_a_loop_over_edges(kind, structure, trailing, draw):
     children, parents, types, child_dim = 6, 3, 2, 5
@@ -251,9 +251,10 @@ def test_linear_votes_equal_a_loop_over_edges(kind, structure, trailing, draw):
         graph = bipartite_graph(*pairs[torch.randperm(18, generator=torch.Generator().manual_seed(1))].T, 6, 3)
     else:
         graph = bipartite_graph([5, 0, 0, 3, 3, 3], [1, 0, 2, 1, 1, 0], children, parents)
-    shape = {"per_edge": (graph.num_edges(),), "per_type": (types, parents), "shared": ()}[kind]
+    shape = {"per_edge": (graph.num_edges(),), "per_type": (types, parents), "shared": (), "by_index": (4,)}[kind]
+    index = torch.arange(graph.num_edges()) * 3 % 4 if kind == "by_index" else None
     u, weight = draw(children, *trailing, child_dim).requires_grad_(), draw(*shape, child_dim, D).requires_grad_()
-    got, wanted = LinearVotes(u, weight).tensor(graph), linear_votes_by_loop(graph, u, weight, types)
+    got, wanted = LinearVotes(u, weight, index).tensor(graph), linear_votes_by_loop(graph, u, weight, types, index)
     assert_same(got, wanted)
     cotangent = draw(*wanted.shape)
     gradients = [torch.autograd.grad(votes, (u, weight), cotangent) for votes in (got, wanted)]
@@ -264,6 +265,51 @@ def test_linear_votes_equal_a_loop_over_edges(kind, structure, trailing, draw):
 def test_linear_votes_route_as_the_votes_they_make(way, draw):
     graph, votes = complete_graph(4, 3), LinearVotes(draw(4, 2, 5), draw(12, 5, D))
     assert_same(way(graph, votes).v, way(graph, votes.tensor(graph)).v)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.fact(12)
+def test_matrices_by_index_give_naives_value_and_gradients(way, graph, trailing, dtype, draw):
+    """Some matrices are taken by no edge, others by edges of several children."""
+    index = (torch.arange(graph.num_edges()) * 5 % 6).to(dtype)
+    u, weight = draw(graph.num_src_nodes(), *trailing, 5).requires_grad_(), draw(7, 5, D).requires_grad_()
+    wanted = route(graph, linear_votes_by_loop(graph, u, weight, 1, index), engine="naive").v if len(index) else None
+    got = way(graph, LinearVotes(u, weight, index)).v
+    if wanted is None:
+        assert got.shape == (graph.num_dst_nodes(), *trailing, D) and not got.any()
+        return
+    assert_same(got, wanted)
+    cotangent = draw(*wanted.shape)
+    for gradients in zip(*(torch.autograd.grad(v, (u, weight), cotangent) for v in (got, wanted)), strict=True):
+        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.fact(12)
+def test_gradients_of_matrices_by_index_are_the_slopes(way, graphs, draw):
+    graph, index = graphs["complete"], torch.arange(12) % 3
+
+    def run(u, weight):
+        return way(graph, LinearVotes(u, weight, index)).v
+
+    inputs = draw(4, 2, 5).requires_grad_(), draw(3, 5, D).requires_grad_()
+    assert torch.autograd.gradcheck(run, inputs, nondet_tol=0.0 if way.device == "cpu" else 1e-10)
+
+
+def test_an_index_that_changed_is_read_anew(way, graphs, draw):
+    graph, index = graphs["sparse_7x5"], torch.zeros(63, dtype=torch.int64)
+    votes = LinearVotes(draw(7, 2, 5), draw(4, 5, D), index)
+    before = way(graph, votes).v
+    index += 1
+    assert_same(way(graph, votes).v, way(graph, votes._replace(index=torch.ones(63, dtype=torch.int64))).v)
+    assert not torch.equal(way(graph, votes).v, before)
+
+
+def test_linear_votes_move_with_their_index():
+    votes = LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), torch.tensor([0, 1, 1, 0, 1, 1]))
+    double, elsewhere = votes.to(torch.float64), votes.to("meta")
+    assert (double.u.dtype, double.weight.dtype, double.index.dtype) == (torch.float64, torch.float64, torch.int64)
+    assert {tensor.device.type for tensor in elsewhere} == {"meta"}
+    assert LinearVotes(torch.ones(3, 8), torch.ones(8, 4)).to("meta").index is None
 
 
 # Choice of engine
@@ -374,6 +420,30 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         (
             {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 2, 8, 4))},
             "weight: expected (T, J=2, P, D) with T a divisor of I=3, got (2, 2, 8, 4)",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(8, 4), torch.zeros(6).long())},
+            "weight: expected (M, P, D) beside an index, got (8, 4)",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), torch.zeros(6))},
+            "index: expected int32 or int64, got torch.float32",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), torch.zeros(5).long())},
+            "index: expected (E=6,), got (5,)",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), META.long())},
+            "index: expected device cpu as u, got meta",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), torch.arange(6))},
+            "index: expected matrices in [0, M=2), got 0 to 5",
+        ),
+        (
+            {"votes": LinearVotes(torch.ones(3, 8), torch.ones(2, 8, 4), torch.arange(6) - 4)},
+            "index: expected matrices in [0, M=2), got -4 to 1",
         ),
     ],
     ids=lambda value: value.split(":")[0] if isinstance(value, str) else "",

