@@ -314,10 +314,13 @@ class Trainer:
 
     def _introduce(self, progress: Progress) -> None:
         config, layer = self.config, self.net.capsules
+        below = "".join(
+            f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
+        )
         progress.say(
             f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
             f"and {len(self.splits.test)} test images\n"
-            f"{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
+            f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
             f"{layer.iterations} iterations of {layer.routing} routing on engine '{self._engine()}'\n"
             f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
         )

@@ -297,7 +297,9 @@ def test_linear_votes_on_other_graphs_are_built(device, kind, draw):
 
 def test_matrices_by_index_on_a_complete_graph_equal_naive(device, draw):
     index = torch.arange(18, dtype=torch.int32) * 5 % 7
-    assert_equals_naive(complete_graph(6, 3), LinearVotes(leaf(draw, 6, 3, 5), leaf(draw, 7, 5, 7), index), None, device)
+    assert_equals_naive(
+        complete_graph(6, 3), LinearVotes(leaf(draw, 6, 3, 5), leaf(draw, 7, 5, 7), index), None, device
+    )
 
 
 @pytest.mark.parametrize("kind", ["sparse", "complete", "linear"])

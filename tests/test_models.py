@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcaps import CapsNet, margin_loss
+from graphcaps import CapsNet, margin_loss, route
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
 from graphcaps.nn import CapsuleLayer, conv, receptive_fields
@@ -51,6 +51,10 @@ SHAPES = [
     ("compact", (1, 11, 11), 1),
     ("compact", (3, 32, 32), 10),
     ("compact", (2, 12, 29), 4),
+    ("deep", (1, 23, 23), 1),
+    ("deep", (1, 28, 28), 10),
+    ("deep", (3, 32, 32), 10),
+    ("deep", (2, 24, 31), 4),
 ]
 
 
@@ -68,7 +72,7 @@ def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
 
 
 @pytest.mark.fact(2)
-@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 17)), ("compact", (1, 28, 28))])
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 17)), ("compact", (1, 28, 28)), ("deep", (1, 23, 27))])
 def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
     net, images = net_of(preset, shape).eval(), images_of(4, shape)
     together = net(images)
@@ -79,10 +83,12 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape"), [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("compact", (1, 29, 28))]
+    ("preset", "shape"),
+    [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("compact", (1, 29, 28)), ("deep", (1, 32, 38))],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
-    net = net_of(preset, shape).eval()
+    """Of one iteration: in more, what other windows say reaches a child of convolutional capsules as well."""
+    net = net_of(preset, shape, iterations=1).eval()
     fields = net.receptive_fields()
     images = images_of(1, shape).requires_grad_()
     u = net.children_of(images)[:, 0]  # (I, 8)
@@ -114,17 +120,19 @@ def test_fields_of_the_paper_on_mnist_are_17_pixels_wide_and_2_apart():
     assert fields[5, 3, 4].tolist() == [6, 8, 17, 17]
 
 
-@pytest.mark.parametrize("preset", ["paper", "compact"])
-def test_training_reaches_every_parameter(preset):
-    net, images, labels = net_of(preset, (1, 19, 19), 3).train(), images_of(6, (1, 19, 19)), torch.arange(6) % 3
+@pytest.mark.parametrize(
+    ("preset", "shape"),
+    [("paper", (1, 19, 19)), ("compact", (1, 19, 19)), ("deep", (1, 28, 28)), ("deep", (3, 32, 32))],
+)
+def test_training_reaches_every_parameter(preset, shape):
+    net, images, labels = net_of(preset, shape, 3).train(), images_of(6, shape), torch.arange(6) % 3
     capsnet_loss(net(images, labels), images, labels).backward()
     for name, parameter in net.named_parameters():
         assert parameter.grad.isfinite().all() and parameter.grad.any(), name
 
 
-@pytest.mark.parametrize("preset", ["paper", "compact"])
-def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset):
-    shape = (1, 19, 19)
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("compact", (1, 19, 19)), ("deep", (1, 23, 23))])
+def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
     net, images, labels = net_of(preset, shape, 3).eval(), images_of(4, shape), torch.arange(4) % 3
     exact = net(images)
     with torch.autocast("cpu", torch.bfloat16):
@@ -193,6 +201,38 @@ def test_only_the_chosen_capsule_is_decoded():
     assert not torch.equal(net.decoder(capsules + 1, chosen), picture)
 
 
+def test_deep_has_two_layers_of_convolutional_capsules_and_few_children_on_mnist():
+    net = net_of("deep")
+    assert [layer.num_children for layer in (*net.between, net.capsules)] == [1296, 256, 64]
+    assert [layer.graph().num_edges() for layer in (*net.between, net.capsules)] == [36_864, 9_216, 640]
+    assert (net.child_types, count(net) - count(net.decoder)) == (16, 489_536)
+    assert {name.split(".")[0] for name, _ in net_of("compact").named_parameters()} == {
+        "stem", "primary", "capsules", "decoder",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
+def test_lengths_neither_die_nor_saturate_on_their_way_through_deep(shape):
+    net, images = net_of("deep", shape), images_of(20, shape)
+    assert 1e-3 < net.eval()(images).lengths.median()
+    net.train()
+    with torch.no_grad():
+        layers = [net.primary(net.stem(images))]
+        for layer in (*net.between, net.capsules):
+            layers.append(layer(layers[-1]))
+    medians = [u.norm(dim=-1).median().item() for u in layers]
+    assert 0.2 < min(medians) and max(medians) < 0.95, medians
+
+
+def test_a_convolutional_layer_starts_with_sums_as_long_as_a_child():
+    layer = net_of("deep").between[0]
+    u = torch.randn(layer.num_children, 8, 8, generator=torch.Generator().manual_seed(0))
+    u = u / u.norm(dim=-1, keepdim=True)
+    s = route(layer.graph(), layer.votes(u), iterations=1, squash_output=False).v
+    # E|s|^2 = 1, the mean over 2048 sums of 8 numbers that share 2304 matrices
+    assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.1)
+
+
 def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
     layer = net_of("paper").capsules
     u = torch.randn(1152, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -214,7 +254,8 @@ def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
         (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
         (("compact", (0, 28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (0, 28, 28)"),
         (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
-        (("pper",), "preset: expected one of paper, compact, got 'pper'. Did you mean 'paper'?"),
+        (("deep", (1, 22, 28)), "image_shape: expected at least 23 x 23 pixels for 'deep', got 22 x 28"),
+        (("pper",), "preset: expected one of paper, compact, deep, got 'pper'. Did you mean 'paper'?"),
     ],
 )
 def test_a_preset_says_what_it_can_not_take(arguments, text):

@@ -1,0 +1,96 @@
+"""The preset ``deep``, from training to pictures: everything shows the routing of its last layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import CapsNet
+from graphcaps.app.answers import Explorer
+from graphcaps.census import census
+from graphcaps.cli import main
+from graphcaps.data import Batches, to_float
+from graphcaps.evaluation import evaluate
+from graphcaps.models import capsnet_loss
+from graphcaps.recording import kept_saliency, routing_of, unrouted
+from graphcaps.run import Run
+
+from . import small
+
+SIZE = 24  # the smallest but one: 16 types at 1 x 1 position enter the last layer
+
+
+@pytest.fixture(autouse=True)
+def images(monkeypatch):
+    small.use(monkeypatch, small.digits(size=SIZE))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    words = "train --dataset digits --model deep --epochs 2 --batch-size 40 --device cpu --name run --out"
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch, small.digits(size=SIZE))
+        assert main([*words.split(), str(out)]) == 0
+    return out / "run"
+
+
+def test_it_learns_digits_in_thirty_steps():
+    splits = small.digits(train=600, test=100, size=SIZE)
+    torch.manual_seed(0)
+    net = CapsNet.from_preset("deep", splits.image_shape)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+    batches = Batches(splits.train, 40, seed=0, augment="none")
+    for images, labels in (pair for epoch in (0, 1) for pair in batches.epoch(epoch)):
+        capsnet_loss(net(images, labels), images, labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert evaluate(net, Batches(splits.test, 50)).accuracy > 0.7
+
+
+def test_the_trace_is_the_last_layers_routing(run):
+    trace, net = Run.open(run).trace(), graphcaps.load(run, "last")
+    layer, images = net.capsules, to_float(torch.from_numpy(trace.images))
+    assert (trace.num_children, trace.num_parents, trace.num_edges) == (16, 10, 160)
+    assert trace.saliency.shape == (10, 16, SIZE, SIZE)
+    with torch.no_grad():
+        v = layer(net.children_of(images))
+        np.testing.assert_allclose(trace.lengths[-1, 2].T, v.norm(dim=-1), atol=1e-5)
+        np.testing.assert_allclose(trace.lengths[-1, 2], net(images).lengths, atol=1e-5)
+
+
+def test_a_census_is_of_the_last_layers_children(run):
+    net = graphcaps.load(run)
+    found = census(net, Batches(small.digits(size=SIZE).test, 20))
+    assert (found.num_types, len(found.child_length), len(found.parent_length)) == (16, 16, 10)
+
+
+def test_viz_explain_and_explore_take_such_a_run(run, capsys, monkeypatch):
+    monkeypatch.setattr("graphcaps.app.answers.load_images", lambda *args, **options: small.digits(size=SIZE))
+    assert main(["viz", str(run), "--format", "png", "--what", "all"]) == 0
+    assert main(["viz", str(run), "--format", "html"]) == 0
+    assert main(["explain", str(run), "--image", "3"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert (run / "figures/explorer.html").is_file() and all(Path(line).is_file() for line in printed if "/" in line)
+    tree = networkx.read_graphml(run / "explain/image-3.graphml", force_multigraph=True)
+    assert {tree.nodes[child]["layer"] for child, _ in tree.edges()} == {0}
+    start = Explorer.of(Run.open(run)).start()
+    assert start["answer"]["trace"]["images"][0]["saliency"] and len(start["answer"]["tops"]) == 3
+
+
+def test_of_a_larger_grid_the_trace_has_fields():
+    """144 children on images of 32 x 32, at 3 x 3 positions."""
+    net = CapsNet.from_preset("deep", (3, 32, 32)).eval()
+    pixels = np.zeros((1, 3, 32, 32), np.uint8)
+    images = to_float(torch.from_numpy(pixels))
+    trace = unrouted(net, pixels)
+    trace = trace.with_epoch(0, routing_of(net, images), saliency=kept_saliency(net, images))
+    fields = trace.fields.reshape(16, 3, 3, 4)
+    trace.check()
+    assert trace.saliency is None
+    assert (fields[..., 2:] == fields[0, 0, 0, 2]).all() and (fields[0, 1:, 0, 0] - fields[0, :-1, 0, 0] == 4).all()
