@@ -137,7 +137,7 @@ def test_children_give_themselves_once_over_all_types_and_positions(window, iter
 
 @pytest.mark.fact(7)
 def test_one_iteration_is_a_convolution_of_children_over_their_number_of_parents(window, draw):
-    (grid, kernel, stride, child_types, parent_types), layer = window, layer_of(window, iterations=1)
+    (grid, _, stride, child_types, parent_types), layer = window, layer_of(window, iterations=1)
     u, (height, width) = children_of(layer, draw), layer.out_grid
     rows, columns = layer.kernel_size
     windows = conv_transpose2d(torch.ones(1, 1, height, width), torch.ones(1, 1, rows, columns), stride=stride)

@@ -214,14 +214,14 @@ def test_deep_has_two_layers_of_convolutional_capsules_and_few_children_on_mnist
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
 def test_lengths_neither_die_nor_saturate_on_their_way_through_deep(shape):
     net, images = net_of("deep", shape), images_of(20, shape)
-    assert 1e-3 < net.eval()(images).lengths.median()
+    assert net.eval()(images).lengths.median() > 1e-3
     net.train()
     with torch.no_grad():
         layers = [net.primary(net.stem(images))]
         for layer in (*net.between, net.capsules):
             layers.append(layer(layers[-1]))
     medians = [u.norm(dim=-1).median().item() for u in layers]
-    assert 0.2 < min(medians) and max(medians) < 0.95, medians
+    assert min(medians) > 0.2 and max(medians) < 0.95, medians
 
 
 def test_a_convolutional_layer_starts_with_sums_as_long_as_a_child():
