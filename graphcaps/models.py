@@ -56,10 +56,9 @@ def _compact(channels: int, size: tuple[int, int]) -> _Front:
 def _deep(channels: int, size: tuple[int, int]) -> _Front:
     """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
     stem = _convolutions((channels, 64, 5, 1), (64, 64, 3, 2))
+    # Untrained, in eval mode, batch normalisation leaves small maps small, and layer by layer short capsules end at 0.
     for conv in (stem[0], stem[3]):
-        nn.init.kaiming_normal_(
-            conv.weight, nonlinearity="relu"
-        )  # or layers of squash end at 0 in eval mode, untrained
+        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
     grid = tuple((side - 4 - 3) // 2 + 1 - 2 for side in size)
     return _Front(stem, PrimaryCaps(64, 16, 8, 3, 1), grid, ((16, 3, 2), (16, 3, 1)))
 

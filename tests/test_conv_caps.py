@@ -188,6 +188,11 @@ def test_primary_capsules_enter_as_they_stand_on_their_map(draw):
     assert changed.tolist() == [[[False, True, True], [False, True, True]]] * 3
 
 
+def test_a_layer_says_its_sizes():
+    wanted = "2 x 7 x 6 x 8-D -> 2 x 3 x 2 x 16-D, kernel=(3, 2), stride=(2, 3), 144 edges, 24 matrices, iterations=3, "
+    assert wanted in repr(layer_of(WINDOWS["strides"]))
+
+
 def test_layers_stack():
     layers = [ConvCaps((6, 6), 2, 3, 3), ConvCaps((4, 4), 3, 2, 2, 2)]
     u = torch.randn(72, 2, 8, requires_grad=True)

@@ -37,7 +37,7 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
     rows = _rows(graph, b.device)
     if linear and not (rows.complete and fits(rows.num_parents, *reversed(votes.weight.shape[-2:]))):
         votes, linear = votes.tensor(graph), False
-    u, weight = (votes.u, _by_type(votes.weight, rows)) if linear else (votes, None)
+    u, weight = (votes.u, _by_type(votes, rows)) if linear else (votes, None)
     trailing = b.shape[1:]
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
     s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing)
@@ -46,8 +46,9 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
-def _by_type(weight, rows):
-    """Weights of any of the three kinds as (T, J, P, D); one matrix for all parents is repeated without a copy."""
+def _by_type(votes, rows):
+    """Weights of any kind as (T, J, P, D); one matrix for all parents is repeated without a copy."""
+    weight = votes.weight if votes.index is None else votes.weight[votes.index]
     if weight.dim() == 2:
         return weight.contiguous().expand(1, rows.num_parents, *weight.shape)
     return weight.reshape(-1, rows.num_parents, *weight.shape[-2:]).contiguous()
