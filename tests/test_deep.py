@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
 import networkx
@@ -34,10 +36,19 @@ def images(monkeypatch):
 def run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs")
     words = "train --dataset digits --model deep --epochs 2 --batch-size 40 --device cpu --name run --out"
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
         small.use(patch, small.digits(size=SIZE))
         assert main([*words.split(), str(out)]) == 0
+    (out / "printed.txt").write_text(printed.getvalue())
     return out / "run"
+
+
+def test_training_says_the_sizes_of_all_layers(run):
+    printed = (run.parent / "printed.txt").read_text().splitlines()
+    assert printed[1:3] == ["784 child capsules, 20736 edges, to", "144 child capsules, 2304 edges, to"]
+    assert printed[3].startswith(
+        "16 child capsules, 10 parents, 160 edges, 3 iterations of dynamic routing on engine '"
+    )
 
 
 def test_it_learns_digits_in_thirty_steps():
