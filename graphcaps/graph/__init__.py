@@ -2,10 +2,10 @@
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .drawn import to_networkx
+from .local import local_graph, local_grid, local_index
 from .nearest import nearest_graph
 from .nodes import COMPETITIONS, check_competition, expand, membership
 from .pruned import strongest_edges
-from .local import local_graph, local_grid, local_index
 from .structure import Links, links, once_per_structure
 
 __all__ = [

@@ -10,7 +10,7 @@ from ..errors import expect
 from ..functional import squash
 from ..graph import check_competition, expand, links
 from ..routing import route
-from ..routing.engines import check_names
+from .layers import check_options
 
 
 class NodeCapsules(nn.Module):
@@ -53,12 +53,12 @@ class NodeCapsules(nn.Module):
         engine: str,
     ):
         super().__init__()
-        sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps, iterations=iterations)
+        sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps)
         for name, size in sizes.items():
             whole = isinstance(size, int) and not isinstance(size, bool)
             expect(whole and size >= 1, name, "an integer >= 1", size)
         check_competition(competition)
-        check_names("dynamic", engine)
+        check_options(iterations, "dynamic", engine)
         self.iterations, self.competition = iterations, competition
         self.squash_output, self.engine = squash_output, engine
         self.vote_drop = nn.Dropout(vote_drop)
