@@ -41,8 +41,8 @@ class GraphSetSpec:
     class_names: tuple[str, ...] = ()
 
 
-# The files don't say which element a tag of MUTAG's is. Bonds and frequencies do: 2395 C, 593 O and 345 N (nitro groups);
-# and of those with one bond, to a C, 23 Cl, 12 F, 2 Br and 1 I. It is also the symbols' order, but for C and Cl.
+# The files do not say which tag of MUTAG is which element. Bonds and frequencies do: 2395 C, 593 O and 345 N (in nitro
+# groups); of those with one bond, to a C, 23 Cl, 12 F, 2 Br and 1 I. It is also the symbols' order, but for C and Cl.
 SETS = {
     "MUTAG": GraphSetSpec(
         *(188, 3371, 3721, 7, 2), ("Br", "Cl", "C", "F", "I", "N", "O"), ("not mutagenic", "mutagenic")

@@ -1,0 +1,73 @@
+"""``graphcaps example``: read, train, print, write JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from .. import __version__
+from .._dgl import dgl
+from ..data.citation import load_cora
+from ..data.tu import load_graphs
+from ..errors import expect
+from ..files import write_text
+from ..progress import bar
+from . import cora, molecules, table, trials
+
+SEEDS = {"cora": 20, "mutag": 3, "proteins": 1}
+EPOCHS = {"mutag": 100, "proteins": 40}
+
+
+def example(
+    name: str,
+    *,
+    data: Path = Path("data"),
+    seeds: int | None = None,
+    quick: bool = False,
+    json_file: Path | None = None,
+    say: Callable[[str], object] = print,
+) -> dict:
+    """Run one example and say what it found.
+
+    Args:
+        name: a key of ``SEEDS``.
+        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there.
+        seeds: trainings of what was chosen (cora), or of each setting on each fold; default: ``SEEDS``.
+        quick: a few epochs each, to see that it runs; the numbers mean nothing.
+        json_file: where the result goes.
+        say: takes the lines.
+
+    Returns:
+        what ``cora.run`` or ``molecules.run`` returns, with the command, the time and the machine.
+
+    Raises:
+        GraphcapsError: no data, a file that isn't what it should be, or a training that diverged.
+    """
+    expect(name in SEEDS, "example", f"one of {', '.join(SEEDS)}", repr(name))
+    seeds = seeds if seeds is not None else 1 if quick else SEEDS[name]
+    expect(seeds >= 1, "seeds", "an integer >= 1", seeds)
+    start = time.perf_counter()
+    with bar(f"{name}: training") as on_share:
+        if name == "cora":
+            found = cora.run(load_cora(data), seeds, quick, on_share)
+        else:
+            found = molecules.run(load_graphs(name.upper(), data), seeds, EPOCHS[name], quick, on_share)
+    result = {
+        "format_version": 1,
+        "example": name,
+        "command": f"graphcaps example {name}" + f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick,
+        **found,
+        "minutes": (time.perf_counter() - start) / 60,
+        "processes": trials.cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
+    }
+    if json_file is not None:
+        write_text(json_file, json.dumps(result, indent=1) + "\n")
+    say("\n".join(table.lines(result)))
+    return result

@@ -1,0 +1,142 @@
+"""What the examples share: many small trainings side by side, and choices that see no test label.
+
+A training is given the labels it may see and returns a ``Fit``: how it did on the validation part, and what it predicts
+for the test part. Predictions meet the test labels only after everything was chosen.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from multiprocessing import get_context
+from statistics import fmean
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import GraphcapsError
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A training, seen from outside.
+
+    Args:
+        val_accuracy: in [0, 1], of the epoch that was kept.
+        val_loss: of the same epoch.
+        epoch: which one, from 1.
+        parameters: how many numbers were learned.
+        seconds: how long it took.
+        predicted: int64, the class of each test item.
+    """
+
+    val_accuracy: float
+    val_loss: float
+    epoch: int
+    parameters: int
+    seconds: float
+    predicted: Tensor
+
+
+class BestEpoch:
+    """Keeps a model's weights of the epoch with the lowest validation loss.
+
+    Args:
+        model: whose weights.
+        patience: epochs without a better one until ``see`` says that it is enough.
+    """
+
+    def __init__(self, model: nn.Module, patience: int):
+        self.model, self.patience, self.start = model, patience, time.perf_counter()
+        self.loss, self.accuracy, self.epoch, self.weights = float("inf"), 0.0, 0, None
+
+    def see(self, epoch: int, scores: Tensor, labels: Tensor, loss: Tensor) -> bool:
+        """Judge an epoch by its validation scores (n, J), labels (n,) and loss; return whether to go on."""
+        if not isfinite(loss.item()):
+            raise GraphcapsError(f"epoch {epoch}: expected a finite validation loss, got {loss.item()}")
+        if loss.item() < self.loss:
+            self.loss, self.accuracy = loss.item(), (scores.argmax(dim=1) == labels).double().mean().item()
+            self.epoch, self.weights = epoch, copy.deepcopy(self.model.state_dict())
+        return epoch - self.epoch < self.patience
+
+    def fit(self, predict: Callable[[], Tensor]) -> Fit:
+        """The kept weights put back into the model, and what ``predict`` then says of the test items."""
+        self.model.load_state_dict(self.weights)
+        self.model.eval()
+        with torch.no_grad():
+            predicted = predict()
+        parameters = sum(weight.numel() for weight in self.model.parameters())
+        seconds = time.perf_counter() - self.start
+        return Fit(self.accuracy, self.loss, self.epoch, parameters, seconds, predicted)
+
+
+def best_setting(fits: Sequence[Sequence[Fit]]) -> int:
+    """Index of the setting whose trainings did best on validation: by mean accuracy, then by mean loss."""
+    scores = [(fmean(fit.val_accuracy for fit in row), -fmean(fit.val_loss for fit in row)) for row in fits]
+    return max(range(len(scores)), key=scores.__getitem__)
+
+
+def accuracy(fit: Fit, labels: Tensor) -> float:
+    """Share of the test items whose predicted class is their label."""
+    return (fit.predicted == labels).double().mean().item()
+
+
+def spread(
+    function: Callable[..., Fit], jobs: Sequence[tuple], on_share: Callable[[float], None], processes: int | None = None
+) -> list[Fit]:
+    """``function(*job)`` of every job, in order; each on one thread, in as many processes as there are cores.
+
+    The numbers don't depend on how many processes there are.
+
+    Args:
+        function: importable by name, with what it is given small enough to be pickled for each job.
+        jobs: arguments.
+        on_share: told how much is done, from 0 to 1.
+        processes: default: one per core; 1 works in this process.
+    """
+    processes = min(processes or cores(), len(jobs))
+    if processes <= 1:
+        with _one_thread():
+            return [_and_say(function(*job), on_share, (k + 1) / len(jobs)) for k, job in enumerate(jobs)]
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_process)
+    with pool:
+        futures = [pool.submit(function, *job) for job in jobs]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                _and_say(future.result(), on_share, done / len(jobs))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _and_say(fit: Fit, on_share: Callable[[float], None], share: float) -> Fit:
+    on_share(share)
+    return fit
+
+
+def _start_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once; the process that started it does the talking
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
