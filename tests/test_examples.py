@@ -1,0 +1,252 @@
+"""The examples choose fairly and without test labels, and their command runs on small data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from graphcaps.cli import main
+from graphcaps.data import citation, tu
+from graphcaps.errors import GraphcapsError
+from graphcaps.examples import cora, molecules, run, table, trials
+from graphcaps.examples.trials import BestEpoch, Fit
+
+from . import planetoid, rings
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the real graphs aren't at ../shared/data")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A folder with the small sets under the names of the real ones, which ``expected`` makes them fit."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "cora").mkdir()
+    np.savez(folder / "cora" / "cora.npz", **planetoid.arrays())
+    rings.write(folder / "tu" / "MUTAG")
+    rings.write(folder / "tu" / "PROTEINS", "PROTEINS")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def expected(monkeypatch):
+    monkeypatch.setattr(citation, "CORA", planetoid.SPEC)
+    for name in ("MUTAG", "PROTEINS"):
+        monkeypatch.setitem(tu.SETS, name, rings.spec())
+
+
+@pytest.fixture
+def papers(data):
+    return citation.load_cora(data)
+
+
+@pytest.fixture
+def graphs(data):
+    return tu.load_graphs("MUTAG", data)
+
+
+def silent(share: float) -> None:
+    pass
+
+
+def other_test_labels(papers):
+    labels = papers.labels.clone()
+    labels[papers.test] = (labels[papers.test] + 1) % papers.num_classes
+    return dataclasses.replace(papers, labels=labels)
+
+
+def seen(fit: Fit) -> tuple:
+    """All of a training but how long it took."""
+    return fit.val_accuracy, fit.val_loss, fit.epoch, fit.parameters, fit.predicted.tolist()
+
+
+@pytest.mark.parametrize("name", cora.LAYERS)
+def test_training_on_cora_sees_no_test_label(papers, name):
+    settings = cora.SETTINGS[name][0]
+    first, second = (cora.fit(some, name, settings, 0, 8) for some in (papers, other_test_labels(papers)))
+    assert seen(first) == seen(second)
+
+
+@pytest.mark.parametrize("readout", molecules.READOUTS)
+def test_training_on_a_fold_sees_no_test_label(graphs, readout):
+    labels = graphs.labels.copy()
+    labels[graphs.folds[3]] = 1 - labels[graphs.folds[3]]
+    other = dataclasses.replace(graphs, labels=labels)
+    first, second = (molecules.fit(some, readout, molecules.SETTINGS[0], 3, 0, 4) for some in (graphs, other))
+    assert seen(first) == seen(second)
+
+
+def test_what_is_chosen_for_cora_does_not_depend_on_test_labels(papers):
+    first, second = (cora.run(some, 2, True, silent)["rows"] for some in (papers, other_test_labels(papers)))
+    for one, other in zip(first, second, strict=True):
+        assert (one["chosen"], one["validation"]) == (other["chosen"], other["validation"])
+        assert one["test"] != other["test"]  # else this test couldn't fail
+
+
+@pytest.mark.parametrize("name", cora.LAYERS)
+def test_each_layer_learns_papers_that_cite_their_class(papers, name):
+    fit = cora.fit(papers, name, cora.SETTINGS[name][0], 0, 100)
+    assert trials.accuracy(fit, papers.labels[papers.test]) > 0.8
+
+
+@pytest.mark.parametrize("readout", molecules.READOUTS)
+def test_each_readout_learns_which_tag_a_graph_has(graphs, readout):
+    fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 0, 0, 40)
+    assert trials.accuracy(fit, torch.from_numpy(graphs.labels[graphs.folds[0]])) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(graphs, seed):
+    for fold in range(10):
+        train, val, test = molecules.split(graphs, fold, seed)
+        assert sorted([*train, *val, *test]) == list(range(len(graphs)))
+        assert test.tolist() == graphs.folds[fold].tolist() and len(val) == round((64 - 6) / 10)
+        shares = [graphs.labels[part].mean() for part in (np.concatenate([train, val]), val)]
+        assert abs(shares[0] - shares[1]) * len(val) < 1
+
+
+def test_another_seed_holds_out_other_graphs(graphs):
+    assert molecules.split(graphs, 0, 0)[1].tolist() != molecules.split(graphs, 0, 1)[1].tolist()
+
+
+class Recorded:
+    """In the place of a training: says how good a setting is, and remembers who was trained how."""
+
+    def __init__(self, goodness):
+        self.goodness, self.calls = goodness, []
+
+    def __call__(self, data, name, settings, *where, epochs):
+        self.calls.append((name, table.said(settings), *where))
+        items = len(data.test) if hasattr(data, "test") else len(data.folds[where[0]])
+        return Fit(self.goodness(settings), 1.0, 1, 10, 0.5, torch.zeros(items, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("liked", range(cora.TRIALS))
+def test_every_layer_of_cora_has_as_many_trials_and_the_best_is_trained_from_other_seeds(papers, monkeypatch, liked):
+    best = [cora.SETTINGS[name][liked] for name in cora.LAYERS]
+    recorded = Recorded(lambda settings: 0.9 if settings in best else 0.8)
+    monkeypatch.setattr(cora, "fit", recorded)
+    rows = cora.run(papers, 5, True, silent)["rows"]
+    assert [list(row["chosen"]) for row in rows] == [[table.said(settings)] for settings in best]
+    tried = recorded.calls[: -5 * len(cora.LAYERS)]
+    assert set(Counter(name for name, *_ in tried).values()) == {cora.TRIALS * cora.TRIAL_SEEDS}
+    for name, settings in zip(cora.LAYERS, best, strict=True):
+        final = [call for call in recorded.calls[len(tried) :] if call[0] == name]
+        assert final == [(name, table.said(settings), seed) for seed in range(5)]
+        assert {call[2] for call in tried}.isdisjoint(range(5))
+
+
+def test_every_readout_has_as_many_trials_on_each_fold(graphs, monkeypatch):
+    recorded = Recorded(lambda settings: settings["dropout"])
+    monkeypatch.setattr(molecules, "fit", recorded)
+    rows = molecules.run(graphs, 2, 9, True, silent)["rows"]
+    counts = Counter((name, fold) for name, _, fold, _ in recorded.calls)
+    assert counts == {(name, fold): 2 * len(molecules.SETTINGS) for name in molecules.READOUTS for fold in range(2)}
+    assert all(row["chosen"] == {"width 16, dropout 0.5, lr 0.01": 2} for row in rows)
+    assert [len(row["test"]) for row in rows] == [2] * len(rows)
+
+
+def test_a_setting_is_chosen_by_mean_accuracy_and_then_by_loss():
+    def fits(*scores):
+        return [Fit(accuracy, loss, 1, 1, 0.0, torch.empty(0)) for accuracy, loss in scores]
+
+    assert trials.best_setting([fits((0.8, 1), (0.8, 1)), fits((0.95, 1), (0.7, 1)), fits((0.6, 0.1), (0.6, 0.1))]) == 1
+    assert trials.best_setting([fits((0.8, 0.3)), fits((0.8, 0.2)), fits((0.7, 0.1))]) == 1
+
+
+def test_the_epoch_of_the_lowest_loss_is_kept_and_patience_ends():
+    model = nn.Linear(1, 2)
+    best = BestEpoch(model, patience=2)
+    scores, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])
+    went_on = []
+    for epoch, loss in enumerate([3.0, 1.0, 2.0, 2.0], 1):
+        nn.init.constant_(model.weight, epoch)
+        went_on.append(best.see(epoch, scores, labels, torch.tensor(loss)))
+    assert went_on == [True, True, True, False]
+    fit = best.fit(lambda: model.weight.flatten())
+    assert fit.predicted.tolist() == [2, 2] and (fit.epoch, fit.val_loss, fit.val_accuracy) == (2, 1.0, 0.5)
+
+
+def test_a_training_that_diverges_is_an_error():
+    best = BestEpoch(nn.Linear(1, 1), patience=2)
+    with pytest.raises(GraphcapsError, match="epoch 4: expected a finite validation loss, got nan"):
+        best.see(4, torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), torch.tensor(float("nan")))
+
+
+def test_word_dropout_drops_words_and_nothing_else():
+    words = torch.eye(3).repeat(200, 100)
+    dropout = cora.WordDropout(words, 0.5)
+    dropped = dropout()
+    assert set(dropped[words == 0].tolist()) == {0.0} and set(dropped[words == 1].tolist()) == {0.0, 2.0}
+    assert abs(dropped[words == 1].mean() - 1) < 0.05
+    assert not torch.equal(dropped, dropout())
+    assert dropout.eval()() is words
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_numbers_of_one(papers):
+    from functools import partial
+
+    jobs = [("GCN", cora.SETTINGS["GCN"][k], seed) for k in range(2) for seed in range(2)]
+    shares = []
+    one = trials.spread(partial(cora.fit, papers, epochs=5), jobs, silent, 1)
+    two = trials.spread(partial(cora.fit, papers, epochs=5), jobs, shares.append, 2)
+    assert [seen(fit) for fit in one] == [seen(fit) for fit in two] and shares == [0.25, 0.5, 0.75, 1]
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_ends_the_others():
+    with pytest.raises(TypeError):
+        trials.spread(cora.fit, [(1,), (2,), (3,)], silent, 2)
+
+
+@pytest.mark.parametrize("name", run.SEEDS)
+def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, name):
+    file = tmp_path / "result.json"
+    assert main(["example", name, "--data", str(data), "--quick", "--seeds", "2", "--json", str(file)]) == 0
+    printed, result = capsys.readouterr().out, json.loads(file.read_text())
+    models = cora.LAYERS if name == "cora" else molecules.READOUTS
+    assert [row["name"] for row in result["rows"]] == list(models)
+    assert result["command"] == f"graphcaps example {name} --seeds 2 --quick"
+    for row in result["rows"]:
+        assert len(row["test"]) == 2 and row["test_mean"] == pytest.approx(np.mean(row["test"]))
+        assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1))
+        numbers = f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}"
+        assert any(line.split("  ")[0].strip() == row["name"] and numbers in line for line in printed.splitlines())
+
+
+def test_the_command_answers_mistakes_in_one_line(data, tmp_path, capsys, monkeypatch):
+    assert main(["example", "cora", "--data", str(data), "--seeds", "0"]) == 2
+    assert capsys.readouterr().err == "graphcaps: seeds: expected an integer >= 1, got 0\n"
+    monkeypatch.setattr(citation, "URL", "http://127.0.0.1:9/")
+    assert main(["example", "cora", "--data", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("graphcaps: cora: expected ind.cora.x, ") and said.count("\n") == 1
+
+
+@needs_real
+@pytest.mark.slow
+def test_gcn_on_the_real_cora_is_near_its_papers_number(monkeypatch):
+    monkeypatch.undo()
+    papers = citation.load_cora(REAL, download=False)
+    fit = cora.fit(papers, "GCN", cora.SETTINGS["GCN"][0], 0)
+    assert 0.80 < trials.accuracy(fit, papers.labels[papers.test]) < 0.84
+
+
+@needs_real
+@pytest.mark.slow
+@pytest.mark.parametrize("readout", molecules.READOUTS)
+def test_each_readout_does_better_than_the_larger_class_on_a_fold_of_mutag(monkeypatch, readout):
+    monkeypatch.undo()
+    graphs = tu.load_graphs("MUTAG", REAL, download=False)
+    fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 1, 0, 40)
+    larger = graphs.labels[molecules.split(graphs, 1, 0)[1]].mean()
+    assert fit.val_accuracy > larger
