@@ -11,14 +11,14 @@ import numpy as np
 
 from graphcaps.data.citation import CitationSpec
 
-SPEC = CitationSpec(nodes=60, words=12, classes=3, edges=90, train=9, val=12, test=15)
+SPEC = CitationSpec(nodes=60, words=100, classes=3, edges=90, train=9, val=12, test=15)
 
 
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     """The arrays of cora.npz for ``SPEC``; papers of a class share words and cite each other."""
     draw = np.random.RandomState(seed)
     labels = np.arange(SPEC.nodes) % SPEC.classes
-    words = [np.sort([4 * k, *draw.choice(np.setdiff1d(range(12), [4 * k]), 2, replace=False)]) for k in labels]
+    words = [np.sort([4 * k, *draw.choice(np.setdiff1d(range(SPEC.words), [4 * k]), 2, replace=False)]) for k in labels]
     pairs = [(i, j) for i in range(SPEC.nodes) for j in range(i) if labels[i] == labels[j]]
     edges = np.sort([pairs[k] for k in draw.choice(len(pairs), SPEC.edges, replace=False)], axis=1)
     return {

@@ -17,6 +17,7 @@ README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
 PRUNE = ROOT / "tests" / "results" / "prune.json"  # what graphcaps prune wrote
 BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
+EXAMPLES = [ROOT / "tests" / "results" / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # graphcaps example
 
 
 def take(runs: list[str]) -> None:
@@ -97,6 +98,30 @@ def bench_tables(found: dict) -> str:
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
+def example_tables(results: list[dict]) -> str:
+    """What ``graphcaps example`` found: one table per data set, the margins, and how it was done."""
+    parts = []
+    for found in results:
+        lines = ["| | test accuracy | validation | parameters | epochs | settings |", "|---|---|---|---|---|---|"]
+        for row in found["rows"]:
+            settings, times = next(iter(row["chosen"].items()))
+            settings += f" ({times} of {sum(row['chosen'].values())} folds)" * (len(row["chosen"]) > 1)
+            lines.append(
+                f"| {row['name']} | **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} | "
+                f"{row['validation'] * 100:.2f} | {row['parameters']:,} | {row['epochs']:.0f} | {settings} |"
+            )
+        margins = "; ".join(
+            f"{name} {over['mean'] * 100:+.2f} +- {over['standard_error'] * 100:.2f}"
+            for name, over in found["margins"].items()
+        )
+        parts += [
+            f"`{found['command']}`, {found['minutes']:.1f} min in {found['processes']} processes of one thread:",
+            "\n".join(lines),
+            f"Margins and their standard errors, points: {margins}. {found['protocol']}",
+        ]
+    return "\n\n".join(parts)
+
+
 def _by_size(rows: list[dict]) -> list[dict]:
     """Rows named ``order, size`` as a table per size, with a row per order."""
     sizes = list(dict.fromkeys(row["name"].partition(", ")[2] for row in rows))
@@ -130,6 +155,7 @@ def tables() -> dict[str, str]:
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "bench": bench_tables(json.loads(BENCH.read_text())),
+        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
     }
 
 

@@ -82,7 +82,7 @@ def changed(name: str, at, value) -> dict[str, np.ndarray]:
     [
         (changed("labels", 3, 3), "labels: expected 0 to 2, got 0 to 3"),
         (changed("labels", slice(None), 0), "labels: expected 3 classes, got 1"),
-        (changed("feature_indices", 0, 12), "feature_indices: expected 0 to 11, got 0 to 12"),
+        (changed("feature_indices", 0, 100), "feature_indices: expected 0 to 99, got 0 to 100"),
         (changed("feature_indptr", -1, 7), "feature_indptr: expected to rise from 0 to 180"),
         (changed("edges", 0, 60), "edges: expected 0 to 59, got 0 to 60"),
         (changed("edges", 0, 4), "edges: expected each pair once and no self-loops"),

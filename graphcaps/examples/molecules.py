@@ -26,6 +26,8 @@ from torch.nn import functional as F
 from .._dgl import DGLGraph, dgl
 from ..data.images import stratified_split
 from ..data.tu import GraphSet
+from ..functional import margin_loss
+from ..nn import CapsuleReadout
 from .table import margin, row
 from .trials import BestEpoch, Fit, accuracy, best_setting, spread
 
@@ -45,9 +47,23 @@ class Pooled(nn.Module):
         return self.linear(self.pool(graph, feat))
 
 
+class ClassCapsules(nn.Module):
+    """Nodes (N, F) to a capsule per class, whose length is its score: (B, J) below 1."""
+
+    loss = staticmethod(margin_loss)
+
+    def __init__(self, width: int, num_classes: int):
+        super().__init__()
+        self.route = CapsuleReadout(width, num_classes)
+
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+        return self.route(graph, feat).norm(dim=-1)
+
+
 READOUTS = {  # (numbers per node, classes) -> from a batched graph and its nodes to class scores
     "mean": lambda width, classes: Pooled(layers.AvgPooling(), width, classes),
     "attention": lambda width, classes: Pooled(layers.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
+    "capsules": ClassCapsules,
 }
 
 SETTINGS = [{"width": width, "dropout": dropout, "lr": 0.01} for width, dropout in product((16, 32), (0.0, 0.5))]
