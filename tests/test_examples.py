@@ -117,6 +117,20 @@ def test_another_seed_holds_out_other_graphs(graphs):
     assert molecules.split(graphs, 0, 0)[1].tolist() != molecules.split(graphs, 0, 1)[1].tolist()
 
 
+def test_the_routing_of_graphs_is_that_of_the_network_at_its_trained_iterations(graphs):
+    torch.manual_seed(0)
+    model = molecules.GraphNet("capsules", 3, 2, 8, 0.5).eval()
+    found = molecules.routings(model, graphs, [5, 0], 4)
+    for number, one in zip([5, 0], found, strict=True):
+        nodes, edges = len(rings.graph(number)[1]), sum(len(ends) for _, ends in rings.graph(number)[1])
+        assert one["c"].shape == (4, nodes, 2) and one["bonds"].shape == (edges, 2) and one["lengths"].shape == (4, 2)
+        assert np.allclose(one["c"].sum(axis=2), 1) and np.allclose(one["c"][0], 0.5)
+        assert not np.allclose(one["c"][3], one["c"][1])
+        assert one["label"] == graphs.labels[number]
+        with torch.no_grad():
+            assert torch.allclose(model(graphs.batch([number]))[0], torch.from_numpy(one["lengths"][2]))
+
+
 class Recorded:
     """In the place of a training: says how good a setting is, and remembers who was trained how."""
 

@@ -13,7 +13,8 @@ epoch by. Papers that choose the epoch on the test folds report higher numbers; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from statistics import fmean
@@ -80,12 +81,16 @@ class GraphNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.readout = READOUTS[readout](width * LAYERS, num_classes)
 
-    def forward(self, graph: DGLGraph) -> Tensor:
+    def nodes(self, graph: DGLGraph) -> Tensor:
+        """What each layer has made of each node, (N, width * layers)."""
         feat, kept = graph.ndata["feat"], []
         for conv in self.convs:
             feat = conv(graph, feat)
             kept.append(feat)
-        return self.readout(graph, self.dropout(torch.cat(kept, dim=1)))
+        return torch.cat(kept, dim=1)
+
+    def forward(self, graph: DGLGraph) -> Tensor:
+        return self.readout(graph, self.dropout(self.nodes(graph)))
 
 
 def _perceptron(inputs: int, width: int) -> nn.Module:
@@ -172,3 +177,26 @@ def run(data: GraphSet, seeds: int, epochs: int, quick: bool, on_share: Callable
         f"of {len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest loss on "
         "them.",
     }
+
+
+@torch.no_grad()
+def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[dict]:
+    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules".
+
+    Returns:
+        of each graph ``tags`` (N,), ``bonds`` (M, 2) in both directions, ``c`` (R, N, J) after each iteration, the
+        capsules' ``lengths`` (R, J), and its ``label``.
+    """
+    model.eval()
+    readout, found = copy.deepcopy(model.readout.route), []
+    for number in which:
+        graph = data.batch([number])
+        feat, steps = model.nodes(graph), []
+        for readout.capsules.iterations in range(1, iterations + 1):
+            v, c = readout(graph, feat, get_coupling=True)
+            steps.append((c[:, 0], v[0].norm(dim=-1)))
+        c, lengths = (torch.stack(part).numpy() for part in zip(*steps, strict=True))
+        bonds = torch.stack(graph.edges(), dim=1).numpy()
+        tags, label = graph.ndata["tag"].numpy(), int(data.labels[number])
+        found.append({"tags": tags, "bonds": bonds, "c": c, "lengths": lengths, "label": label})
+    return found

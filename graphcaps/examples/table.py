@@ -27,6 +27,7 @@ def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[
         "parameters": max(fit.parameters for fit in fits),
         "epochs": fmean(fit.epoch for fit in fits),
         "seconds": fmean(fit.seconds for fit in fits),
+        "settings": [*chosen],
         "chosen": dict(Counter(map(said, chosen)).most_common()),
     }
 
