@@ -155,7 +155,7 @@ def tables() -> dict[str, str]:
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "bench": bench_tables(json.loads(BENCH.read_text())),
-        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
+        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES if path.exists()]),
     }
 
 

@@ -1,4 +1,7 @@
-"""Image data sets: found, checked and split; batched on the training device; and a user's own image files."""
+"""Image data sets: found, checked and split; batched on the training device; and a user's own image files.
+
+Graphs are in modules of their own, ``citation`` and ``tu``, because they need DGL.
+"""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ def fit(data: Citation, name: str, settings: dict, seed: int, epochs: int = EPOC
         adam.step()
         model.eval()
         with torch.no_grad():
-            scores = model(graph)[data.val]
-        labels = data.labels[data.val]
+            scores, labels = model(graph)[data.val], data.labels[data.val]
         if not best.see(epoch, scores, labels, F.cross_entropy(scores, labels)):
             break
     return best.fit(lambda: model(graph)[data.test].argmax(dim=1))
