@@ -397,10 +397,12 @@ def example(
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
     quick: tyro.conf.FlagCreatePairsOff[bool] = False,
+    out: Path = Path("runs"),
 ) -> None:
     """Put capsules and the usual layers into the same graph networks, and compare their test accuracies.
 
-    Every model gets as many trials of settings as the others, judged on validation data alone.
+    Every model gets as many trials of settings as the others, judged on validation data alone. mutag also writes how
+    some test molecules are routed, for graphcaps viz.
 
     Args:
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds.
@@ -409,10 +411,11 @@ def example(
             each fold, 3 and 1.
         json: Also write the result, with every seed's or fold's number, to this file.
         quick: A few epochs each, to see that it runs; the numbers mean nothing.
+        out: Folder that holds the run folders, and mutag's routing.
     """
     from .examples.run import example
 
-    example(name, data=data, seeds=seeds, json_file=json, quick=quick)
+    example(name, data=data, seeds=seeds, json_file=json, quick=quick, out=out)
 
 
 COMMANDS = {

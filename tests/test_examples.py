@@ -17,6 +17,7 @@ from graphcaps.data import citation, tu
 from graphcaps.errors import GraphcapsError
 from graphcaps.examples import cora, molecules, run, table, trials
 from graphcaps.examples.trials import BestEpoch, Fit
+from graphcaps.graph_trace import GraphTrace
 
 from . import planetoid, rings
 
@@ -223,7 +224,8 @@ def test_an_error_in_a_process_ends_the_others():
 
 
 @pytest.mark.parametrize("name", run.SEEDS)
-def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, name):
+def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "result.json"
     assert main(["example", name, "--data", str(data), "--quick", "--seeds", "2", "--json", str(file)]) == 0
     printed, result = capsys.readouterr().out, json.loads(file.read_text())
@@ -235,6 +237,16 @@ def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_pa
         assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1))
         numbers = f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}"
         assert any(line.split("  ")[0].strip() == row["name"] and numbers in line for line in printed.splitlines())
+
+
+def test_mutags_command_writes_the_routing_of_test_graphs_of_both_classes(data, tmp_path, capsys, graphs):
+    assert main(["example", "mutag", "--data", str(data), "--quick", "--out", str(tmp_path / "a b")]) == 0
+    assert capsys.readouterr().out.endswith(f"next: graphcaps viz '{tmp_path}/a b/mutag'\n")
+    trace = GraphTrace.load(tmp_path / "a b" / "mutag" / "graphs.npz")
+    assert (trace.num_iterations, trace.trained_iterations, trace.num_classes) == (10, 3, 2)
+    which = [int(number) for number in trace.about["graphs"].split(", ")]
+    assert set(which) <= set(graphs.folds[0].tolist())
+    assert [graph.label for graph in trace.graphs] == graphs.labels[which].tolist() == [0, 0, 1, 1]
 
 
 def test_the_command_answers_mistakes_in_one_line(data, tmp_path, capsys, monkeypatch):

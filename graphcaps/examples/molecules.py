@@ -28,6 +28,7 @@ from .._dgl import DGLGraph, dgl
 from ..data.images import stratified_split
 from ..data.tu import GraphSet
 from ..functional import margin_loss
+from ..graph_trace import GraphTrace
 from ..nn import CapsuleReadout
 from .table import margin, row
 from .trials import BestEpoch, Fit, accuracy, best_setting, spread
@@ -200,3 +201,18 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
         tags, label = graph.ndata["tag"].numpy(), int(data.labels[number])
         found.append({"tags": tags, "bonds": bonds, "c": c, "lengths": lengths, "label": label})
     return found
+
+
+def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10, of_each: int = 2) -> GraphTrace:
+    """Train on the first fold, and route some of its test graphs, ``of_each`` class, for pictures."""
+    model, best = train(data, "capsules", settings, 0, 0, epochs)
+    best.restore()
+    test = data.folds[0]
+    which = [int(number) for label in range(data.num_classes) for number in test[data.labels[test] == label][:of_each]]
+    return GraphTrace.of(
+        routings(model, data, which, iterations),
+        data.class_names,
+        tag_names=data.tag_names,
+        trained_iterations=model.readout.route.capsules.iterations,
+        about={"fold": 1, "graphs": ", ".join(map(str, which))},
+    )

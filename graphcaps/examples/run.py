@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..data.citation import load_cora
 from ..data.tu import load_graphs
 from ..errors import expect
 from ..files import write_text
+from ..graph_trace import FILE_NAME
 from ..progress import bar
 from . import cora, molecules, table, trials
 
@@ -30,6 +32,7 @@ def example(
     seeds: int | None = None,
     quick: bool = False,
     json_file: Path | None = None,
+    out: Path = Path("runs"),
     say: Callable[[str], object] = print,
 ) -> dict:
     """Run one example and say what it found.
@@ -40,6 +43,7 @@ def example(
         seeds: trainings of what was chosen (cora), or of each setting on each fold; default: ``SEEDS``.
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
+        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it.
         say: takes the lines.
 
     Returns:
@@ -56,7 +60,8 @@ def example(
         if name == "cora":
             found = cora.run(load_cora(data), seeds, quick, on_share)
         else:
-            found = molecules.run(load_graphs(name.upper(), data), seeds, EPOCHS[name], quick, on_share)
+            graphs = load_graphs(name.upper(), data)
+            found = molecules.run(graphs, seeds, EPOCHS[name], quick, on_share)
     result = {
         "format_version": 1,
         "example": name,
@@ -70,4 +75,8 @@ def example(
     if json_file is not None:
         write_text(json_file, json.dumps(result, indent=1) + "\n")
     say("\n".join(table.lines(result)))
+    if name == "mutag":
+        settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
+        molecules.trace(graphs, settings, 2 if quick else EPOCHS[name]).save(out / name / FILE_NAME)
+        say(f"next: graphcaps viz {shlex.quote(str(out / name))}")
     return result

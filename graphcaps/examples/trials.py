@@ -66,10 +66,14 @@ class BestEpoch:
             self.epoch, self.weights = epoch, copy.deepcopy(self.model.state_dict())
         return epoch - self.epoch < self.patience
 
-    def fit(self, predict: Callable[[], Tensor]) -> Fit:
-        """The kept weights put back into the model, and what ``predict`` then says of the test items."""
+    def restore(self) -> None:
+        """Put the kept weights back into the model, which is then to be asked, not trained."""
         self.model.load_state_dict(self.weights)
         self.model.eval()
+
+    def fit(self, predict: Callable[[], Tensor]) -> Fit:
+        """``restore``, and what ``predict`` then says of the test items."""
+        self.restore()
         with torch.no_grad():
             predicted = predict()
         parameters = sum(weight.numel() for weight in self.model.parameters())
