@@ -11,6 +11,10 @@ class InputError(GraphcapsError, ValueError):
     """An argument that doesn't fit: ``u_hat: expected (E=11520, *, D), got (2, 6, 3)``."""
 
 
+class MissingError(GraphcapsError, ImportError):
+    """An optional library that isn't installed."""
+
+
 def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> None:
     """Raise ``InputError("name: expected wanted, got got. then")`` unless ``holds``.
 

@@ -1,0 +1,375 @@
+"""graphcaps.pyg: the numbers of the DGL layers, PyG's manners, and graphs kept no longer than they are true."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+
+from torch_geometric.edge_index import EdgeIndex  # noqa: E402
+from torch_geometric.explain import Explainer, GNNExplainer  # noqa: E402
+from torch_geometric.nn import HeteroConv, SimpleConv  # noqa: E402
+from torch_geometric.utils import k_hop_subgraph, to_torch_sparse_tensor  # noqa: E402
+
+from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg, squash  # noqa: E402
+from graphcaps.graph import COMPETITIONS  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+F, D, K, N, E = 6, 4, 3, 9, 24
+# float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
+EXACT = dict(rtol=1e-10, atol=1e-10)
+
+
+@pytest.fixture(params=COMPETITIONS)
+def competition(request):
+    return request.param
+
+
+def edges_of(seed=0, sources=N, targets=N, num_edges=E):
+    """Random edges, with parallel ones and some self-loops; the last target has none."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = [torch.randint(count, (num_edges,), generator=generator) for count in (sources, targets - 1)]
+    ends[0][:2] = ends[1][:2]
+    return torch.stack(ends)
+
+
+def conv(seed=0, **options):
+    """An engine that compiles nothing: what engines give is tested elsewhere."""
+    torch.manual_seed(seed)
+    layer = pyg.CapsuleConv(F, D, K, engine="dgl", **options).double()
+    torch.nn.init.normal_(layer.capsules.bias)
+    return layer
+
+
+def readout_of(**options):
+    torch.manual_seed(0)
+    readout = pyg.CapsuleReadout(F, 2, D, engine="dgl", **options).double()
+    torch.nn.init.normal_(readout.capsules.bias)
+    return readout
+
+
+def dgl_twin(layer, make, *sizes, **options):
+    twin = make(*sizes, engine="dgl", **options).double()
+    twin.load_state_dict(layer.state_dict())
+    return twin
+
+
+def assert_same(got, wanted):
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
+@pytest.mark.parametrize("in_caps", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(
+    competition, in_caps, weighted, loops, draw
+):
+    options = dict(competition=competition, in_caps=in_caps, iterations=2)
+    layer = conv(add_self_loops=loops, **options)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, allow_zero_in_degree=True, **options)
+    edge_index = edges_of()
+    graph, is_loop = dgl.graph(tuple(edge_index), num_nodes=N), edge_index[0] == edge_index[1]
+    x = draw(N, 2, *[in_caps] * (in_caps > 1), F).requires_grad_()
+    leaves, weights = [x], (None, None)
+    if weighted:
+        leaves.append(draw(E).requires_grad_())
+        weights = leaves[1], torch.cat((leaves[1][~is_loop], torch.ones(N))) if loops else leaves[1]
+    if loops:
+        graph = dgl.add_self_loop(dgl.remove_self_loop(graph))
+    out, (routed, c) = layer(x, edge_index, weights[0], return_coupling=True)
+    wanted = twin(graph, x, weights[1], get_coupling=True)
+    assert_same((out, c), wanted)
+    assert torch.equal(routed, torch.stack(graph.edges(order="eid")))
+    cotangent = draw(N, 2, K, D)
+    gradients = (
+        torch.autograd.grad(found, (*leaves, *own.parameters()), cotangent)
+        for found, own in ((out, layer), (wanted[0], twin))
+    )
+    assert_same(*gradients)
+
+
+@pytest.mark.parametrize("in_caps", [1, 2])
+def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps, draw):
+    readout = readout_of(in_caps=in_caps)
+    twin = dgl_twin(readout, nn.CapsuleReadout, F, 2, D, in_caps=in_caps)
+    sizes = torch.tensor([5, 0, 1, 7, 0])
+    batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
+    x, cotangent = draw(13, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(5, 2, D)
+    wanted = twin(batch, x, get_coupling=True)
+    gradient = torch.autograd.grad(wanted[0], (x, *twin.parameters()), cotangent)
+
+    index = torch.arange(5).repeat_interleave(sizes)
+    order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
+    ptr = torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)))
+    by_ptr = readout(x, ptr=ptr, return_coupling=True)
+    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True)
+    for found in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
+        coupling = wanted[1][order] if found is shuffled else wanted[1]
+        assert_same(found, (wanted[0], coupling))
+        assert_same(torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient)
+
+
+def test_nodes_are_read_out_along_any_dim_and_into_one_graph_by_default(draw):
+    readout, x = readout_of(), draw(N, 5, F)
+    index = torch.tensor([0] * 4 + [1] * 5)
+    wanted = readout(x, index)
+    assert wanted.shape == (2, 5, 2, D)
+    torch.testing.assert_close(readout(x.movedim(0, 1), index, dim=-2), wanted.movedim(0, 1), **EXACT)
+    torch.testing.assert_close(readout(x[:4])[0], wanted[0], **EXACT)
+    assert readout_of(in_caps=5)(x).shape == (1, 2, D)
+
+
+def test_a_readout_is_an_aggregation_of_messages(draw):
+    readout, x, edge_index = readout_of(), draw(N, F), edges_of()
+    wanted = readout(x[edge_index[0]], edge_index[1], dim_size=N)
+    torch.testing.assert_close(SimpleConv(aggr=readout)(x, edge_index), wanted, **EXACT)
+
+
+FORMS = {
+    "EdgeIndex": lambda edges: EdgeIndex(edges),
+    "EdgeIndex with sizes": lambda edges: EdgeIndex(edges, sparse_size=(N, N)),
+    "int32": lambda edges: edges.int(),
+    "stored by edge": lambda edges: edges.t().contiguous().t(),
+}
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_all_forms_of_an_edge_list_give_the_same(form, loops, draw):
+    layer, x, weights, edge_index = conv(add_self_loops=loops), draw(N, F), draw(E), edges_of()
+    for weight in (None, weights):
+        wanted = layer(x, edge_index, weight)
+        torch.testing.assert_close(layer(x, FORMS[form](edge_index), weight), wanted, **EXACT)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_the_transposed_adjacency_gives_what_its_edges_give(layout, loops, draw):
+    layer, x, weights = conv(add_self_loops=loops), draw(N, F), draw(E)
+    edge_index = torch.unique(edges_of(), dim=1)  # a matrix has no parallel edges
+    weights = weights[: edge_index.size(1)]
+    adj_t = to_torch_sparse_tensor(edge_index.flip(0), weights, size=(N, N), layout=layout)
+    torch.testing.assert_close(layer(x, adj_t), layer(x, edge_index, weights), **EXACT)
+    ones = torch.ones_like(weights)
+    torch.testing.assert_close(layer(x, adj_t, ones), layer(x, edge_index), **EXACT)
+
+
+def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(competition, draw):
+    layer, x = conv(competition=competition), draw(5, F)
+    edge_index = edges_of(sources=5, targets=3)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, competition=competition, allow_zero_in_degree=True)
+    wanted = twin(bipartite_graph(*edge_index, 5, 3), x)
+    for found in (layer((x, draw(3, 99)), edge_index), layer((x, None), edge_index, size=(5, 3))):
+        torch.testing.assert_close(found, wanted, **EXACT)
+    assert layer((x, None), edge_index).shape == (5, K, D)  # as many targets as sources where nothing says
+
+
+def test_a_node_without_in_edges_gives_the_bias(competition, draw):
+    layer = conv(competition=competition, add_self_loops=False)
+    out = layer(draw(N, F), edges_of())
+    torch.testing.assert_close(out[-1], squash(layer.capsules.bias))
+    assert (out[0] - out[-1]).abs().max() > 1e-3
+    for num_nodes in (0, 1, 3):
+        out, (_, c) = layer(draw(num_nodes, F), torch.empty(2, 0, dtype=torch.int64), return_coupling=True)
+        torch.testing.assert_close(out, squash(layer.capsules.bias).expand(num_nodes, K, D))
+        assert c.shape == (0, 1, K)
+
+
+def test_a_sampled_neighbourhood_gives_its_seeds_what_the_whole_graph_gives(draw):
+    first, second = conv(), pyg.CapsuleConv(D, 2, K, in_caps=K, engine="dgl").double()
+    x, edge_index, seeds = draw(N, F), edges_of(), torch.tensor([4, 0])
+    whole = second(first(x, edge_index), edge_index)[seeds]
+    nodes, within, places, _ = k_hop_subgraph(seeds, 2, edge_index, relabel_nodes=True)
+    torch.testing.assert_close(second(first(x[nodes], within), within)[places], whole, **EXACT)
+
+
+# What is kept
+
+
+def kept_graph(layer, edge_index, monkeypatch):
+    """The graph that the layer routes on."""
+    seen = []
+    forward = type(layer.capsules).forward
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            type(layer.capsules),
+            "forward",
+            lambda self, graph, *rest: seen.append(graph) or forward(self, graph, *rest),
+        )
+        layer(torch.ones(N, F).double(), edge_index)
+    return seen[0]._graph
+
+
+def test_a_graph_is_made_once_per_edge_index_and_freed_with_it(monkeypatch):
+    edge_index, layers = edges_of(), (conv(), conv(), conv(add_self_loops=False))
+    before = len(pyg._kept)
+    one, two, bare = (kept_graph(layer, edge_index, monkeypatch) for layer in layers)
+    assert one is two and one is not bare
+    assert kept_graph(layers[0], edge_index, monkeypatch) is one
+    assert kept_graph(layers[2], edge_index, monkeypatch) is bare
+    assert kept_graph(layers[0], edge_index.clone(), monkeypatch) is not one
+    assert len(pyg._kept) == before + 1
+    del edge_index
+    gc.collect()
+    assert len(pyg._kept) == before
+
+
+CHANGES = {
+    "in place": lambda edges: edges.__setitem__((0, 5), (edges[0, 5] + 1) % (N - 1)),
+    "by a view": lambda edges: edges[1].copy_(edges[1].flip(0)),
+    "by numpy": lambda edges: edges.numpy().__setitem__((1, 7), (int(edges[1, 7]) + 1) % (N - 1)),
+    "by data": lambda edges: edges.data.copy_(edges.flip(0)),
+}
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_edge_index_that_changed_is_routed_anew(change, loops, draw):
+    layer, x, edge_index = conv(add_self_loops=loops), draw(N, F), edges_of()
+    before = layer(x, edge_index)
+    CHANGES[change](edge_index)
+    after = layer(x, edge_index)
+    assert (after - before).abs().max() > 1e-3
+    torch.testing.assert_close(after, layer(x, edge_index.clone()), **EXACT)
+
+
+def test_edge_lists_that_take_each_others_place_in_memory_are_routed_each_for_itself(draw):
+    layer, x = conv(), draw(N, F)
+    wanted = [layer(x, edges_of(seed)) for seed in range(20)]
+    for seed in (*range(20), *range(20)):
+        torch.testing.assert_close(layer(x, edges_of(seed)), wanted[seed], **EXACT)
+
+
+def test_inference_mode_gives_the_same(draw):
+    layer, x = conv(), draw(N, F)
+    wanted = layer(x, edges_of())
+    with torch.inference_mode():
+        edge_index = edges_of()
+        for _ in range(2):
+            torch.testing.assert_close(layer(x, edge_index), wanted, **EXACT)
+
+
+# PyG's tools
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_an_edge_mask_multiplies_the_votes(loops, draw):
+    layer, x, edge_index = conv(add_self_loops=loops), draw(N, F), edges_of()
+    mask = torch.rand(E, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weights = draw(E)
+    wanted = layer(x, edge_index, weights * mask)
+    layer.explain, layer._edge_mask, layer._apply_sigmoid = True, mask, False
+    layer._loop_mask = edge_index[0] != edge_index[1]
+    torch.testing.assert_close(layer(x, edge_index, weights), wanted, **EXACT)
+
+
+def test_an_explainer_finds_the_edge_that_matters():
+    torch.manual_seed(0)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.CapsuleConv(F, D, 2, add_self_loops=False, squash_output=False, engine="dgl")
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index).norm(dim=-1)
+
+    x = torch.zeros(N, F)
+    x[0] = 3.0  # the only node that says something
+    edge_index = torch.tensor([[0, 1, 2, 3], [4, 4, 4, 4]])
+    explainer = Explainer(
+        Net(),
+        GNNExplainer(epochs=30, lr=0.1),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config=dict(mode="multiclass_classification", task_level="node", return_type="raw"),
+    )
+    mask = explainer(x, edge_index, index=4).edge_mask
+    assert mask.shape == (4,) and mask.argmax() == 0 and mask[0] > 0
+
+
+def test_layers_stand_among_pygs_own(draw):
+    both = HeteroConv(
+        {("word", "in", "text"): conv(add_self_loops=False), ("text", "cites", "text"): conv()}, aggr="sum"
+    )
+    nodes = {"word": draw(5, F), "text": draw(N, F)}
+    edges = {("word", "in", "text"): edges_of(sources=5), ("text", "cites", "text"): edges_of()}
+    wanted = both.convs[("word", "in", "text")]((nodes["word"], nodes["text"]), edges[("word", "in", "text")])
+    wanted = wanted + both.convs[("text", "cites", "text")](nodes["text"], edges[("text", "cites", "text")])
+    torch.testing.assert_close(both(nodes, edges)["text"], wanted, **EXACT)
+
+
+def test_layers_copy_pickle_and_print(draw):
+    layer, readout = conv(), pyg.CapsuleReadout(F, 2)
+    assert repr(pyg.CapsuleConv(8, 32, num_caps=2)) == "CapsuleConv(8, 32, num_caps=2)"
+    assert repr(pyg.CapsuleConv((8, 5), 32, 2)) == "CapsuleConv((8, 5), 32, num_caps=2)"
+    assert repr(readout) == "CapsuleAggregation(6, 16, num_caps=2)"
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(twin(x := draw(N, F), edges_of()), layer(x, edges_of()))
+    before = layer.capsules.weight.clone()
+    layer.reset_parameters()
+    assert not torch.equal(before, layer.capsules.weight)
+    assert not layer.capsules.bias.any()
+
+
+def test_votes_are_dropped_in_training_only_and_as_dgls_layers_drop_them(draw):
+    x, edge_index, batch = draw(N, F), edges_of(), torch.tensor([0] * 4 + [1] * 5)
+    layer, plain = conv(dropout=0.5, add_self_loops=False), conv(add_self_loops=False)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, vote_drop=0.5, allow_zero_in_degree=True)
+    readout, pooled = readout_of(dropout=0.5), readout_of()
+    torch.manual_seed(1)
+    dropped = layer(x, edge_index), readout(x, batch)
+    torch.manual_seed(1)
+    torch.testing.assert_close(dropped[0], twin(dgl.graph(tuple(edge_index), num_nodes=N), x), **EXACT)
+    wanted = plain(x, edge_index), pooled(x, batch)
+    for one, other in zip(dropped, wanted, strict=True):
+        assert (one - other).abs().max() > 1e-3
+    layer.eval(), readout.eval()
+    assert torch.equal(layer(x, edge_index), wanted[0]) and torch.equal(readout(x, batch), wanted[1])
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: pyg.CapsuleConv(-1, D, K), "in_channels: expected the number of features, got -1"),
+        (lambda: pyg.CapsuleConv(F, D, K, competition="all"), "competition: expected one of capsules, neighbours"),
+        (lambda: conv()(torch.ones(N, 5), edges_of()), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
+        (lambda: conv()(torch.ones(4, F), edges_of()), r"edge_index: .*indices in \[0, .*=4\), got 0 to 8"),
+        (lambda: conv()(torch.ones(N, F), edges_of() - 1), r"edge_index: .*got -1 to"),
+        (lambda: conv()(torch.ones(N, F), edges_of().double()), "'edge_index' to be of integer type"),
+        (lambda: conv()((torch.ones(N, F), None), edges_of(), size=(8, 8)), "tensor with size 9 .* expected size 8"),
+        (lambda: conv()(torch.ones(N, F), edges_of(), torch.ones(3)), r"edge_weight: expected \(E=24,\), got \(3,\)"),
+        (
+            lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), torch.tensor([0, 1, 2]), dim_size=2),
+            r"index: .*indices in \[0, .*=2\), got 0 to 2",
+        ),
+        (lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), torch.tensor([0, 1])), r"feat: expected \(N=2, "),
+        (lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), ptr=torch.tensor([0, 2])), r"feat: expected \(N=2, "),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        wrong()
+
+
+def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    monkeypatch.delitem(sys.modules, "graphcaps.pyg")
+    with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install "graphcaps\[pyg\]"') as caught:
+        importlib.import_module("graphcaps.pyg")
+    assert isinstance(caught.value, ImportError)
+
+
+def test_nothing_else_imports_torch_geometric():
+    code = "import sys, graphcaps.nn; sys.exit('torch_geometric' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
