@@ -137,9 +137,9 @@ def test_a_readout_is_an_aggregation_of_messages(draw):
 
 FORMS = {
     "EdgeIndex": lambda edges: EdgeIndex(edges),
-    "EdgeIndex with sizes": lambda edges: EdgeIndex(edges, sparse_size=(N, N)),
+    "EdgeIndex_with_sizes": lambda edges: EdgeIndex(edges, sparse_size=(N, N)),
     "int32": lambda edges: edges.int(),
-    "stored by edge": lambda edges: edges.t().contiguous().t(),
+    "stored_by_edge": lambda edges: edges.t().contiguous().t(),
 }
 
 
@@ -225,10 +225,10 @@ def test_a_graph_is_made_once_per_edge_index_and_freed_with_it(monkeypatch):
 
 
 CHANGES = {
-    "in place": lambda edges: edges.__setitem__((0, 5), (edges[0, 5] + 1) % (N - 1)),
-    "by a view": lambda edges: edges[1].copy_(edges[1].flip(0)),
-    "by numpy": lambda edges: edges.numpy().__setitem__((1, 7), (int(edges[1, 7]) + 1) % (N - 1)),
-    "by data": lambda edges: edges.data.copy_(edges.flip(0)),
+    "in_place": lambda edges: edges.__setitem__((0, 5), (edges[0, 5] + 1) % (N - 1)),
+    "by_a_view": lambda edges: edges[1].copy_(edges[1].flip(0)),
+    "by_numpy": lambda edges: edges.numpy().__setitem__((1, 7), (int(edges[1, 7]) + 1) % (N - 1)),
+    "by_data": lambda edges: edges.data.copy_(edges.flip(0)),
 }
 
 

@@ -69,6 +69,18 @@ def test_the_python_example_prints_what_its_comments_say():
     assert 0 < float(re.search(r"[\d.]+", entropy)[0]) < 2.3026
 
 
+@pytest.mark.parametrize("library", ["dgl", "pyg"])
+def test_the_examples_of_graph_layers_print_the_shapes_that_their_comments_say(library):
+    if library == "pyg":
+        pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+    _, in_dgl, in_pyg = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code = in_dgl if library == "dgl" else in_dgl + in_pyg  # PyG's goes on with the same graph
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, "README.md", "exec"), {})
+    assert said.getvalue().splitlines() == [f"torch.Size({x})" for x in re.findall(r"print.*# (\[[\d, ]+\])", code)]
+
+
 def test_every_command_and_flag_in_the_readme_is_one(capsys):
     commands = re.findall(r"(?:^|`)(graphcaps (?:\w+)[^`\n#]*)", TEXT, re.MULTILINE)
     assert len(commands) > 8
