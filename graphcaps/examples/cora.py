@@ -31,19 +31,17 @@ LAYERS = {  # from (numbers of a node, numbers of each head, heads, dropout of w
     ),
 }
 
+_HEADS = [
+    {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
+    for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
+]
 SETTINGS = {
     "GCN": [
         {"width": width, "heads": 1, "dropout": dropout, "lr": 0.01, "weight_decay": 5e-4}
         for width, dropout in [(16, 0.5), (16, 0.8), (64, 0.5), (64, 0.8)]
     ],
-    "GAT": [
-        {"width": 8, "heads": 8, "dropout": dropout, "lr": lr, "weight_decay": 5e-4}
-        for lr, dropout in [(0.005, 0.6), (0.005, 0.8), (0.01, 0.6), (0.01, 0.8)]
-    ],
-    "capsules": [
-        {"width": 8, "heads": 8, "dropout": dropout, "lr": lr, "weight_decay": 5e-4}
-        for lr, dropout in [(0.005, 0.6), (0.005, 0.8), (0.01, 0.6), (0.01, 0.8)]
-    ],
+    "GAT": _HEADS,
+    "capsules": _HEADS,
 }
 """GCN's and GAT's first are their papers'."""
 TRIALS, TRIAL_SEEDS = 4, 3
