@@ -171,7 +171,7 @@ def test_an_archive_that_is_none_or_lacks_a_file_leaves_nothing(tmp_path, monkey
 
 def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(tu, "URL", "http://127.0.0.1:9/dataset.zip")
-    with pytest.raises(GraphcapsError, match=r"the download failed \(.*refused.*\)\. Name the folder .* --data DIR"):
+    with pytest.raises(GraphcapsError, match=r"the download failed \(.*refused.*\)\. Put them there, or .* --data DIR"):
         load_graphs("MUTAG", tmp_path)
 
 

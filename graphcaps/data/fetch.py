@@ -72,8 +72,8 @@ def _staging(name: str, files: Iterable[str], root: Path):
     except TROUBLE as error:
         raise GraphcapsError(
             f"{name}: expected {', '.join(files[:2])}{', ...' * (len(files) > 2)} in {root.absolute()}, got nothing "
-            f"there, and the download failed ({' '.join(str(error).split())}). Name the folder that holds them with "
-            "--data DIR"
+            f"there, and the download failed ({' '.join(str(error).split())}). Put them there, or name with --data DIR "
+            "another folder than data"
         ) from error
 
 
