@@ -1,0 +1,18 @@
+"""The commands, one function each: its arguments and docstring are what ``--help`` shows."""
+
+from .measurements import bench, example
+from .networks import evaluate, predict, prune, runs, train
+from .pictures import explain, explore, viz
+
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+    "runs": runs,
+    "viz": viz,
+    "explain": explain,
+    "prune": prune,
+    "explore": explore,
+    "bench": bench,
+    "example": example,
+}

@@ -1,0 +1,194 @@
+"""Train networks and ask them: train, evaluate, predict, runs, prune."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..config import OF_THE_MACHINE, TrainConfig
+from ..errors import expect
+from .arguments import Folder, Run
+
+
+def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
+    """Train a capsule network on images, keep its routing, and report its test accuracy once.
+
+    Writes a run folder: config.json, metrics.csv, checkpoints, the routing of one test image per class (trace.npz), and
+    result.json at the end. Ctrl-C saves and says how to go on.
+
+    Args:
+        config: settings of the run.
+        resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
+            --device may be given with it.
+    """
+    if resume is not None:
+        flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
+        expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
+        from ..run import Run
+
+        Run.open(resume)  # a wrong folder is answered before torch is imported
+    config.check()
+    from ..training import train
+
+    result = train(config, resume=resume)
+    from accelerate import PartialState
+
+    if not PartialState().is_main_process:
+        return
+    low, high = result["test_interval_95"]
+    print(
+        f"\ntest accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
+        f"{result['test_images'] - result['test_correct']} of {result['test_images']} wrong\n"
+        f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
+        f"{result['parameters']:,} parameters ({result['parameters_without_decoder']:,} without the decoder), "
+        f"{result['seconds']:.0f} s on {result['device']}\n"
+        f"next: graphcaps viz {shlex.quote(result['run'])}"
+    )
+
+
+def evaluate(
+    run: Run = None,
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
+
+    Of multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures.
+
+    Args:
+        run: Run folder; default: the newest one.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to compute; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    from ..run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    from ..data import Batches, load_images
+    from ..evaluation import EVALUATION_BATCH, evaluate
+    from ..hardware import pick_device
+    from ..report import accuracy_table
+    from ..run import load
+
+    device = pick_device(device)
+    model = load(chosen.path, device=device)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    done = "" if chosen.result() else " (training has not finished)"
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
+    batches = Batches(splits.test, EVALUATION_BATCH, device=device)
+    result = evaluate(model, batches)
+    print(accuracy_table(result, splits.class_names))
+    from ..files import replacing
+    from ..viz import confusion
+
+    picture = chosen.path / "figures" / "confusion.png"
+    with replacing(picture) as temporary:
+        confusion(result.confusion(splits.num_classes).numpy(), splits.class_names).savefig(temporary)
+    print(f"confusion matrix: {picture}")
+    if model.objects > 1:
+        from ..evaluation import examples
+        from ..viz import segmentation
+
+        picture = chosen.path / "figures" / "segmentation.png"
+        with replacing(picture) as temporary:
+            segmentation(**examples(model, batches, result), class_names=splits.class_names).savefig(temporary, dpi=200)
+        print(f"segmentation: {picture}")
+
+
+def predict(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help_behavior_hint="")],
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")],
+    invert: Literal["auto", "yes", "no"] = "auto",
+    top: int = 3,
+) -> None:
+    """Classify image files: prints each one's classes with the lengths of their capsules.
+
+    Args:
+        run: Run folder.
+        images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
+            fills 20 of 28 pixels)
+        invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
+            light on dark.
+        top: How many classes to print for each image, the longest capsules first.
+    """
+    expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
+    expect(top >= 1, "top", "an integer >= 1", top)
+    from ..report import predictions
+
+    for line in predictions(run, images, invert, top):
+        print(line)
+
+
+def runs(out: Path = Path("runs")) -> None:
+    """List the runs, newest first.
+
+    Args:
+        out: Folder that holds the run folders.
+    """
+    from ..run import find_runs
+    from ..summary import runs_table
+
+    found = find_runs(out)
+    print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+
+
+def prune(
+    run: Run = None,
+    keep: Annotated[str, tyro.conf.arg(metavar="K,K,...")] = "1,2,3,5,all",
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Accuracy with only the strongest edges of each child capsule, without training again.
+
+    An edge's strength is its mean coupling over the training images. Beside it, as controls, as many random edges and
+    the weakest. Writes the numbers and a picture into the folder prune of the run.
+
+    Args:
+        run: Run folder; default: the newest one.
+        keep: How many edges each child of the last capsule layer keeps, one number or several; all is always measured.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to compute; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
+    expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
+    counts = tuple(int(word) for word in keep.split(",") if word != "all")
+    from ..run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    from ..data import Batches, load_images
+    from ..evaluation import EVALUATION_BATCH
+    from ..files import replacing, write_text
+    from ..hardware import pick_device
+    from ..progress import bar
+    from ..pruning import mean_coupling
+    from ..pruning import prune as measure
+    from ..report import pruning_table
+    from ..run import load
+    from ..viz import accuracy_by_edges
+
+    device = pick_device(device)
+    model = load(chosen.path, device=device)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    train, val, test = (
+        Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
+    )
+    with bar("couplings of the training images") as on_share:
+        strength = mean_coupling(model, train, on_share)
+    with bar("pruned networks") as on_share:
+        found = measure(model, strength, counts, val, test, on_share=on_share)
+    about = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
+    about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
+    folder = chosen.path / "prune"
+    write_text(folder / "prune.json", found.to_json(**about))
+    with replacing(folder / "accuracy.png") as temporary:
+        accuracy_by_edges({**about, **found.as_dict()}).savefig(temporary, dpi=200)
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
+    print(pruning_table(found))
+    print(folder / "prune.json", folder / "accuracy.png", sep="\n")

@@ -1,0 +1,172 @@
+"""Look at routing: viz, explain, explore."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..errors import GraphcapsError, expect
+from .arguments import Folder, Run
+
+
+def viz(
+    run: Run = None,
+    what: Literal["all", "entropy", "graph", "histogram", "sheet"] = "all",
+    over: Literal["both", "iterations", "epochs"] = "both",
+    format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
+    image: int = 0,
+    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
+    iterations: int = 10,
+    seed: int = 0,
+    to: Folder = None,
+    out: Path = Path("runs"),
+) -> None:
+    """Draw how the couplings settle, from a run's routing trace alone.
+
+    A folder with graphs.npz, the routing of graphs instead of images, gives the graph with its nodes in the colours of
+    the classes they support.
+
+    Args:
+        run: Run folder; default: the newest one.
+        what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
+            couplings. sheet: a still of training curves and reconstructions. all: these four.
+        over: Animate over routing iterations, over epochs of training, or both.
+        format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
+            png, svg, pdf: the last step, sized for a column of a paper.
+            html: the explorer, one page with all images, iterations and epochs, to open from the disk.
+        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
+            with graphs: which graph.
+        random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
+        iterations: Routing iterations, with --random only.
+        seed: Seed of the random votes, with --random only.
+        to: Folder for the pictures; default: figures in the run folder, or figures-random.
+        out: Folder that holds the run folders.
+    """
+    from ..viz import draw
+
+    if random is not None:
+        expect(run is None, "random", "no run beside it", run)
+        expect(0 <= seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", seed)
+        size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
+        expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        from ..trace import RoutingTrace
+
+        trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
+    else:
+        alone = (iterations, seed) == (10, 0)
+        expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
+        from ..graph_trace import FILE_NAME, GraphTrace
+
+        if run is not None and (run / FILE_NAME).exists():
+            whole = (what, over) == ("all", "both")
+            expect(whole, "what and over", "all and both for graphs", f"{what} and {over}", "There is one picture")
+            from ..viz import draw_graph
+
+            graphs = GraphTrace.load(run / FILE_NAME)
+            draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
+            return
+        from ..run import Run, newest_run
+
+        chosen = Run.open(run) if run else newest_run(out)
+        trace, folder = chosen.trace(), chosen.path / "figures"
+    draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
+
+
+def explain(
+    run: Run = None,
+    what: Literal["all", "parts", "capsules"] = "all",
+    image: int = 0,
+    keep: float = 0.9,
+    data: Folder = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    out: Path = Path("runs"),
+) -> None:
+    """Which parts made an answer, as GraphML, JSON and a picture; and which capsules are used on the test images.
+
+    Writes into the folder explain of the run.
+
+    Args:
+        run: Run folder; default: the newest one.
+        what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
+            capsules: dead and starved capsules and the coupling entropy of each type of child, over the test images.
+            all: both.
+        image: Which of the trace's test images, from 0; there is one per class.
+        keep: The fewest links are kept that make up this share of all credit above 0. A link's credit is c <u_hat, v>,
+            what its child gives to its parent's length, after the iterations of training.
+        data: Folder with the data set; default: the one used in training.
+        device: Where to count capsules; auto takes a GPU if there is one.
+        out: Folder that holds the run folders.
+    """
+    from ..run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    folder = chosen.path / "explain"
+    if what != "capsules":
+        from ..explanation import write_parts
+
+        for path in write_parts(chosen.trace(), folder, image, keep):
+            print(path)
+    if what != "parts":
+        from ..data import Batches, load_images
+        from ..evaluation import EVALUATION_BATCH
+        from ..files import write_text
+        from ..hardware import pick_device
+        from ..progress import bar
+        from ..report import census_tables
+        from ..run import load
+
+        device = pick_device(device)
+        model = load(chosen.path, device=device)
+        splits = load_images(chosen.config.dataset, data or chosen.config.data)
+        from ..census import census
+
+        with bar("test images") as on_share:
+            found = census(model, Batches(splits.test, EVALUATION_BATCH, device=device), on_share)
+        write_text(folder / "capsules.json", found.to_json(splits.class_names))
+        print(census_tables(found, splits.class_names))
+        print(folder / "capsules.json")
+
+
+def explore(
+    run: Run = None,
+    port: int = 8000,
+    open: tyro.conf.FlagCreatePairsOff[bool] = False,
+    data: Folder = None,
+    out: Path = Path("runs"),
+) -> None:
+    """Draw a digit on a local page and see at once how the network routes it. Needs: pip install "graphcaps[app]".
+
+    Serves http://127.0.0.1:PORT to this machine alone until Ctrl-C; no network is needed.
+
+    Args:
+        run: Run folder; default: the newest one.
+        port: Port to serve at; 0: any free one.
+        open: Open the page in the browser.
+        data: Folder with the data set, whose test images can be picked; default: the one used in training, and where it
+            isn't there, the images in the run's trace.
+        out: Folder that holds the run folders.
+    """
+    expect(0 <= port < 2**16, "port", "an integer from 0 to 65535", port)
+    from ..run import Run, newest_run
+
+    chosen = Run.open(run) if run else newest_run(out)
+    try:
+        from ..app import server
+    except ModuleNotFoundError as error:
+        then = 'pip install "graphcaps[app]"'
+        raise GraphcapsError(f"explore: expected starlette and uvicorn, got no {error.name}. {then}") from None
+    from ..app.answers import Explorer
+
+    listener = server.listen(port)
+    app = server.make_app(Explorer.of(chosen, data))
+    url = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
+    print(f"{chosen}: {url} (Ctrl-C stops it)", flush=True)
+    if open:
+        webbrowser.open(url)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.http_server(app).run(sockets=[listener])
