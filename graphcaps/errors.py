@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 
 class GraphcapsError(Exception):
     """An error whose text is meant for the person at the keyboard; the command line prints it and exits with 1."""
@@ -24,3 +27,9 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
     """
     if not holds:
         raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+
+
+def check_name(kind: str, name: str, known: Sequence[str]) -> None:
+    """Raise ``InputError`` with the nearest known name unless ``name`` is one of ``known``."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    expect(name in known, kind, f"one of {', '.join(known)}", repr(name), f"Did you mean '{near[0]}'?" if near else "")

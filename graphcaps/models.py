@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .errors import expect
+from .errors import check_name, expect
 from .functional import margin_loss
 from .nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from .routing.engines import check_name
 from .task import longest, present
 
 PARENT_DIM = 16

@@ -141,13 +141,14 @@ class CapsuleConv(MessagePassing):
 class CapsuleAggregation(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``graphcaps.nn.CapsuleReadout`` has the formula. Stands where any ``Aggregation`` does, as in ``readout(x, batch)``;
-    the lengths are class scores for ``graphcaps.margin_loss``.
+    ``graphcaps.nn.CapsuleReadout`` has the formula. Called as any ``Aggregation`` is, ``readout(x, batch)``, but with
+    a dim for capsules in what it gives, which a convolution that aggregates its messages so doesn't expect. The lengths
+    are class scores for ``graphcaps.margin_loss``.
 
     Args:
         in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1.
-        num_caps: C, capsules of each graph, one per class.
         out_channels: D, numbers per capsule.
+        num_caps: C, capsules of each graph, one per class.
         iterations: R >= 1.
         squash_output: whether capsules are squashed to length < 1.
         dropout: dropout probability of votes: each node supports some classes with nothing.
@@ -159,7 +160,7 @@ class CapsuleAggregation(Aggregation):
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; index (N,)
         -> (B, *, num_caps, out_channels); a graph without nodes gives squash(bias)
 
-    >>> readout = CapsuleReadout(10, num_caps=2)
+    >>> readout = CapsuleReadout(10, 16, num_caps=2)
     >>> readout, readout(torch.ones(5, 10), torch.tensor([0, 0, 1, 1, 1])).shape
     (CapsuleAggregation(10, 16, num_caps=2), torch.Size([2, 2, 16]))
     """
@@ -167,8 +168,8 @@ class CapsuleAggregation(Aggregation):
     def __init__(
         self,
         in_channels: int,
+        out_channels: int,
         num_caps: int,
-        out_channels: int = 16,
         iterations: int = 3,
         squash_output: bool = True,
         dropout: float = 0.0,

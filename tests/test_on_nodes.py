@@ -109,7 +109,7 @@ def test_the_gradient_is_that_of_finite_differences(competition, draw):
     layer, graph = conv(competition=competition), graph_of(num_nodes=4, num_edges=5)
     inputs = draw(4, F).requires_grad_(), draw(9).requires_grad_()
     assert torch.autograd.gradcheck(lambda x, weights: layer(graph, x, weights), inputs)
-    readout = CapsuleReadout(F, 2, D).double()
+    readout = CapsuleReadout(F, D, 2).double()
     assert torch.autograd.gradcheck(lambda x: readout(graph, x), inputs[:1])
 
 
@@ -120,12 +120,12 @@ def test_permuted_nodes_give_permuted_capsules(competition, draw):
     permuted = dgl.graph((order[src], order[dst]), num_nodes=N)
     moved = torch.empty_like(x).index_copy_(0, order, x)
     torch.testing.assert_close(layer(permuted, moved)[order], layer(graph, x), **EXACT)
-    readout = CapsuleReadout(F, 2, D).double()
+    readout = CapsuleReadout(F, D, 2).double()
     torch.testing.assert_close(readout(permuted, moved), readout(graph, x), **EXACT)
 
 
 def test_a_batch_of_graphs_gives_what_each_alone_gives(competition, draw):
-    layer, readout = conv(competition=competition), CapsuleReadout(F, 2, D).double()
+    layer, readout = conv(competition=competition), CapsuleReadout(F, D, 2).double()
     graphs = [graph_of(seed, size, 2 * size) for seed, size in enumerate((5, 1, 7))]
     x = draw(13, F)
     batch, parts = dgl.batch(graphs), x.split([5, 1, 7])
@@ -230,7 +230,7 @@ def test_votes_are_dropped_in_training_alone(competition, draw):
 
 
 def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
-    readout = CapsuleReadout(F, 2, D).double()
+    readout = CapsuleReadout(F, D, 2).double()
     torch.nn.init.normal_(readout.capsules.bias)
     empty, one = dgl.graph(([], []), num_nodes=0), dgl.graph(([], []), num_nodes=1)
     x = draw(1, F)
@@ -241,7 +241,7 @@ def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
 
 
 def test_undecided_nodes_are_read_out_as_their_mean(draw):
-    readout = CapsuleReadout(F, 2, D, iterations=1, squash_output=False).double()
+    readout = CapsuleReadout(F, D, 2, iterations=1, squash_output=False).double()
     batch, x = dgl.batch([dgl.rand_graph(3, 2), dgl.rand_graph(5, 2)]), draw(8, F)
     z = torch.einsum("nf,fld->nld", x, readout.capsules.weight[0])
     torch.testing.assert_close(readout(batch, x), torch.stack([z[:3].mean(0), z[3:].mean(0)]), **EXACT)
@@ -252,7 +252,7 @@ def test_lengths_are_class_scores_and_learn():
     batch = dgl.batch([dgl.rand_graph(5, 4) for _ in range(20)])
     labels = torch.arange(20) % 2
     x = torch.randn(100, F) + labels.repeat_interleave(5).unsqueeze(1)
-    readout = CapsuleReadout(F, 2)
+    readout = CapsuleReadout(F, 16, 2)
     optimizer = torch.optim.Adam(readout.parameters(), 0.02)
     for _ in range(60):
         lengths = readout(batch, x).norm(dim=-1)
@@ -265,7 +265,7 @@ def test_lengths_are_class_scores_and_learn():
 
 def test_readouts_follow_the_batch_and_not_the_structure(draw):
     """Two batches may share one structure object; whose a node is must then come from the batch."""
-    readout, x = CapsuleReadout(F, 2, D).double(), draw(6, F)
+    readout, x = CapsuleReadout(F, D, 2).double(), draw(6, F)
     graph = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2)
     two = readout(graph, x)
     graph.set_batch_num_nodes(torch.tensor([6]))
@@ -318,18 +318,38 @@ def test_layers_copy_pickle_and_print(draw):
             lambda: CapsuleConv(F, D, K, competition="all"),
             "competition: expected one of capsules, neighbours, got 'all'",
         ),
-        (lambda: CapsuleReadout(F, 2, engine="fuse"), "engine: expected one of .*Did you mean 'fused'?"),
+        (lambda: CapsuleReadout(F, D, 2, engine="fuse"), "engine: expected one of .*Did you mean 'fused'?"),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(8, F)), r"feat: expected \(N=9, \*, 6\), got \(8, 6\)"),
         (lambda: CapsuleConv(F, D, K, in_caps=2)(graph_of(), torch.ones(N, F)), r"feat: expected \(N=9, \*, 2, 6\)"),
         (
             lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F, dtype=torch.int64)),
-            "feat: expected floating point",
+            "feat: expected torch.float32",
         ),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F), torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
+        (lambda: CapsuleConv(F, D, K)(torch.zeros(2, 3), torch.ones(N, F)), "graph: expected a DGLGraph, got Tensor"),
+        (lambda: CapsuleConv(F, D, K, competition="neighbors"), "Did you mean 'neighbours'?"),
         (lambda: expand(graph_of(), 0, 1), "caps_in: expected an integer >= 1, got 0"),
     ],
 )
 def test_wrong_arguments_are_named(wrong, text):
     with pytest.raises(InputError, match=text):
         wrong()
+
+
+def test_a_layer_and_its_features_share_their_precision(draw):
+    with pytest.raises(InputError, match="feat: expected torch.float32, as the layer's weights, got torch.float64"):
+        CapsuleConv(F, D, K)(graph_of(), draw(N, F))
+    with torch.autocast("cpu"):
+        out = CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F, dtype=torch.bfloat16))
+    assert out.isfinite().all()
+
+
+def test_one_capsule_has_nothing_to_compete_with(draw):
+    one, nine = (conv_of_one(iterations) for iterations in (1, 9))
+    torch.testing.assert_close(one(graph_of(), x := draw(N, F)), nine(graph_of(), x))
+
+
+def conv_of_one(iterations):
+    torch.manual_seed(0)
+    return CapsuleConv(F, D, 1, iterations=iterations).double()

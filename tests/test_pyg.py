@@ -52,7 +52,7 @@ def conv(seed=0, **options):
 
 def readout_of(**options):
     torch.manual_seed(0)
-    readout = pyg.CapsuleReadout(F, 2, D, engine="dgl", **options).double()
+    readout = pyg.CapsuleReadout(F, D, 2, engine="dgl", **options).double()
     torch.nn.init.normal_(readout.capsules.bias)
     return readout
 
@@ -101,7 +101,7 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(
 @pytest.mark.parametrize("in_caps", [1, 2])
 def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps, draw):
     readout = readout_of(in_caps=in_caps)
-    twin = dgl_twin(readout, nn.CapsuleReadout, F, 2, D, in_caps=in_caps)
+    twin = dgl_twin(readout, nn.CapsuleReadout, F, D, 2, in_caps=in_caps)
     sizes = torch.tensor([5, 0, 1, 7, 0])
     batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
     x, cotangent = draw(13, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(5, 2, D)
@@ -310,7 +310,7 @@ def test_layers_stand_among_pygs_own(draw):
 
 
 def test_layers_copy_pickle_and_print(draw):
-    layer, readout = conv(), pyg.CapsuleReadout(F, 2)
+    layer, readout = conv(), pyg.CapsuleReadout(F, 16, 2)
     assert repr(pyg.CapsuleConv(8, 32, num_caps=2)) == "CapsuleConv(8, 32, num_caps=2)"
     assert repr(pyg.CapsuleConv((8, 5), 32, 2)) == "CapsuleConv((8, 5), 32, num_caps=2)"
     assert repr(readout) == "CapsuleAggregation(6, 16, num_caps=2)"
@@ -350,11 +350,11 @@ def test_votes_are_dropped_in_training_only_and_as_dgls_layers_drop_them(draw):
         (lambda: conv()((torch.ones(N, F), None), edges_of(), size=(8, 8)), "tensor with size 9 .* expected size 8"),
         (lambda: conv()(torch.ones(N, F), edges_of(), torch.ones(3)), r"edge_weight: expected \(E=24,\), got \(3,\)"),
         (
-            lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), torch.tensor([0, 1, 2]), dim_size=2),
+            lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), torch.tensor([0, 1, 2]), dim_size=2),
             r"index: .*indices in \[0, .*=2\), got 0 to 2",
         ),
-        (lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), torch.tensor([0, 1])), r"feat: expected \(N=2, "),
-        (lambda: pyg.CapsuleReadout(F, 2)(torch.ones(3, F), ptr=torch.tensor([0, 2])), r"feat: expected \(N=2, "),
+        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), torch.tensor([0, 1])), r"feat: expected \(N=2, "),
+        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), ptr=torch.tensor([0, 2])), r"feat: expected \(N=2, "),
     ],
 )
 def test_wrong_arguments_are_named(wrong, text):

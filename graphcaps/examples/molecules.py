@@ -56,7 +56,7 @@ class ClassCapsules(nn.Module):
 
     def __init__(self, width: int, num_classes: int):
         super().__init__()
-        self.route = CapsuleReadout(width, num_classes)
+        self.route = CapsuleReadout(width, 16, num_classes)
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         return self.route(graph, feat).norm(dim=-1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_name, expect
 from .bipartite import bipartite_graph, check_graph
 from .structure import once_per_structure
 
@@ -51,7 +51,7 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1, competition: st
 
 def check_competition(competition: str) -> None:
     """Raise ``InputError`` unless there is such a competition."""
-    expect(competition in COMPETITIONS, "competition", f"one of {', '.join(COMPETITIONS)}", repr(competition))
+    check_name("competition", competition, COMPETITIONS)
 
 
 @once_per_structure

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph, dgl
+from ..graph import check_graph
 from .on_nodes import NodeCapsules
 
 
@@ -19,8 +20,10 @@ class CapsuleConv(nn.Module):
         s_vl = sum over e of c_el z_ul
         b_el = b_el + <z_ul, squash(s_vl)>
 
-    and the layer gives squash(s_vl K / in-degree of v + bias), or without the degree where neighbours compete. One
-    iteration is thus ``GraphConv`` with norm="right", or norm="left", up to the squash.
+    and the layer gives squash(s_vl K / in-degree of v + bias), or squash(s_vl K + bias) where neighbours compete. One
+    iteration is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1`` there is
+    nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its votes, w
+    z_ul in both sums; several capsules in the input have a W each, and add up.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
@@ -107,6 +110,7 @@ class CapsuleConv(nn.Module):
             DGLError: a node has no in-edges, and that isn't allowed.
             InputError: shapes that don't fit.
         """
+        check_graph(graph)
         if not self.allow_zero_in_degree and bool((graph.in_degrees() == 0).any()):
             raise dgl.DGLError(
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "

@@ -20,8 +20,8 @@ from .layers import check_options, graph_device, routed
 class ConvCaps(nn.Module):
     """Convolutional capsules: a matrix for each offset in the window, type of child and type of parent.
 
-    Votes and routing run in float32, also under autocast. ``local_graph`` is the graph, and ``local_index`` says which
-    matrix each edge takes.
+    Votes and routing run in the weights' precision, float32 unless converted, also under autocast. ``local_graph`` is
+    the graph, and ``local_index`` says which matrix each edge takes.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
@@ -105,9 +105,10 @@ class ConvCaps(nn.Module):
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
-        return LinearVotes(u.float(), self.weight, self.index)
+        return LinearVotes(u.to(self.weight.dtype), self.weight, self.index)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) to the parents v (J, B, D) above their windows."""
         return routed(self, u)
 
     def extra_repr(self) -> str:

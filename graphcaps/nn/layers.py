@@ -17,7 +17,7 @@ from ..routing.engines import check_names
 class CapsuleLayer(nn.Module):
     """Fully connected capsules (DigitCaps of the 2017 paper): a matrix of its own for every child and parent.
 
-    Votes and routing run in float32, also under autocast.
+    Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
 
     Args:
         num_children, num_parents: I, J.
@@ -98,9 +98,10 @@ class CapsuleLayer(nn.Module):
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
-        return LinearVotes(u.float(), self.weight)
+        return LinearVotes(u.to(self.weight.dtype), self.weight)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) to the parents v (J, B, D)."""
         return routed(self, u)
 
     def extra_repr(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 import torch
 from torch import nn
 
@@ -29,7 +31,8 @@ class NodeCapsules(nn.Module):
         in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1.
         out_feats: D, numbers per capsule of the result.
         num_caps: K_out, capsules of each node in the result.
-        in_caps: K_in, capsules of each node in the input.
+        in_caps: K_in, capsules of each node in the input; features then have a dim for them. (With 1, a dim there
+            would be one of ``*``: routed each for itself.)
         iterations: R >= 1.
         competition: as in ``graphcaps.graph.expand``.
         squash_output: whether the result is squashed to length < 1.
@@ -55,7 +58,7 @@ class NodeCapsules(nn.Module):
         super().__init__()
         sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps)
         for name, size in sizes.items():
-            whole = isinstance(size, int) and not isinstance(size, bool)
+            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
             expect(whole and size >= 1, name, "an integer >= 1", size)
         check_competition(competition)
         check_options(iterations, "dynamic", engine)
@@ -125,7 +128,9 @@ class NodeCapsules(nn.Module):
         fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
         expect(fits, "feat", wanted, tuple(feat.shape))
-        expect(feat.is_floating_point(), "feat", "floating point", feat.dtype, "Convert it: feat.float()")
+        autocast = torch.is_autocast_enabled(feat.device.type)
+        fits = feat.dtype == self.weight.dtype or (autocast and feat.is_floating_point())
+        expect(fits, "feat", f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
         if in_caps == 1:
             return (feat @ self.weight[0].flatten(1)).unflatten(-1, (1, *self.weight.shape[2:]))
         return torch.einsum("...kf,kfld->...kld", feat, self.weight)  # (N, *, K_in, K_out, D)

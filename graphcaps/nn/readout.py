@@ -25,8 +25,8 @@ class CapsuleReadout(nn.Module):
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
-        num_caps: C, capsules of each graph, one per class.
         out_feats: D, numbers per capsule.
+        num_caps: C, capsules of each graph, one per class.
         iterations: R >= 1.
         squash_output: whether capsules are squashed to length < 1.
         vote_drop: dropout probability of votes: each node supports some classes with nothing.
@@ -40,15 +40,15 @@ class CapsuleReadout(nn.Module):
 
     >>> from graphcaps import dgl
     >>> batch = dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(5, 9)])
-    >>> CapsuleReadout(10, num_caps=2)(batch, torch.ones(8, 10)).shape
+    >>> CapsuleReadout(10, 16, num_caps=2)(batch, torch.ones(8, 10)).shape
     torch.Size([2, 2, 16])
     """
 
     def __init__(
         self,
         in_feats: int,
+        out_feats: int,
         num_caps: int,
-        out_feats: int = 16,
         iterations: int = 3,
         squash_output: bool = True,
         vote_drop: float = 0.0,

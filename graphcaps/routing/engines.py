@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 
 import torch
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import expect
+from ..errors import check_name, expect
 from . import dynamic, fused, naive
 from .votes import LinearVotes
 
@@ -76,12 +75,6 @@ def check_names(routing: str, engine: str) -> None:
     """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto"."""
     check_name("routing", routing, routing_names())
     check_name("engine", engine, ["auto", *engine_names(routing)])
-
-
-def check_name(kind: str, name: str, known: list[str]) -> None:
-    """Raise ``InputError`` with the nearest known name unless ``name`` is one of ``known``."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    expect(name in known, kind, f"one of {', '.join(known)}", repr(name), f"Did you mean '{near[0]}'?" if near else "")
 
 
 def _device(votes: torch.Tensor | LinearVotes) -> torch.device:
