@@ -11,7 +11,8 @@ VENV ?= .venv
 OLDEST = .venv-oldest
 
 INSTALL = -m pip install --disable-pip-version-check -e
-PYTEST = -m pytest -n 2 -rs
+# Stealing, because the slowest tests stand together: else one worker has them all at the end.
+PYTEST = -m pytest -n 2 --dist worksteal -rs
 # torch would start a thread per core in each of pytest's workers.
 test test-fast test-oldest: export OMP_NUM_THREADS = 1
 
