@@ -114,6 +114,11 @@ class GraphTrace:
     def num_classes(self) -> int:
         return self.graphs[0].c.shape[2]
 
+    def answer(self, graph: int) -> int | None:
+        """The class of a graph's longest capsule after the trained iterations; None where no lengths are known."""
+        lengths = self.graphs[graph].lengths
+        return None if lengths is None else int(lengths[min(self.trained_iterations, len(lengths)) - 1].argmax())
+
     @classmethod
     def of(
         cls,

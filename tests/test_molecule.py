@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import subprocess
 import sys
@@ -228,24 +229,50 @@ def folder(tmp_path):
 @pytest.mark.parametrize("format", ["gif", "png", "svg", "pdf"])
 def test_viz_draws_a_folder_of_graphs(folder, format, capsys):
     assert main(["viz", str(folder), "--format", format]) == 0
-    path = folder / "figures" / f"molecule.{format}"
+    path = folder / "figures" / f"molecule-0.{format}"
     assert capsys.readouterr().out == f"{path}\n" and list(path.parent.iterdir()) == [path]
     if format == "gif":
         film = Image.open(path)
         assert film.size == (720, 400) and film.n_frames == 3 * 5 + 1
     if format == "png":
         assert Image.open(path).width == 1020
+        picture = viz.MoleculePicture(make_trace(), medium=style.COLUMN)
+        picture.show(2)
+        shown = np.asarray(Image.open(path).convert("RGB"))
+        assert (shown == _pixels(picture)).mean() > 0.999  # after the 3 iterations of training, not all 4
     if format == "svg":
         assert ">C<" in path.read_text() or "C</text>" in path.read_text()
 
 
-def test_the_image_picks_the_graph(folder, tmp_path):
+def _pixels(picture):
+    """(H, W, 3) of a picture as a PNG has it."""
+    file = io.BytesIO()
+    with style.applied(style.COLUMN):
+        picture.figure.savefig(file, dpi=300)
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def test_the_image_picks_the_graph_and_names_the_file(folder, tmp_path):
     for k in (0, 1):
-        assert main(["viz", str(folder), "--format", "svg", "--image", str(k), "--to", str(tmp_path / str(k))]) == 0
-    first, second = ((tmp_path / str(k) / "molecule.svg").read_text() for k in (0, 1))
+        assert main(["viz", str(folder), "--format", "svg", "--image", str(k), "--to", str(tmp_path / "to")]) == 0
+    first, second = ((tmp_path / "to" / f"molecule-{k}.svg").read_text() for k in (0, 1))
     assert first.count("</text>") - second.count("</text>") == 9  # nine letters and two lengths, two letters
     again = viz.draw_graph(make_trace(), tmp_path / "again", format="svg").read_text()
     assert again == first
+
+
+@pytest.mark.parametrize(("label", "said"), [(0, "safe, answered wrong"), (1, "mutagenic, answered right")])
+def test_a_still_names_its_graph_class_answer_and_iteration(label, said, tmp_path):
+    lengths = [[0.6, 0.4], [0.6, 0.4], [0.4, 0.6], [0.6, 0.4]]  # the answer is that after the 3 iterations of training
+    trace = make_trace(molecule(), molecule(lengths=lengths, label=label))
+    text = viz.draw_graph(trace, tmp_path, format="svg", image=1).read_text()
+    for words in ("graph 1, after 3 iterations", f"true class: {said}", "to a class, not importance"):
+        assert f">{words}<" in text, words
+
+
+def test_a_still_of_a_graph_of_unknown_class_or_lengths_claims_no_answer(tmp_path):
+    for missing in ({"label": None}, {"lengths": None}):
+        assert "answered" not in viz.draw_graph(make_trace(molecule(**missing)), tmp_path, format="svg").read_text()
 
 
 @pytest.mark.parametrize(
@@ -253,11 +280,19 @@ def test_the_image_picks_the_graph(folder, tmp_path):
     [
         (["--image", "2"], "image: expected a graph of the trace, 0 to 1, got 2"),
         (["--format", "html"], "format: expected gif, mp4, png, svg or pdf for graphs, got 'html'"),
-        (["--what", "graph"], "what and over: expected all and both for graphs, got graph and both. There is one pict"),
+        (
+            ["--what", "entropy"],
+            "what: expected all for a folder of graphs (there is one picture of each), got entropy\n",
+        ),
+        (
+            ["--over", "epochs"],
+            "over: expected both for a folder of graphs (there is one picture of each), got epochs\n",
+        ),
     ],
 )
-def test_what_graphs_have_not_is_answered_in_words(folder, words, text, capsys):
-    assert main(["viz", str(folder), *words]) == 2
+def test_what_graphs_have_not_is_answered_in_words_and_makes_no_folder(folder, words, text, capsys):
+    assert main(["viz", str(folder), *words, "--to", str(folder / "to")]) == 2
+    assert not (folder / "to").exists()
     assert capsys.readouterr().err.startswith(f"graphcaps: {text}")
 
 

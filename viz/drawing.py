@@ -105,13 +105,13 @@ def draw_graph(
     image: int = 0,
     on_written: Callable[[Path], object] | None = None,
 ) -> Path:
-    """Draw one of a trace's graphs, its nodes coloured by the class they support, into molecule.gif of ``folder``.
+    """Draw one of a trace's graphs, its nodes coloured by the class they support, into ``folder``: molecule-0.gif.
 
     Args:
         trace: what routing did.
         folder: made where it is missing; a file of the same name is replaced.
-        format: gif or mp4 move through the iterations; png, svg and pdf show the last one, 3.4 inches wide.
-        image: which graph of the trace, from 0.
+        format: gif or mp4 move through the iterations; png, svg and pdf show the last one of training, 3.4 inches wide.
+        image: which graph of the trace, from 0; the file is called after it.
         on_written: called with the path when the file is complete.
 
     Returns:
@@ -124,11 +124,15 @@ def draw_graph(
     expect(format in known, "format", f"{', '.join(known[:-1])} or {known[-1]} for graphs", repr(format))
     if format == "mp4":
         check_video()
-    _make(Path(folder))
     medium = style.COLUMN if format in STILL else style.SCREEN
     picture = MoleculePicture(trace, image, medium=medium)
-    path = Path(folder) / f"molecule.{format}"
-    _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+    path = Path(folder) / f"molecule-{image}.{format}"
+    _make(path.parent)
+    if format in STILL:
+        picture.show(picture.story.trained - 1)
+        _print(picture.figure, path, medium)
+    else:
+        _film(picture, path)
     if on_written is not None:
         on_written(path)
     return path

@@ -1,7 +1,7 @@
 """A graph whose nodes choose among classes: each node in the colour of the class that its routing supports.
 
 The colour grows from white where a node's couplings are equal to full where it is the most decided of all iterations; a
-key says which couplings these are.
+key says which couplings these are. They say where a node's vote goes, not what the vote is worth.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _LARGEST = 54  # pixels of a bond at most
 _LEAST = 0.01  # coupling above undecided that full colour stands for at least: less is noise
 _ROW = 34  # pixels of a class among the lengths
 _STRIP = 13  # and in the key
+_LINE = 13  # of the key's title
 _TONES = 9  # of the key: a GIF has few colours
+_CAPTION = 30  # pixels of the two lines above a graph in a column
 
 
 class MoleculePicture:
@@ -42,6 +44,7 @@ class MoleculePicture:
         letters: the nodes' names, as texts; none where the trace has none, or where they would be too small.
         bars: Rectangles as long as the class capsules; none where the trace holds no lengths.
         full: the coupling that full colour stands for.
+        caption: two lines that name the graph in a paper's column; without words on a screen, whose heading names it.
         moving: the artists that ``show`` changes.
 
     Raises:
@@ -62,19 +65,27 @@ class MoleculePicture:
         self.full = max(float(drawn.c.max()), 1 / self._classes + _LEAST)
         self._names = style.parent_names(trace.class_names, self._classes)
         self._colors = np.array([style.color(k) for k in range(self._classes)])
-        label = "" if drawn.label is None else f"true class: {self._names[drawn.label]}"
+        self._graph, self._truth = f"graph {graph}", ""
+        if drawn.label is not None:
+            self._truth = f"true class: {self._names[drawn.label]}"
+            if (answer := trace.answer(graph)) is not None:
+                self._truth += ", answered " + ("right" if answer == drawn.label else "wrong")
         source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
-        self._line = ", ".join([*source, f"graph {graph}", *([label] if label else [])])
+        self._line = ", ".join(part for part in (*source, self._graph, self._truth) if part)
         height, box, *panels = _places_in(medium, self._classes)
         with style.applied(medium):
             self.figure = style.blank(medium.width, height)
             self._heading = style.Heading.on(self.figure, medium)
+            place = {"va": "top", "size": medium.small, "visible": not medium.heading}
+            self.caption = self.figure.text(14 / medium.width, 1 - 6 / height, "", **place)
             self._draw_graph(self._axes(box), box, drawn.bonds, places(len(drawn.tags), drawn.bonds))
             self._write_letters(trace.tag_names, drawn.tags)
             title = "class" if drawn.lengths is None else "length of the class capsule"
             self._draw_classes(self._panel(title, *panels[0], medium), medium)
-            self._draw_key(self._panel("coupling of a node", *panels[1], medium), medium)
-        self.moving = [self.nodes, *self.letters, *self.bars, *self._values, *self._heading.artists]
+            title = "coupling of a node's vote\nto a class, not importance"
+            self._draw_key(self._panel(title, *panels[1], medium), medium)
+        words = [*self._values, *self._heading.artists, self.caption]
+        self.moving = [self.nodes, *self.letters, *self.bars, *words]
         self.show(self.story.end)
 
     def _axes(self, box: tuple[float, float, float, float], **options) -> Axes:
@@ -89,7 +100,8 @@ class MoleculePicture:
         width = self.figure.get_figwidth() * 100
         place = {"va": "top", "size": medium.small, "color": style.MUTED}
         self.figure.text(left / width, 1 - top / height, title, **place)
-        return self._axes((left, height - top - tall, wide, tall - 22), label=title)
+        words = 22 + _LINE * title.count("\n")
+        return self._axes((left, height - top - tall, wide, tall - words), label=title)
 
     def _draw_graph(self, axes: Axes, box: tuple[float, ...], bonds: np.ndarray, at: np.ndarray) -> None:
         extent = at.max(axis=0) - at.min(axis=0) + 2 * _RADIUS + 0.1
@@ -168,6 +180,7 @@ class MoleculePicture:
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
         title = f"Which class each node supports: {self.story.title(position)}"
         self._heading.say(title, self._line, self.story.note(position))
+        self.caption.set_text(f"{self._graph}, after {self.story.said(position)}\n{self._truth}")
 
 
 def _places_in(medium: style.Medium, classes: int) -> tuple[int, tuple, tuple, tuple]:
@@ -176,10 +189,12 @@ def _places_in(medium: style.Medium, classes: int) -> tuple[int, tuple, tuple, t
     The graph's place is its left, bottom, width and height; the others' are their left, top, width and height. They
     stand beside the graph on a screen and under it in a column.
     """
-    rows, key = _ROW * classes + 22, _STRIP * classes + 48
+    rows, key = _ROW * classes + 22, _STRIP * classes + 48 + _LINE
     if medium is style.SCREEN:
         top, left, width = 76, 520, 165
         height = max(400, top + rows + key + 56)
         return height, (20, 20, 480, height - top - 24), (left, top, width, rows), (left, top + rows + 34, width, key)
     top, tall = 206, max(rows, key) + 14
-    return top + tall, (4, tall + 4, medium.width - 8, top - 10), (14, top + 4, 140, rows), (190, top + 4, 130, key)
+    graph = (4, tall + 4, medium.width - 8, top - 10)
+    top += _CAPTION
+    return top + tall, graph, (14, top + 4, 140, rows), (190, top + 4, 130, key)

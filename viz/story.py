@@ -82,6 +82,11 @@ class Story:
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{self.over[:-1]} {name} of {self.steps[-1]}{after}"
 
+    def said(self, position: float) -> str:
+        """How far it is: ``3 iterations``, ``1 epoch``, ``2 → 3 iterations`` on the way."""
+        low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
+        return count(int(low), self.over[:-1]) if low == high else f"{low} → {high} {self.over}"
+
     def note(self, position: float) -> str:
         """A remark where the iterations run on beyond those of training, else nothing."""
         beyond = self.over == "iterations" and position > self.trained - 1

@@ -37,7 +37,7 @@ def viz(
             couplings. sheet: a still of training curves and reconstructions. all: these four.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
-            png, svg, pdf: the last step, sized for a column of a paper.
+            png, svg, pdf: the last step (of graphs: the last iteration of training), sized for a column of a paper.
             html: the explorer, one page with all images, iterations and epochs, to open from the disk.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
             with graphs: which graph.
@@ -63,8 +63,9 @@ def viz(
         from ..graph_trace import FILE_NAME, GraphTrace
 
         if run is not None and (run / FILE_NAME).exists():
-            whole = (what, over) == ("all", "both")
-            expect(whole, "what and over", "all and both for graphs", f"{what} and {over}", "There is one picture")
+            for name, value, whole in (("what", what, "all"), ("over", over, "both")):
+                wanted = f"{whole} for a folder of graphs (there is one picture of each)"
+                expect(value == whole, name, wanted, value)
             from ..viz import draw_graph
 
             graphs = GraphTrace.load(run / FILE_NAME)
