@@ -41,6 +41,24 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder for the block; where the block fails, the folders that were made go again unless they hold files.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove what writers that were killed left in ``folder``; nobody may be writing there."""
     for leftover in folder.glob(f"{_PREFIX}*"):

@@ -172,7 +172,16 @@ def test_a_download_that_stops_halfway_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(citation, "URL", (tmp_path / "server").as_uri() + "/")
     with pytest.raises(GraphcapsError, match=r"cora: expected ind\.cora\.x, ind\.cora\.y, \.\.\. in .* --data DIR"):
         load_cora(tmp_path / "data")
-    assert list((tmp_path / "data" / "cora").iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["server"]  # not even empty folders
+
+
+def test_a_download_that_fails_leaves_files_that_were_there(tmp_path, monkeypatch):
+    planetoid.write(tmp_path / "data" / "cora", planetoid.arrays())
+    (tmp_path / "data" / "cora" / "ind.cora.graph").unlink()
+    monkeypatch.setattr(citation, "URL", (tmp_path / "none").as_uri() + "/")
+    with pytest.raises(GraphcapsError, match=r"Put them there, or name another data folder with --data DIR$"):
+        load_cora(tmp_path / "data")
+    assert len(list((tmp_path / "data" / "cora").iterdir())) == 7
 
 
 @needs_cora

@@ -238,7 +238,7 @@ def test_without_a_network_the_error_names_digits_and_the_folder(tmp_path, monke
         load_images("mnist", tmp_path / "data")
     for word in ("mnist:", "train-images-idx3-ubyte", str(tmp_path / "data"), "--data DIR", "--dataset digits"):
         assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and not (tmp_path / "data").exists()
 
 
 def test_a_root_that_is_a_file_is_an_error(tmp_path):

@@ -166,7 +166,7 @@ def test_an_archive_that_is_none_or_lacks_a_file_leaves_nothing(tmp_path, monkey
         GraphcapsError, match=r"MUTAG: expected MUTAG.txt, test_idx-1.txt, \.\.\. in .*the download failed"
     ):
         load_graphs("MUTAG", tmp_path / "new")
-    assert list((tmp_path / "new" / "tu" / "MUTAG").iterdir()) == []
+    assert not (tmp_path / "new").exists()
 
 
 def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):

@@ -485,6 +485,13 @@ def test_arrays_that_dont_fit_together_are_refused(trace):
         viz.EntropyPicture(make_trace(3, 2, edges=(np.zeros(0, int), np.zeros(0, int))))
 
 
+@pytest.mark.parametrize("format", ["png", "html"])
+def test_what_is_refused_leaves_no_folder(trace, tmp_path, format):
+    with pytest.raises(InputError, match="image: expected"):
+        viz.draw(trace, tmp_path / "new" / "figures", image=99, format=format)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_folder_that_is_a_file_is_refused_before_anything_is_drawn(trace, tmp_path):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(GraphcapsError, match=r"folder: expected one that can be written, got .*file: .*Choose another"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.files import replacing, write_text
+from graphcaps.files import made, replacing, write_text
 from graphcaps.graph_trace import GraphTrace
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
@@ -68,7 +69,6 @@ def draw(
         whole = (what, over) == ("all", "both")
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
-    _make(folder)
     moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
     stories = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
@@ -79,22 +79,23 @@ def draw(
         if on_written is not None:
             on_written(path)
 
-    if format == "html":
-        path = folder / "explorer.html"
-        write_text(path, explorer_page(trace, image))
-        done(path)
-        return written
-    for story in stories:
-        for name in moving:
-            picture = _picture(name, trace, story, image, top, medium)
-            path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
-            _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+    with _made(folder):
+        if format == "html":
+            path = folder / "explorer.html"
+            write_text(path, explorer_page(trace, image))
             done(path)
-    if what == "sheet" or (what == "all" and is_drawable(trace)):
-        path = folder / f"sheet.{format if format in STILL else 'png'}"
-        _print(sheet(trace), path, style.SCREEN)
-        done(path)
-    return written
+            return written
+        for story in stories:
+            for name in moving:
+                picture = _picture(name, trace, story, image, top, medium)
+                path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
+                _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+                done(path)
+        if what == "sheet" or (what == "all" and is_drawable(trace)):
+            path = folder / f"sheet.{format if format in STILL else 'png'}"
+            _print(sheet(trace), path, style.SCREEN)
+            done(path)
+        return written
 
 
 def draw_graph(
@@ -125,28 +126,31 @@ def draw_graph(
     if format == "mp4":
         check_video()
     medium = style.COLUMN if format in STILL else style.SCREEN
-    picture = MoleculePicture(trace, image, medium=medium)
     path = Path(folder) / f"molecule-{image}.{format}"
-    _make(path.parent)
-    if format in STILL:
-        picture.show(picture.story.trained - 1)
-        _print(picture.figure, path, medium)
-    else:
-        _film(picture, path)
+    with _made(path.parent):
+        picture = MoleculePicture(trace, image, medium=medium)
+        if format in STILL:
+            picture.show(picture.story.trained - 1)
+            _print(picture.figure, path, medium)
+        else:
+            _film(picture, path)
     if on_written is not None:
         on_written(path)
     return path
 
 
-def _make(folder: Path) -> None:
-    """Make the folder, or say why files can't be written there before anything is drawn."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        got = "" if os.access(folder, os.W_OK) else "no permission"
-    except OSError as error:
-        got = error.strerror
-    if got:
-        raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make the folder, or say why files can't be written there before anything is drawn; an error leaves no empty one."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(made(folder))
+            got = "" if os.access(folder, os.W_OK) else "no permission"
+        except OSError as error:
+            got = error.strerror
+        if got:
+            raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
+        yield
 
 
 def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:

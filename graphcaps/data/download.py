@@ -19,6 +19,7 @@ from types import ModuleType
 import torch
 
 from ..errors import GraphcapsError
+from ..files import made
 
 DOWNLOAD_ERRORS = (OSError, RuntimeError, HTTPException)
 SECONDS_OF_SILENCE = 30.0
@@ -32,8 +33,11 @@ def download_files(class_name: str, files: Iterable[str], root: Path) -> None:
         GraphcapsError: torchvision can't be imported.
     """
     dataset = getattr(import_torchvision(), class_name)
-    root.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".download-", dir=root) as folder, _socket_timeout(SECONDS_OF_SILENCE):
+    with (
+        made(root),
+        TemporaryDirectory(prefix=".download-", dir=root) as folder,
+        _socket_timeout(SECONDS_OF_SILENCE),
+    ):
         staged = Path(folder)
         archive = getattr(dataset, "filename", None)
         if archive and (root / archive).is_file():

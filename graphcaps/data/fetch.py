@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import GraphcapsError
+from ..files import made
 from .download import DOWNLOAD_ERRORS, SECONDS_OF_SILENCE
 
 MOST_BYTES = 1 << 30
@@ -62,8 +63,7 @@ def _staging(name: str, files: Iterable[str], root: Path):
     """A folder to make ``files`` in; after the block those that ``root`` doesn't have move there."""
     files = list(files)
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".download-", dir=root) as folder:
+        with made(root), TemporaryDirectory(prefix=".download-", dir=root) as folder:
             yield Path(folder)
             for file in files:
                 if not (root / file).exists():
@@ -72,8 +72,8 @@ def _staging(name: str, files: Iterable[str], root: Path):
     except TROUBLE as error:
         raise GraphcapsError(
             f"{name}: expected {', '.join(files[:2])}{', ...' * (len(files) > 2)} in {root.absolute()}, got nothing "
-            f"there, and the download failed ({' '.join(str(error).split())}). Put them there, or name with --data DIR "
-            "another folder than data"
+            f"there, and the download failed ({' '.join(str(error).split())}). Put them there, or name another data "
+            "folder with --data DIR"
         ) from error
 
 
