@@ -41,7 +41,8 @@ class Run:
             path = _make_folder(config)
         except FileExistsError:
             run = cls(config.out / config.name, config)
-            then = f"Choose another --name, or go on with: graphcaps train --resume {run}"
+            resume = f", or go on with: graphcaps train --resume {run}"
+            then = "Choose another --name" + resume * (run.path / "config.json").exists()
             raise GraphcapsError(f"name: expected a new run folder, {run} exists. {then}") from None
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None

@@ -47,6 +47,13 @@ def test_an_existing_folder_is_not_taken(tmp_path):
     assert Run.open(tmp_path / "x").config.epochs == 10
 
 
+def test_a_folder_that_is_no_run_is_not_to_be_resumed(tmp_path):
+    (tmp_path / "mutag").mkdir()
+    (tmp_path / "mutag" / "graphs.npz").write_bytes(b"")
+    with pytest.raises(GraphcapsError, match="expected a new run folder, .*/mutag exists. Choose another --name$"):
+        create(tmp_path, "mutag")
+
+
 def test_default_names_count_up_and_never_collide(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: create(tmp_path), range(40)))
