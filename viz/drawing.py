@@ -141,7 +141,7 @@ def draw_graph(
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Make the folder, or say why files can't be written there before anything is drawn; an error leaves no empty one."""
+    """Make the folder, or say why files can't be written there before anything is drawn; errors leave no empty one."""
     with ExitStack() as stack:
         try:
             stack.enter_context(made(folder))
