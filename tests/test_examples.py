@@ -241,12 +241,57 @@ def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_pa
 
 def test_mutags_command_writes_the_routing_of_test_graphs_of_both_classes(data, tmp_path, capsys, graphs):
     assert main(["example", "mutag", "--data", str(data), "--quick", "--out", str(tmp_path / "a b")]) == 0
-    assert capsys.readouterr().out.endswith(f"next: graphcaps viz '{tmp_path}/a b/mutag'\n")
-    trace = GraphTrace.load(tmp_path / "a b" / "mutag" / "graphs.npz")
+    *_, drawn, last = capsys.readouterr().out.splitlines()
+    assert last == f"next: graphcaps viz '{tmp_path}/a b/mutag-quick'"
+    trace = GraphTrace.load(tmp_path / "a b" / "mutag-quick" / "graphs.npz")
     assert (trace.num_iterations, trace.trained_iterations, trace.num_classes) == (10, 3, 2)
     which = [int(number) for number in trace.about["graphs"].split(", ")]
     assert set(which) <= set(graphs.folds[0].tolist())
-    assert [graph.label for graph in trace.graphs] == graphs.labels[which].tolist() == [0, 0, 1, 1]
+    labels = [graph.label for graph in trace.graphs]
+    assert labels == graphs.labels[which].tolist() and set(labels) == {0, 1}
+    right = [trace.answer(k) == label for k, label in enumerate(labels)]
+    assert right == sorted(right, reverse=True) and right[0]
+    said = (
+        f"{k} {graphs.class_names[labels[k]]}, answered {'right' if right[k] else 'wrong'}" for k in range(len(right))
+    )
+    assert drawn == f"test molecules to draw: {'; '.join(said)}"
+
+
+@pytest.mark.parametrize(
+    ("predicted", "drawn"),
+    [
+        ([1, 1, 0, 0, 1], [2, 4, 0, 3]),  # of both classes a right one, then a wrong one
+        ([0, 0, 0, 0, 0], [0, 3]),  # all of one class right, all of the other wrong
+        ([1, 1, 1, 0, 1], [4, 0, 3]),
+        ([1, 1, 1, 0, 0], [0, 3]),  # all wrong
+    ],
+)
+def test_molecules_of_both_classes_are_drawn_and_right_answers_come_first(predicted, drawn):
+    assert molecules.worth_drawing(np.array([0, 0, 0, 1, 1]), np.array(predicted)) == drawn
+
+
+def test_a_quick_look_says_first_that_it_is_one_and_claims_no_spread_of_one_seed(data, tmp_path, capsys):
+    file = tmp_path / "result.json"
+    assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file)]) == 0
+    first, _, *rows, over, protocol = capsys.readouterr().out.splitlines()
+    assert first.startswith("A quick look") and first.endswith("numbers that mean nothing.")
+    assert not any("+-" in line for line in (*rows, over, protocol)) and "standard" not in over + protocol
+    assert protocol.startswith("1 seed. Settings") and protocol.endswith(" min in 1 process of one thread.")
+    result = json.loads(file.read_text())
+    assert [row["test_sd"] for row in result["rows"]] == [None] * 3
+    assert [over["standard_error"] for over in result["margins"].values()] == [None]
+
+
+def test_mutag_leaves_a_training_run_of_its_name_alone(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(molecules, "run", None)  # the answer comes before any training
+    (tmp_path / "mutag").mkdir()
+    (tmp_path / "mutag" / "config.json").write_text("{}")
+    assert main(["example", "mutag", "--data", str(data), "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"graphcaps: out: expected no training run in {tmp_path}/mutag, where the molecules' routing goes, got one. "
+        f"Name another folder than {tmp_path} with --out DIR\n"
+    )
+    assert [path.name for path in (tmp_path / "mutag").iterdir()] == ["config.json"]
 
 
 def test_the_command_answers_mistakes_in_one_line(data, tmp_path, capsys, monkeypatch):

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from .._dgl import DGLGraph, dgl
 from ..data.citation import Citation
 from ..nn import CapsuleConv
-from .table import margin, row
+from .table import counted, margin, row
 from .trials import BestEpoch, Fit, accuracy, best_setting, spread
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
@@ -128,9 +128,10 @@ def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], Non
     for k, name in enumerate(LAYERS):
         own = fits[k * seeds : (k + 1) * seeds]
         rows.append(row(name, own, [accuracy(one, data.labels[data.test]) for one in own], [chosen[name]]))
+    of = counted(seeds, "seed") + ", mean +- standard deviation" * (seeds > 1)
     return {
         "rows": rows,
         "margins": {f"{rows[-1]['name']} over {rows[-2]['name']}": margin(rows[-1]["test"], rows[-2]["test"])},
-        "protocol": f"{seeds} seeds, mean +- standard deviation. Settings: of {TRIALS} for each, the one with the "
+        "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the "
         f"highest validation accuracy over {TRIAL_SEEDS} other seeds. Epoch: the lowest validation loss.",
     }

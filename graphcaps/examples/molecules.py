@@ -203,12 +203,25 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
     return found
 
 
-def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10, of_each: int = 2) -> GraphTrace:
-    """Train on the first fold, and route some of its test graphs, ``of_each`` class, for pictures."""
+def worth_drawing(labels: np.ndarray, predicted: np.ndarray) -> list[int]:
+    """Which graphs to draw: of each class the first that is answered right, then of each the first answered wrong.
+
+    >>> worth_drawing(np.array([0, 0, 0, 1, 1]), np.array([1, 0, 0, 1, 1]))
+    [1, 3, 0]
+    """
+    right = labels == predicted
+    kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]
+    return [int(kind.argmax()) for kind in kinds if kind.any()]
+
+
+def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> GraphTrace:
+    """Train on the first fold, and route some of its test graphs for pictures: right and wrong answers, all classes."""
     model, best = train(data, "capsules", settings, 0, 0, epochs)
     best.restore()
     test = data.folds[0]
-    which = [int(number) for label in range(data.num_classes) for number in test[data.labels[test] == label][:of_each]]
+    with torch.no_grad():
+        predicted = model(data.batch(test)).argmax(dim=1).numpy()
+    which = test[worth_drawing(data.labels[test], predicted)].tolist()
     return GraphTrace.of(
         routings(model, data, which, iterations),
         data.class_names,

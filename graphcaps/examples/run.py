@@ -23,6 +23,7 @@ from . import cora, molecules, table, trials
 
 SEEDS = {"cora": 20, "mutag": 3, "proteins": 1}
 EPOCHS = {"mutag": 100, "proteins": 40}
+QUICK = "A quick look, to see that it runs: a few epochs each, numbers that mean nothing."
 
 
 def example(
@@ -43,18 +44,27 @@ def example(
         seeds: trainings of what was chosen (cora), or of each setting on each fold; default: ``SEEDS``.
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
-        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it.
+        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it; a quick
+            look has a folder of its own.
         say: takes the lines.
 
     Returns:
         what ``cora.run`` or ``molecules.run`` returns, with the command, the time and the machine.
 
     Raises:
+        InputError: another name, no seed, or a training run in mutag's folder.
         GraphcapsError: no data, a file that isn't what it should be, or a training that diverged.
     """
     expect(name in SEEDS, "example", f"one of {', '.join(SEEDS)}", repr(name))
     seeds = seeds if seeds is not None else 1 if quick else SEEDS[name]
     expect(seeds >= 1, "seeds", "an integer >= 1", seeds)
+    folder = out / (f"{name}-quick" if quick else name)
+    if name == "mutag":
+        then = f"Name another folder than {out} with --out DIR"
+        trained = (folder / "config.json").exists()
+        expect(not trained, "out", f"no training run in {folder}, where the molecules' routing goes", "one", then)
+    if quick:
+        say(QUICK)
     start = time.perf_counter()
     with bar(f"{name}: training") as on_share:
         if name == "cora":
@@ -68,7 +78,7 @@ def example(
         "command": f"graphcaps example {name}" + f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick,
         **found,
         "minutes": (time.perf_counter() - start) / 60,
-        "processes": trials.cores(),
+        "processes": 1 if quick else trials.cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
     }
@@ -77,6 +87,8 @@ def example(
     say("\n".join(table.lines(result)))
     if name == "mutag":
         settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
-        molecules.trace(graphs, settings, 2 if quick else EPOCHS[name]).save(out / name / FILE_NAME)
-        say(f"next: graphcaps viz {shlex.quote(str(out / name))}")
+        trace = molecules.trace(graphs, settings, 2 if quick else EPOCHS[name])
+        trace.save(folder / FILE_NAME)
+        say(f"test molecules to draw: {table.answers(trace)}")
+        say(f"next: graphcaps viz {shlex.quote(str(folder))}")
     return result

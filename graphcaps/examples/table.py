@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+from ..graph_trace import GraphTrace
 from .trials import Fit
 
 
@@ -17,11 +18,14 @@ def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[
         fits: its trainings with the settings that were chosen.
         test: test accuracies, in [0, 1]: one per training or, where several belong together, their means.
         chosen: the settings; one choice, or one per fold.
+
+    Returns:
+        all of it, plain; ``test_sd`` is None of one test accuracy.
     """
     return {
         "name": name,
         "test_mean": fmean(test),
-        "test_sd": stdev(test) if len(test) > 1 else 0.0,
+        "test_sd": stdev(test) if len(test) > 1 else None,
         "test": [*test],
         "validation": fmean(fit.val_accuracy for fit in fits),
         "parameters": max(fit.parameters for fit in fits),
@@ -33,13 +37,13 @@ def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[
 
 
 def margin(ours: Sequence[float], theirs: Sequence[float]) -> dict:
-    """Mean of the differences, pair by pair, and its standard error.
+    """Mean of the differences, pair by pair, and its standard error, None of one pair.
 
     >>> margin([0.75, 0.5], [0.25, 0.5])
     {'mean': 0.25, 'standard_error': 0.25}
     """
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+    error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
     return {"mean": fmean(differences), "standard_error": error}
 
 
@@ -51,6 +55,22 @@ def said(settings: dict) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
 
 
+def counted(number: int, one: str) -> str:
+    """
+    >>> counted(1, "seed"), counted(20, "seed")
+    ('1 seed', '20 seeds')
+    """
+    return f"{number} {one}{'s' * (number != 1)}"
+
+
+def percent(value: float, spread: float | None, sign: str = "") -> str:
+    """
+    >>> percent(0.815, 0.0061), percent(0.005, None, "+")
+    ('81.50 +- 0.61', '+0.50')
+    """
+    return f"{value * 100:{sign}.2f}" + ("" if spread is None else f" +- {spread * 100:.2f}")
+
+
 def lines(result: dict) -> list[str]:
     """A result of ``run.example`` as a table and what is to be known about it."""
     width = max(len(row["name"]) for row in result["rows"])
@@ -58,12 +78,23 @@ def lines(result: dict) -> list[str]:
     for row in result["rows"]:
         settings, times = next(iter(row["chosen"].items()))
         of = f" ({times} of {sum(row['chosen'].values())} folds)" if len(row["chosen"]) > 1 else ""
-        accuracy = f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}"
+        accuracy = percent(row["test_mean"], row["test_sd"])
         found.append(
             f"{row['name']:{width}}  {accuracy:>16}  {row['validation'] * 100:>10.2f}  {row['parameters']:>10,}  "
             f"{row['seconds']:>6.1f}  {settings}{of}"
         )
     for name, over in result["margins"].items():
-        found.append(f"{name}: {over['mean'] * 100:+.2f} +- {over['standard_error'] * 100:.2f} points (standard error)")
-    spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread."
+        error = over["standard_error"]
+        found.append(f"{name}: {percent(over['mean'], error, '+')} points" + " (standard error)" * (error is not None))
+    processes = f"{result['processes']} process{'es' * (result['processes'] != 1)} of one thread"
+    spent = f"{result['minutes']:.1f} min in {processes}."
     return [*found, f"{result['protocol']} {spent}"]
+
+
+def answers(trace: GraphTrace) -> str:
+    """Each graph of a trace with its class, and whether it is answered right."""
+    said = []
+    for k, graph in enumerate(trace.graphs):
+        verdict = "right" if trace.answer(k) == graph.label else "wrong"
+        said.append(f"{k} {trace.class_names[graph.label]}, answered {verdict}")
+    return "; ".join(said)
