@@ -18,7 +18,8 @@ import torch
 from .census import routed
 from .data import Batches
 from .evaluation import evaluating
-from .graph import strongest_edges
+from .errors import expect
+from .graph import links, strongest_edges
 from .models import CapsNet
 from .nn import CapsuleLayer
 from .task import longest, overlaid, right
@@ -96,6 +97,13 @@ class Pruning:
         return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
 
 
+def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
+    """Raise ``InputError`` where a child of the last capsule layer is to keep more edges than any child has."""
+    most = int(torch.bincount(links(model.capsules.graph()).src).max())
+    for k in keep:
+        expect(k <= most, "keep", f"numbers from 1 to {most}, the edges that a child has, and all", k)
+
+
 def mean_coupling(
     model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
 ) -> torch.Tensor:
@@ -138,8 +146,9 @@ def prune(
         on_share: called after each batch with the share of images done.
 
     Raises:
-        InputError: a k below 1, or not one strength per edge.
+        InputError: a k below 1 or above the edges of a child, or not one strength per edge.
     """
+    check_keep(model, keep)
     layer = model.capsules
     graph = layer.graph()
     ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

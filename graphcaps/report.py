@@ -84,8 +84,11 @@ def pruning_table(found: Pruning) -> str:
         wrong = found.test_images - row.strongest.test_correct
         lines.append(f"{name:<15}  {counted}  {val:>10.2%}  {test:>7.2%}  {wrong:>6,}  {controls}")
     enough = found.enough
-    said = "each k measured loses validation images"
-    if enough.k is not None:
+    if len(found.rows) == 1:
+        said = "only all edges were measured"
+    elif enough.k is None:
+        said = "each k measured loses validation images"
+    else:
         said = f"k = {enough.k} loses no validation image: {enough.edges:,} of {len(found.strength):,} edges are enough"
     return "\n".join([*lines, "", said])
 

@@ -244,6 +244,15 @@ def test_prune_prints_a_table_and_writes_its_numbers_and_a_picture(finished, cap
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_prune_refuses_more_edges_than_a_child_has_before_it_writes(finished, capsys):
+    run = Run.open(finished[0])
+    files = sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file())
+    code, printed, said = call(capsys, "prune", run.path, "--keep", "1,99", "--device", "cpu")
+    assert (code, printed) == (2, "")
+    assert said == "graphcaps: keep: expected numbers from 1 to 10, the edges that a child has, and all, got 99\n"
+    assert sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file()) == files
+
+
 def test_the_version_is_the_packages(capsys):
     assert call(capsys, "--version") == (0, f"graphcaps {graphcaps.__version__}\n", "")
 

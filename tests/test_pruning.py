@@ -169,6 +169,14 @@ def test_with_the_edges_of_one_parent_alone_every_answer_is_that_class(model, im
     assert found.rows[0].strongest == Score(zeros, zeros) != found.rows[0].weakest
 
 
+def test_more_edges_than_a_child_has_are_refused(model, images):
+    part, strength = Batches(images, 30), torch.zeros(48, dtype=torch.float64)
+    assert [row.k for row in prune(model, strength, (3,), part, part).rows] == [None]
+    with pytest.raises(InputError) as caught:
+        prune(model, strength, (1, 4), part, part)
+    assert str(caught.value) == "keep: expected numbers from 1 to 3, the edges that a child has, and all, got 4"
+
+
 def table(*strongest, kept=(1, 2)):
     rows = [
         Row(k, 4 * k, Score(val, val + 1), tuple(Score(n, n) for n in range(DRAWS)), Score(0, 1))
@@ -181,6 +189,7 @@ def test_enough_is_the_fewest_edges_that_lose_no_validation_image():
     assert [table(*counts).enough.k for counts in ((8, 9, 9), (9, 9, 9), (9, 8, 9), (7, 8, 9))] == [2, 1, 1, None]
     assert pruning_table(table(8, 9, 9)).endswith("k = 2 loses no validation image: 8 of 12 edges are enough")
     assert pruning_table(table(7, 8, 9)).endswith("each k measured loses validation images")
+    assert pruning_table(table(9, kept=())).endswith("only all edges were measured")
 
 
 def test_the_table_has_a_row_for_each_k_and_the_controls_beside_it():

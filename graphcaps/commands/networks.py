@@ -167,7 +167,7 @@ def prune(
     from ..files import replacing, write_text
     from ..hardware import pick_device
     from ..progress import bar
-    from ..pruning import mean_coupling
+    from ..pruning import check_keep, mean_coupling
     from ..pruning import prune as measure
     from ..report import pruning_table
     from ..run import load
@@ -175,6 +175,7 @@ def prune(
 
     device = pick_device(device)
     model = load(chosen.path, device=device)
+    check_keep(model, counts)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
     train, val, test = (
         Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
