@@ -17,8 +17,8 @@ import torch
 
 from .census import routed
 from .data import Batches
-from .evaluation import evaluating
 from .errors import expect
+from .evaluation import evaluating
 from .graph import links, strongest_edges
 from .models import CapsNet
 from .nn import CapsuleLayer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 
 import matplotlib
 import pytest
@@ -206,8 +207,21 @@ def test_the_picture_shows_the_test_accuracies_over_the_edges():
     assert lines["random"] == [[4, 0.1], [8, 0.1], [12, 0.95]]
     assert lines["weakest"] == [[4, 0.05], [8, 0.05], [12, 0.95]]
     assert set(lines["all edges"][k][1] for k in (0, 1)) == {0.95}
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert ticks == ["4\nk = 1", "8\nk = 2", "12\nall"] and figure.axes[0].get_xlabel() == "edges kept, k per child"
     words = " ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
     assert "digits, compact, not trained again" in words and "random: 5 draws, mean and range" in words
+
+
+def test_labels_that_would_touch_are_left_out():
+    rows = [Row(k, 40 * k, Score(1, 1), (Score(1, 1),) * DRAWS, Score(1, 1)) for k in (1, 2, 8, 10, 97)]
+    found = Pruning(torch.full((4000,), 0.01).double(), 10, 20, (*rows, Row(None, 4000, Score(10, 19)))).as_dict()
+    figure = accuracy_by_edges({"model": "compact", "dataset": "digits", **found})
+    figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels() if label.get_text()]
+    assert len(boxes) == 3 and all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    below = figure.axes[0].xaxis.label.get_window_extent()
+    assert below.y0 >= 0 and below.y1 <= min(box.y0 for box in boxes)
 
 
 def test_the_picture_of_all_edges_alone_has_one_level():

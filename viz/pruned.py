@@ -9,6 +9,9 @@ from matplotlib.ticker import PercentFormatter
 from graphcaps.viz import style
 from graphcaps.viz.story import count
 
+_LINE = 0.045  # of the figure: the labels' second line
+_APART = 0.06  # of the largest count: labels nearer than this would touch
+
 
 def accuracy_by_edges(found: dict) -> Figure:
     """Draw test accuracy over the edges kept.
@@ -42,7 +45,10 @@ def accuracy_by_edges(found: dict) -> Figure:
             drawn = np.array([[score["test_accuracy"] for score in row["random"]] for row in cut])  # (rows, draws)
             low, high = (np.append(ends, full) for ends in (drawn.min(axis=1), drawn.max(axis=1)))
             axes.fill_between(edges, low, high, color=style.MUTED, alpha=0.2, lw=0)
-        axes.set(xlabel="edges kept", ylabel="test accuracy")
+        axes.set(xlabel="edges kept, k per child", ylabel="test accuracy")
+        axes.set_xticks(edges, _labels(found["rows"]), linespacing=1.3)
+        box = axes.get_position()
+        axes.set_position((box.x0, box.y0 + _LINE, box.width, box.height - _LINE))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
         style.legend(axes, style.SCREEN)
         source = f"{found['dataset']}, {found['model']}, not trained again"
@@ -51,3 +57,15 @@ def accuracy_by_edges(found: dict) -> Figure:
             "Accuracy with each child's k strongest edges", source, f"random: {draws}, mean and range" * bool(cut)
         )
     return figure
+
+
+def _labels(rows: list[dict]) -> list[str]:
+    """Edges and k of each row; of those too near each other the larger is labelled."""
+    labels, last = [], float("inf")
+    for row in reversed(rows):
+        apart = last - row["edges"] >= _APART * rows[-1]["edges"]
+        labels.append(
+            f"{style.thousands(row['edges'])}\n" + (f"k = {row['k']}" if row["k"] else "all") if apart else ""
+        )
+        last = row["edges"] if apart else last
+    return labels[::-1]
