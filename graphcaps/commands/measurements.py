@@ -50,7 +50,7 @@ def example(
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds.
         data: Folder with the data; what is missing is downloaded into it.
         seeds: cora: how often what was chosen is trained, 20 unless said. mutag, proteins: trainings of each setting on
-            each fold, 3 and 1.
+            each fold, 1 unless said.
         json: Also write the result, with every seed's or fold's number, to this file.
         quick: A few epochs each, in one process, to see that it runs; the numbers mean nothing.
         out: Folder that holds the run folders, and mutag's routing: in mutag, or in mutag-quick.
