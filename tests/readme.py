@@ -17,6 +17,7 @@ README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
 PRUNE = ROOT / "tests" / "results" / "prune.json"  # what graphcaps prune wrote
 BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
+NODES = ROOT / "tests" / "results" / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [ROOT / "tests" / "results" / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # graphcaps example
 
 
@@ -122,6 +123,22 @@ def example_tables(results: list[dict]) -> str:
     return "\n\n".join(parts)
 
 
+def nodes_table(found: dict) -> str:
+    """What a full-graph training step of CapsuleConv takes."""
+    machine, (table,) = found["machine"], found["works"]["nodes"]["tables"]
+    lines = [
+        f"`{found['command']}` on {machine['processor']}, {machine['threads']} threads: {table['about']}.",
+        "",
+        "| engine and size | s a step | peak memory, MB |",
+        "|---|---|---|",
+    ]
+    for row in table["rows"]:
+        seconds, total = (row["numbers"].get(key) for key in ("median", "total"))
+        cells = f"{seconds / 1000:,.1f} | {total:,.0f}" if row["numbers"] else f"{row['note']} | -"
+        lines.append(f"| {row['name']} | {cells} |")
+    return "\n".join(lines)
+
+
 def _by_size(rows: list[dict]) -> list[dict]:
     """Rows named ``order, size`` as a table per size, with a row per order."""
     sizes = list(dict.fromkeys(row["name"].partition(", ")[2] for row in rows))
@@ -155,7 +172,8 @@ def tables() -> dict[str, str]:
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "bench": bench_tables(json.loads(BENCH.read_text())),
-        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES if path.exists()]),
+        "nodes": nodes_table(json.loads(NODES.read_text())),
+        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
     }
 
 

@@ -44,7 +44,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
         f"a random graph of 12.5 edges a node; the votes are {votes}; "
         "memory is all that the step needs beyond the graph and its features"
     )
-    yield Table(NAME, about, "total", "MB", rows, rounds=TIMED)
+    yield Table(NAME, about, "median", "ms", rows, rounds=TIMED)
 
 
 def measure(engine: str, capsule_edges: int, dim: int, iterations: int, device: str) -> dict[str, float]:

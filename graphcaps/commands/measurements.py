@@ -44,7 +44,7 @@ def example(
     Every model gets as many trials of settings as the others, judged on validation data alone. mutag also writes how
     some test molecules are routed, for graphcaps viz.
 
-    Uses one process per core. On two cores: cora takes about 15 minutes, mutag about 10 for each of its seeds.
+    Uses one process per core. On two cores cora takes 15 to 25 minutes, mutag and proteins 10 to 20.
 
     Args:
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds.
