@@ -68,20 +68,24 @@ def project(tmp_path_factory) -> Path:
 
 @contextlib.contextmanager
 def mutated(folder: Path, mutation: dict):
-    """The copy with this mutation in it. Numba looks at the kernels' file alone, not at what is compiled into them."""
-    path, kernels = folder / mutation["file"], folder / "graphcaps/routing/kernels_cpu.py"
+    """The copy with this mutation in it."""
+    path = folder / mutation["file"]
     text, times = path.read_bytes(), path.stat()
     replace_once(path, mutation["old"], mutation["new"])
-    inlined = path.name in ("tiles_cpu.py", "vectors.py")
+    forget_inlined(path)
     try:
-        if inlined:
-            kernels.touch()
         yield
     finally:
         path.write_bytes(text)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        if inlined:
-            kernels.touch()
+        forget_inlined(path)
+
+
+def forget_inlined(path: Path) -> None:
+    """Numba looks at the kernels' file alone, not at what is compiled into them: drop what it keeps of them."""
+    if path.name in ("tiles_cpu.py", "vectors.py"):
+        for kept in path.parent.glob("__pycache__/kernels_cpu.*.nb?"):
+            kept.unlink()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation["name"].replace(" ", "_"))

@@ -12,7 +12,6 @@ from itertools import combinations
 import networkx
 import numpy as np
 from scipy.optimize import minimize
-from scipy.sparse.csgraph import shortest_path
 
 _LARGEST_RING = 8
 _FAR = 0.05  # weight of nodes more than two bonds apart, where they are no ring, at two bonds
@@ -42,7 +41,7 @@ def _component(graph: networkx.Graph) -> np.ndarray:
     count = len(graph)
     if count == 1:
         return np.zeros((1, 2))
-    bonds_between = shortest_path(networkx.to_scipy_sparse_array(graph, range(count)), unweighted=True)
+    bonds_between = networkx.floyd_warshall_numpy(graph, range(count))
     wanted = np.where(bonds_between == 1, 1.0, bonds_between * np.sqrt(3) / 2)
     near = bonds_between <= 2
     for ring in _rings(graph):

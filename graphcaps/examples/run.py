@@ -66,11 +66,11 @@ def example(
     if quick:
         say(QUICK)
     start = time.perf_counter()
+    graphs = load_cora(data) if name == "cora" else load_graphs(name.upper(), data)
     with bar(f"{name}: training") as on_share:
         if name == "cora":
-            found = cora.run(load_cora(data), seeds, quick, on_share)
+            found = cora.run(graphs, seeds, quick, on_share)
         else:
-            graphs = load_graphs(name.upper(), data)
             found = molecules.run(graphs, seeds, EPOCHS[name], quick, on_share)
     result = {
         "format_version": 1,
