@@ -22,6 +22,11 @@ class Links:
     num_parents: int
     complete: bool  # every child linked once to every parent, source-major
 
+    @functools.cached_property
+    def in_degrees(self) -> torch.Tensor:
+        """(J,) int64, in-edges of each parent."""
+        return torch.bincount(self.dst, minlength=self.num_parents)
+
 
 def once_per_structure(make: Callable) -> Callable:
     """Keep what ``make(graph, *how)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it.

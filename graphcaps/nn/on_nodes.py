@@ -113,8 +113,7 @@ class NodeCapsules(nn.Module):
         )
         s = s.unflatten(0, (edges.num_parents, num_caps)).movedim(1, -2) * num_caps  # (N_dst, *, K_out, D)
         if self.competition == "capsules":
-            degree = torch.bincount(edges.dst, minlength=edges.num_parents).clamp_min(1)
-            s = s / degree.to(s.dtype).view(-1, *[1] * (s.dim() - 1))
+            s = s / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
         if self.bias is not None:
             s = s + self.bias
         out = squash(s) if self.squash_output else s
