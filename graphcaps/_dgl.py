@@ -51,6 +51,7 @@ def _import_dgl() -> types.ModuleType:
 
 dgl = _import_dgl()
 function = importlib.import_module("dgl.function")
+ops = importlib.import_module("dgl.ops")
 edge_softmax = importlib.import_module("dgl.nn.functional").edge_softmax
 DGLGraph = dgl.DGLGraph
 

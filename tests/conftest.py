@@ -1,8 +1,8 @@
 """Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
 
 A test marked ``fact(n)`` proves fact n of the README; one that takes ``way`` proves it for every routing and engine of
-``graphcaps.routing.engines.ENGINES``, on every device at hand. A skip that hides an engine which can run fails the
-session.
+``graphcaps.routing.engines.ENGINES``, on every device at hand, or for the routings that it is marked with,
+``routings(*names)``. A skip that hides an engine which can run fails the session.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from graphcaps import bipartite_graph, complete_graph, dgl, route
 from graphcaps._dgl import has_cuda
-from graphcaps.routing import Routed, fused
+from graphcaps.routing import EMParameters, InvertedParameters, LinearVotes, Routed, fused
 from graphcaps.routing.engines import ENGINES
 
 FACTS = {
@@ -48,9 +48,21 @@ class Way(NamedTuple):
         """The graph where the engine wants it: DGL's own kernels need it beside the votes."""
         return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
 
+    def learned(self, graph, votes) -> EMParameters | InvertedParameters | None:
+        """Parameters that differ from parent to parent and from number to number, if the routing has any."""
+        like, parents = (votes.weight if isinstance(votes, LinearVotes) else votes).detach(), graph.num_dst_nodes()
+        if self.routing == "em":
+            betas = (torch.linspace(*ends, parents).to(like) for ends in ((-0.5, 0.5), (-1, 2)))
+            return EMParameters(*betas, final_lambda=1.0)  # 100 times the paper's: the tests' parents have few children
+        if self.routing == "inverted":
+            ramp = torch.linspace(-1, 1, like.shape[-1]).to(like)
+            return InvertedParameters(1 + ramp / 2, ramp / 3, 1 - ramp, like.new_tensor(0.3))
+        return None
+
     def __call__(self, graph, votes, prior=None, **options):
         votes = votes.to(self.device)
         prior = prior.to(self.device) if hasattr(prior, "to") else prior
+        options = {"parameters": self.learned(graph, votes)} | options
         options |= {"routing": self.routing, "engine": self.engine, "prior": prior}
         return Routed(*(x.cpu() for x in route(self.graph(graph), votes, **options)))
 
@@ -66,7 +78,7 @@ def why_not(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        return fused.without_triton("cuda")
+        return "attention has no kernels for CUDA" if way.routing == "attention" else fused.without_triton("cuda")
     return ""
 
 
@@ -77,7 +89,9 @@ def pytest_addoption(parser):
 def pytest_generate_tests(metafunc):
     if "way" in metafunc.fixturenames:
         devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-        ways = [Way(*names, device) for device in devices for names in ENGINES]
+        only = metafunc.definition.get_closest_marker("routings")
+        names = [name for name in ENGINES if only is None or name[0] in only.args]
+        ways = [Way(*name, device) for device in devices for name in names]
         metafunc.parametrize("way", ways, ids=str, indirect=True)
 
 

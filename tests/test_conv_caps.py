@@ -171,6 +171,7 @@ def densely(layer, u, iterations):
 
 
 @pytest.mark.fact(7)
+@pytest.mark.routings("dynamic")
 def test_the_layer_equals_dense_routing_with_the_same_matrices(window, way, draw):
     layer = layer_of(window, routing=way.routing, engine=way.engine).to(way.device)
     u = children_of(layer, draw)

@@ -11,6 +11,7 @@ from graphcaps import LinearVotes, bipartite_graph, choose_engine, complete_grap
 from graphcaps.errors import InputError
 from graphcaps.graph import links
 from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import EMParameters, InvertedParameters
 from graphcaps.routing.engines import ENGINES, _say, engine_names, routing_names
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -106,10 +107,13 @@ def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, bad, draw):
     v = way(graph, votes).v
     assert_same(v[:, [0, 2]], clean[:, [0, 2]])
     assert not v[:, 1].isfinite().all()
+    if way.routing == "attention":  # each logit is made of all votes for a parent
+        return
     once = way(graph, votes, iterations=1).v.isfinite().all(-1)  # (J, 3)
     assert once.tolist() == [[True, True, True], [True, True, True], [True, False, True]]  # edge 5 goes to parent 2
 
 
+@pytest.mark.routings("dynamic", "uniform")
 def test_large_logits_do_not_overflow(way, graphs, draw):
     graph, votes = graphs["complete"], draw(12, D)
     prior = torch.zeros(12, dtype=torch.float64)
@@ -117,7 +121,8 @@ def test_large_logits_do_not_overflow(way, graphs, draw):
     assert_same(way(graph, votes, prior=prior, iterations=1).v[0], squash(votes[::3].sum(0)))
 
 
-def test_activation_of_the_children_does_not_change_dynamic_routing(way, graphs, draw):
+@pytest.mark.routings("dynamic", "uniform", "attention", "inverted")
+def test_activation_of_the_children_changes_nothing_but_em_routing(way, graphs, draw):
     graph, votes = graphs["complete"], draw(12, 3, D)
     activation = torch.rand(4, 3, dtype=torch.float64, device=way.device)
     assert_same(way(graph, votes, activation=activation).v, way(graph, votes).v)
@@ -141,6 +146,7 @@ def test_a_prior_broadcasts_from_the_left_and_so_does_its_gradient(way, graphs, 
     assert gradient.any() or not shape  # the same number for all logits changes nothing
 
 
+@pytest.mark.routings("dynamic", "uniform", "inverted", "em")
 def test_a_prior_makes_the_couplings_of_the_first_iteration(way, graphs, draw):
     graph, votes, prior = graphs["sparse_7x5"], draw(63, 3, D), draw(63)
     (_, b, c, _, _), *_ = way.watch(graph, votes, prior=prior)
@@ -158,6 +164,20 @@ def test_a_prior_may_be_a_number_or_a_list(way, graphs, draw):
 # Observer
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_an_observer_sees_couplings_and_parents_that_belong_together(way, graph, trailing, iterations, draw):
+    votes, edges = draw(graph.num_edges(), *trailing, D), links(graph)
+    seen = way.watch(graph, votes, iterations=iterations)
+    assert [r for r, *_ in seen] == list(range(iterations))
+    for _, b, c, v, agreement in seen:
+        assert_same(c, softmax_by_child(graph, b))
+        assert_same(agreement, (votes * v[edges.dst]).sum(-1))
+    v, activation = way(graph, votes, iterations=iterations)
+    assert_same(seen[-1][3], v)
+    assert_same(v.norm(dim=-1), activation)
+
+
+@pytest.mark.routings("dynamic")
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_an_observer_sees_every_iteration_of_the_procedure(way, graph, trailing, iterations, draw):
     votes = draw(graph.num_edges(), *trailing, D)
@@ -191,6 +211,7 @@ def test_an_observer_does_not_change_the_gradient(way, graphs, draw):
 # Routed graph
 
 
+@pytest.mark.routings("dynamic")
 def test_the_routed_graph_holds_the_last_iteration_detached(way, graph, trailing, draw):
     graph = way.graph(graph)
     votes = draw(graph.num_edges(), *trailing, D).to(way.device).requires_grad_()
@@ -211,6 +232,7 @@ def test_the_routed_graph_holds_the_last_iteration_detached(way, graph, trailing
     assert routed.canonical_etypes == graph.canonical_etypes
 
 
+@pytest.mark.routings("dynamic")
 def test_the_routed_graph_of_linear_votes_holds_the_votes(way, draw):
     graph, u, weight = way.graph(complete_graph(4, 3)), draw(4, 2, 5).to(way.device), draw(12, 5, D).to(way.device)
     _, routed = dynamic_routing(graph, LinearVotes(u, weight), engine=way.engine, return_graph=True)
@@ -273,7 +295,8 @@ def test_matrices_by_index_give_naives_value_and_gradients(way, graph, trailing,
     """Some matrices are taken by no edge, others by edges of several children."""
     index = (torch.arange(graph.num_edges()) * 5 % 6).to(dtype)
     u, weight = draw(graph.num_src_nodes(), *trailing, 5).requires_grad_(), draw(7, 5, D).requires_grad_()
-    wanted = route(graph, linear_votes_by_loop(graph, u, weight, 1, index), engine="naive").v if len(index) else None
+    oracle = way._replace(engine="naive", device="cpu")
+    wanted = oracle(graph, linear_votes_by_loop(graph, u, weight, 1, index)).v if len(index) else None
     got = way(graph, LinearVotes(u, weight, index)).v
     if wanted is None:
         assert got.shape == (graph.num_dst_nodes(), *trailing, D) and not got.any()
@@ -331,6 +354,13 @@ def test_auto_is_fused_on_the_cpu_and_torch_where_dgl_cant_be():
     assert choose_engine(graph, LinearVotes(elsewhere, elsewhere)) == "torch"
 
 
+@pytest.mark.parametrize("routing", ["inverted", "em"])
+def test_auto_is_an_engine_that_the_routing_has(routing, draw):
+    graph, votes = complete_graph(3, 2), draw(6, 5, D)
+    assert choose_engine(graph, votes, routing) == "dgl"
+    assert torch.equal(route(graph, votes, routing=routing).v, route(graph, votes, routing=routing, engine="dgl").v)
+
+
 def test_auto_says_once_what_it_chose(caplog, draw):
     graph = complete_graph(3, 2)
     _say.cache_clear()
@@ -349,6 +379,7 @@ def test_auto_routes_as_the_engine_it_chose(graphs, draw):
 
 # Bad input
 
+ROUTINGS = "dynamic, uniform, attention, inverted, em"
 GRAPH = complete_graph(3, 2)
 VOTES = torch.ones(6, 5, 4)
 META = torch.zeros(6, device="meta")
@@ -380,7 +411,45 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         ({"iterations": True}, "iterations: expected an integer >= 1, got True"),
         ({"iterations": 2.5}, "iterations: expected an integer >= 1, got 2.5"),
         ({"engine": "dlg"}, "engine: expected one of auto, naive, dgl, torch, fused, got 'dlg'. Did you mean 'dgl'?"),
-        ({"routing": "dynamo"}, "routing: expected one of dynamic, got 'dynamo'. Did you mean 'dynamic'?"),
+        ({"routing": "dynamo"}, f"routing: expected one of {ROUTINGS}, got 'dynamo'. Did you mean 'dynamic'?"),
+        (
+            {"routing": "em", "engine": "fused"},
+            "engine: expected one of auto, naive, dgl, torch for em routing, got 'fused'. Its passes are those of "
+            "dynamic routing; em also needs, for each number of the votes, the sum of squares around a parent's mean",
+        ),
+        (
+            {"routing": "inverted", "engine": "fused"},
+            "engine: expected one of auto, naive, dgl, torch for inverted routing, got 'fused'. Its passes are those "
+            "of dynamic routing; inverted normalises the parents between them, and doesn't add up its logits",
+        ),
+        (
+            {"parameters": EMParameters()},
+            "parameters: expected none for dynamic routing, got EMParameters",
+        ),
+        (
+            {"routing": "em", "parameters": InvertedParameters()},
+            "parameters: expected EMParameters for em routing, got InvertedParameters",
+        ),
+        (
+            {"routing": "em", "parameters": EMParameters(beta_a=torch.zeros(3))},
+            "beta_a: expected a number or (J=2,), got (3,)",
+        ),
+        (
+            {"routing": "em", "parameters": EMParameters(beta_u=META[0])},
+            "beta_u: expected device cpu as the votes, got meta",
+        ),
+        (
+            {"routing": "em", "parameters": EMParameters(final_lambda=0)},
+            "final_lambda: expected a number > 0, got 0",
+        ),
+        (
+            {"routing": "inverted", "parameters": InvertedParameters(norm_weight=torch.ones(5))},
+            "norm_weight: expected (D=4,), got (5,)",
+        ),
+        (
+            {"routing": "inverted", "parameters": InvertedParameters(head_bias=torch.ones(4))},
+            "head_bias: expected (), got (4,)",
+        ),
         ({"prior": torch.zeros(5)}, "prior: expected broadcastable from the left to (E, *)=(6, 5), got (5,)"),
         (
             {"prior": torch.zeros(6, 5, 1)},
@@ -467,7 +536,7 @@ def test_a_routed_graph_of_bad_votes_names_them_too():
             {"engine": "trch"},
             "engine: expected one of auto, naive, dgl, torch, fused, got 'trch'. Did you mean 'torch'?",
         ),
-        ({"routing": "zzz"}, "routing: expected one of dynamic, got 'zzz'"),
+        ({"routing": "zzz"}, f"routing: expected one of {ROUTINGS}, got 'zzz'"),
     ],
 )
 def test_a_capsule_layer_refuses_when_it_is_made(options, text):

@@ -1,7 +1,9 @@
 """Routing between two capsule layers: one door (`api`), one table of engines (`engines`), one file per algorithm."""
 
 from .api import Routed, dynamic_routing, route
+from .em import EMParameters
 from .engines import choose_engine
+from .inverted import InvertedParameters
 from .votes import LinearVotes
 
-__all__ = ["LinearVotes", "Routed", "choose_engine", "dynamic_routing", "route"]
+__all__ = ["EMParameters", "InvertedParameters", "LinearVotes", "Routed", "choose_engine", "dynamic_routing", "route"]

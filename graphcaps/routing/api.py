@@ -10,7 +10,9 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import check_graph
-from .engines import TAKES_HALF_VOTES, TAKES_LINEAR_VOTES, find_engine
+from .em import EMParameters
+from .engines import PARAMETERS, TAKES_HALF_VOTES, TAKES_LINEAR_VOTES, find_engine
+from .inverted import InvertedParameters
 from .votes import LinearVotes
 
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -34,8 +36,9 @@ def route(
     engine: str = "auto",
     on_iteration: Observer | None = None,
     squash_output: bool = True,
+    parameters: InvertedParameters | EMParameters | None = None,
 ) -> Routed:
-    """Route the children's votes to the parents by agreement.
+    """Route the children's votes to the parents.
 
     A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is
     not written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype.
@@ -44,19 +47,24 @@ def route(
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
         votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
             heads, none); or ``LinearVotes``.
-        activation: (I, *) in [0, 1], how sure each child is; for the algorithms that use it (dynamic doesn't).
-        routing: name of the algorithm.
-        iterations: R >= 1; one iteration is uniform coupling (or the prior's).
-        prior: initial logits b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *); default 0.
-        engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers.
+        activation: (I, *) in [0, 1], how sure each child is, for ``"em"``; default 1. The others don't use it.
+        routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"attention"``,
+            ``"inverted"`` or ``"em"``.
+        iterations: R >= 1. The first couples uniformly, or as the prior says; ``uniform`` and ``attention`` have one
+            pass, whatever R.
+        prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
+            default 0.
+        engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
+            and ``em`` have no ``fused``.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
-        squash_output: False: the parents of the last iteration are given unsquashed, s in place of v, of any length.
-            The iterations before it squash as ever.
+        squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
+            for ``inverted`` and ``em`` their poses. The iterations before it run as ever.
+        parameters: what ``inverted`` and ``em`` learn beside the votes; default: that of their type.
 
     Returns:
-        ``Routed(v, activation)``: parents (J, *, D), for dynamic routing of length < 1, and their activation (J, *),
-        for dynamic routing the length of v. A parent without votes is zero.
+        ``Routed(v, activation)``: parents (J, *, D) of length < 1, and their activation (J, *), the length of v
+        (where a pose of ``inverted`` or ``em`` is zero, v is too). A parent without votes is zero.
 
     Raises:
         InputError: shapes, dtypes, devices or names that don't fit.
@@ -71,6 +79,7 @@ def route(
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
     _check_votes(graph, votes)
     run = find_engine(routing, engine, graph, votes)
+    _check_parameters(graph, votes, routing, parameters)
     linear = isinstance(votes, LinearVotes)
     if linear and run not in TAKES_LINEAR_VOTES:
         votes, linear = votes.tensor(graph), False
@@ -83,7 +92,8 @@ def route(
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     observer = on_iteration and _own_copies(on_iteration)
-    v, activation = run(graph, votes, activation, b, iterations, observer, squash_output)
+    own = () if parameters is None else (parameters,)
+    v, activation = run(graph, votes, activation, b, iterations, observer, squash_output, *own)
     return Routed(v.to(dtype), activation.to(dtype))
 
 
@@ -148,6 +158,16 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:
     fits = votes.dim() >= 2 and len(votes) == num_edges
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", tuple(votes.shape))
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
+
+
+def _check_parameters(graph, votes, routing, parameters) -> None:
+    if parameters is None:
+        return
+    kind = PARAMETERS.get(routing)
+    wanted = f"{kind.__name__} for {routing} routing" if kind else f"none for {routing} routing"
+    expect(kind is not None and isinstance(parameters, kind), "parameters", wanted, type(parameters).__name__)
+    rows = votes.weight if isinstance(votes, LinearVotes) else votes
+    parameters.check(graph.num_dst_nodes(), rows.shape[-1], rows.device)
 
 
 def _checked_prior(

@@ -52,7 +52,7 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
     """Route with torch's scatter operations on the device of the votes; the graph may stay on the CPU."""
     edges = links(graph, u_hat.device)
     for r in range(iterations):
-        c = _softmax_over_children(b, edges)  # (E, *)
+        c = softmax_over_children(b, edges)  # (E, *)
         s = u_hat.new_zeros(edges.num_parents, *u_hat.shape[1:]).index_add(0, edges.dst, c.unsqueeze(-1) * u_hat)
         v = squash(s)  # (J, *, D)
         last = r == iterations - 1
@@ -65,7 +65,8 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
-def _softmax_over_children(b, edges):
+def softmax_over_children(b, edges):
+    """Softmax of b (E, *) over each child's out-edges."""
     # Shifting all logits of a child changes nothing, so the shift needs no gradient.
     child = edges.src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
     top = b.detach().new_zeros(edges.num_children, *b.shape[1:])

@@ -9,23 +9,44 @@ import torch
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
-from . import dynamic, fused, naive
+from . import attention, dynamic, em, fused, inverted, naive, naive_em, uniform
 from .votes import LinearVotes
 
 log = logging.getLogger("graphcaps")
 
 # Each is function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration, squash_output)
-# -> v (J, *, D), activation (J, *).
+# -> v (J, *, D), activation (J, *). Those of a routing in PARAMETERS take parameters after these.
 ENGINES = {
     ("dynamic", "naive"): naive.dynamic,
     ("dynamic", "dgl"): dynamic.on_dgl,
     ("dynamic", "torch"): dynamic.on_torch,
     ("dynamic", "fused"): fused.dynamic,
+    ("uniform", "naive"): naive.uniform,
+    ("uniform", "dgl"): uniform.on_dgl,
+    ("uniform", "torch"): uniform.on_torch,
+    ("uniform", "fused"): uniform.on_fused,
+    ("attention", "naive"): naive.attention,
+    ("attention", "dgl"): attention.on_dgl,
+    ("attention", "torch"): attention.on_torch,
+    ("attention", "fused"): fused.attention,
+    ("inverted", "naive"): naive.inverted,
+    ("inverted", "dgl"): inverted.on_dgl,
+    ("inverted", "torch"): inverted.on_torch,
+    ("em", "naive"): naive_em.em,
+    ("em", "dgl"): em.on_dgl,
+    ("em", "torch"): em.on_torch,
+}
+# What a routing may be given as ``parameters``; the others have none.
+PARAMETERS = {"inverted": inverted.InvertedParameters, "em": em.EMParameters}
+# Why the fused engine doesn't have a routing.
+NOT_FUSED = {
+    "inverted": "normalises the parents between them, and doesn't add up its logits",
+    "em": "also needs, for each number of the votes, the sum of squares around a parent's mean",
 }
 # These take LinearVotes as they are; for the others the votes are built first.
-TAKES_LINEAR_VOTES = {fused.dynamic}
+TAKES_LINEAR_VOTES = {fused.dynamic, fused.attention, uniform.on_fused}
 # These take votes in half precision as they are, with float32 logits; for the others the votes are widened first.
-TAKES_HALF_VOTES = {fused.dynamic}
+TAKES_HALF_VOTES = {fused.dynamic, fused.attention, uniform.on_fused}
 
 
 def routing_names() -> list[str]:
@@ -38,8 +59,9 @@ def engine_names(routing: str = "dynamic") -> list[str]:
     return [engine for name, engine in ENGINES if name == routing]
 
 
-def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
-    """The engine ``"auto"`` stands for: ``fused`` on the CPU; else ``dgl`` if the graph is there too, else ``torch``.
+def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes, routing: str = "dynamic") -> str:
+    """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``dgl`` if the graph is there
+    too, else ``torch``.
 
     On CUDA ``fused`` is there too, but only for those who ask for it: its kernels have never run on a GPU.
 
@@ -50,7 +72,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> str:
     'fused'
     """
     device = _device(votes)
-    if device.type == "cpu" and not fused.why_not(votes):
+    if device.type == "cpu" and (routing, "fused") in ENGINES and not fused.why_not(votes, routing):
         return "fused"
     return "dgl" if device == graph.device else "torch"
 
@@ -60,12 +82,12 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
     check_names(routing, engine)
     device = _device(votes)
     if engine == "auto":
-        engine = choose_engine(graph, votes)
+        engine = choose_engine(graph, votes, routing)
         _say(routing, engine, device.type)
     if engine == "dgl" and device != graph.device:
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
-    needs = fused.why_not(votes) if engine == "fused" else ""
+    needs = fused.why_not(votes, routing) if engine == "fused" else ""
     shape = tuple((votes.weight if isinstance(votes, LinearVotes) else votes).shape)
     expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use 'torch'")
     return ENGINES[routing, engine]
@@ -74,7 +96,11 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
 def check_names(routing: str, engine: str) -> None:
     """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto"."""
     check_name("routing", routing, routing_names())
-    check_name("engine", engine, ["auto", *engine_names(routing)])
+    known = ["auto", *engine_names(routing)]
+    if engine == "fused" and engine not in known:
+        why = f"Its passes are those of dynamic routing; {routing} {NOT_FUSED.get(routing, 'has others')}"
+        expect(False, "engine", f"one of {', '.join(known)} for {routing} routing", "'fused'", why)
+    check_name("engine", engine, known)
 
 
 def _device(votes: torch.Tensor | LinearVotes) -> torch.device:

@@ -17,12 +17,14 @@ WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time g
 MODULES = {"cpu": "fused_cpu", "cuda": "fused_gpu"}  # by device; Numba takes half a second to import, Triton as long
 
 
-def why_not(votes: torch.Tensor | LinearVotes) -> str:
-    """What the engine would need to run on these votes, or "" where it can."""
+def why_not(votes: torch.Tensor | LinearVotes, routing: str = "dynamic") -> str:
+    """What the engine would need to run ``routing`` on these votes, or "" where it can."""
     u = votes.u if isinstance(votes, LinearVotes) else votes
     widest = max(votes.weight.shape[-2:]) if isinstance(votes, LinearVotes) else votes.shape[-1]
     if u.device.type not in MODULES:
         return "votes on the CPU or on CUDA"
+    if u.device.type != "cpu" and routing == "attention":
+        return "votes on the CPU for attention routing"
     if u.device.type == "cuda" and (lacking := without_triton(u.device)):
         return lacking
     return "" if widest <= WIDEST else f"capsules of at most {WIDEST} numbers"
@@ -44,3 +46,9 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
     """
     engine = importlib.import_module(f".{MODULES[b.device.type]}", __package__)
     return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)
+
+
+def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
+    """Self-attention routing (``attention``) of the same votes, on the CPU."""
+    engine = importlib.import_module(".attention_cpu", __package__)
+    return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)

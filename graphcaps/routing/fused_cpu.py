@@ -27,25 +27,30 @@ from ..functional import squash
 from ..graph import once_per_structure
 from .dynamic import on_torch
 from .kernels_cpu import agree, arrange, gradient, iterate, linear_gradient, step_back
-from .tiles_cpu import LANES
+from .tiles_cpu import COUPLED, EQUAL, LANES
 from .votes import LinearVotes
 
 
 def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
+    return routed(_Dynamic.apply, on_torch, graph, votes, activation, b, iterations, on_iteration, squash_output)
+
+
+def routed(apply, instead, graph, votes, activation, b, iterations, on_iteration, squash_output):
+    """Route by ``apply``, whose sums s are squashed, or by ``instead`` where there is nothing to sum."""
     linear = isinstance(votes, LinearVotes)
     votes = votes.to(b.dtype)
     if linear and b.numel() > 0 and _has_hub(_rows(graph), votes):
         votes, linear = votes.tensor(graph), False
     if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
         u_hat = votes.tensor(graph) if linear else votes
-        return on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
+        return instead(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
     trailing = b.shape[1:]
     u, weight, index = votes if linear else (votes, votes.new_empty(0), None)
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
     rows = _rows(graph)
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
-    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), index, rows, iterations, on_iteration, trailing, learning)
+    s = apply(u, weight, b.reshape(len(b), -1), index, rows, iterations, on_iteration, trailing, learning)
     s = s.reshape(rows.num_parents, *trailing, s.shape[-1])
     v = squash(s)
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
@@ -146,7 +151,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has the pool but not its threads
 
 
-class _Passes:
+class Passes:
     """The votes and everything that stays the same from pass to pass; calls the kernels on all threads."""
 
     def __init__(self, u, weight, index, rows):
@@ -168,7 +173,7 @@ class _Passes:
         if self.linear or self.rows.sorted or row > SMALL_ROW:
             return self
         rows = torch.empty_like(self.u)
-        self.run(arrange, _flat(rows))
+        self.run(arrange, flat(rows))
         passes = copy.copy(self)
         indptr, _, dst, wid = self.graph
         passes.u, passes.graph = rows, (indptr, self.rows.order.numpy(), dst, wid)
@@ -182,31 +187,31 @@ class _Passes:
         """Numbers per edge and image (iterations, E, B), by child."""
         return self.u.new_empty(iterations, len(self.rows.eid), self.batch)
 
-    def iterate(self, prior, before, c, uniform):
+    def iterate(self, prior, before, c, start):
         """One iteration; return s (J, B, D)."""
         parts = self.sums()
-        self.run(iterate, _flat(prior), _flat(before), _flat(c), [_flat(part) for part in parts], uniform)
-        return _added(parts)
+        self.run(iterate, flat(prior), flat(before), flat(c), [flat(part) for part in parts], start)
+        return added(parts)
 
-    def gradient(self, prior, before, c, ds, db, v, uniform):
+    def gradient(self, prior, before, c, ds, db, v, start):
         """du and dweight, or du_hat and None."""
         if not self.linear:
             du = torch.empty_like(self.u)
             pairs = zip(ds[1:], v, strict=True)
             parents = torch.stack([ds[0], *(rows for pair in pairs for rows in pair)], dim=2)  # (J, B, 2R - 1, D)
-            self.run(gradient, _flat(c), _flat(db), _flat(parents), len(ds), uniform, _flat(du))
+            self.run(gradient, flat(c), flat(db), flat(parents), len(ds), start, flat(du))
             return du, None
         du = torch.zeros_like(self.u)
         # Several threads add to one shared matrix: each gets its own.
         parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
-        per_thread = [_flat(parts[k if self.shared else 0]) for k in range(len(self.ranges))]
-        numbers = [_flat(prior), _flat(before), _flat(ds), _flat(v), len(ds), uniform]
-        self.run(linear_gradient, *numbers, _flat(du), per_thread)
-        return du, _added(parts)
+        per_thread = [flat(parts[k if self.shared else 0]) for k in range(len(self.ranges))]
+        numbers = [flat(prior), flat(before), flat(ds), flat(v), len(ds), start]
+        self.run(linear_gradient, *numbers, flat(du), per_thread)
+        return du, added(parts)
 
     def run(self, kernel, *per_thread):
         """Call ``kernel`` on each range of children; the k-th call gets the k-th of each list in ``per_thread``."""
-        u, weight = _flat(self.u), _flat(self.weight)
+        u, weight = flat(self.u), flat(self.weight)
 
         def part(k):
             own = [value[k] if isinstance(value, list) else value for value in per_thread]
@@ -218,18 +223,18 @@ class _Passes:
             other.result()
 
 
-def _flat(tensor):
+def flat(tensor):
     return tensor.detach().reshape(-1).numpy()
 
 
-def _added(parts):
+def added(parts):
     return parts[0] if len(parts) == 1 else parts.sum(dim=0)
 
 
 class _Dynamic(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u, weight, prior, index, rows, iterations, on_iteration, trailing, learning):
-        given = _Passes(u, weight, index, rows)
+        given = Passes(u, weight, index, rows)
         passes = given.arranged() if iterations > 1 else given
         # A prior without strides is one number for all edges: it changes no coupling, if it is finite.
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
@@ -245,11 +250,11 @@ class _Dynamic(torch.autograd.Function):
             kept = c[r - uniform] if len(c) and not first else passes.nothing
             if on_iteration is not None and not len(kept):
                 kept = passes.numbers(1)[0]
-            s[r] = passes.iterate(by_child, before[r] if r else passes.nothing, kept, first)
+            s[r] = passes.iterate(by_child, before[r] if r else passes.nothing, kept, EQUAL if first else COUPLED)
             if r < iterations - 1 or on_iteration is not None:
                 v = squash(s[r])
             if on_iteration is not None:
-                agreement = _agreement(passes, v)
+                agreement = agreement_of(passes, v)
                 seen = (b, rows.in_edge_order(kept), agreement)
                 b_seen, c_seen, a_seen = (x.reshape(len(x), *trailing) for x in seen)
                 on_iteration(r, b_seen, c_seen, v.reshape(rows.num_parents, *trailing, -1), a_seen)
@@ -270,7 +275,7 @@ class _Dynamic(torch.autograd.Function):
         and du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1). Only the prior needs the pass for r = 0.
         """
         u, weight, prior, index, c, s, before = ctx.saved_tensors
-        rows, uniform, passes = ctx.rows, ctx.uniform, _Passes(u, weight, index, ctx.rows)
+        rows, uniform, passes = ctx.rows, ctx.uniform, Passes(u, weight, index, ctx.rows)
         reading = ctx.reading or (passes.arranged() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s[:-1]), torch.empty_like(s), passes.nothing
@@ -285,14 +290,14 @@ class _Dynamic(torch.autograd.Function):
                 below = nothing if passes.linear else db[r - 1]
             parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
             kept = nothing if passes.linear else c[r - uniform]
-            numbers = [_flat(prior), _flat(before[r:]), _flat(ds[r:]), iterations - r, _flat(kept), _flat(above)]
-            reading.run(step_back, *numbers, _flat(below), [_flat(part) for part in parts])
+            numbers = [flat(prior), flat(before[r:]), flat(ds[r:]), iterations - r, flat(kept), flat(above)]
+            reading.run(step_back, *numbers, flat(below), [flat(part) for part in parts])
             if r > 0:
-                ds[r - 1] = _squash_backward(s[r - 1], _added(parts))
+                ds[r - 1] = _squash_backward(s[r - 1], added(parts))
             above = below
         du = dweight = ctx.reading = reading = None  # of ordered votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            du, dweight = passes.gradient(prior, before, c, ds, db, v, uniform)
+            du, dweight = passes.gradient(prior, before, c, ds, db, v, EQUAL if uniform else COUPLED)
         return du, dweight, None if dprior is None else rows.in_edge_order(dprior), *[None] * 6
 
 
@@ -303,8 +308,8 @@ def _squash_backward(s, dv):
     return dv * (n / (1 + n * n)) + s * slope * (s * dv).sum(dim=-1, keepdim=True)
 
 
-def _agreement(passes, v):
+def agreement_of(passes, v):
     """<u_hat, v> (E, B) in edge order, for an observer: what the next iteration adds to b."""
     to = passes.numbers(1)[0]
-    passes.run(agree, _flat(v), _flat(to))
+    passes.run(agree, flat(v), flat(to))
     return passes.rows.in_edge_order(to)

@@ -23,6 +23,8 @@ from numba import njit
 
 from .tiles_cpu import (
     AHEAD,
+    COUPLED,
+    EQUAL,
     NEAR,
     add_products,
     add_votes,
@@ -51,7 +53,7 @@ from .vectors import (
     store_past_cache,
 )
 
-INLINED = "ef25ef7a57333319"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
+INLINED = "9e3eaf78d4d8bfba"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
 
 
 def _compiled(function):
@@ -74,10 +76,11 @@ def arrange(lo, hi, graph, u, weight, shape, single, height, width, rows):
 
 
 @_compiled
-def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, before, c, s, uniform):
+def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, before, c, s, start):
     """One iteration for children lo:hi: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty; ``uniform``: all logits are equal.
+    ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty; ``start`` is COUPLED, or
+    which couplings there are without logits.
     """
     indptr, eid, dst, wid = graph
     batch, tile, room, lanes = sizes(shape, single)
@@ -91,8 +94,8 @@ def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, befor
             place = (i, end, get(indptr, i), get(indptr, end), x0, min(tile, batch - x0), batch, lanes)
             if linear:
                 make_votes(rows, place, indptr, wid, u, weight, height, width)
-            if uniform:
-                couple_equally(coupling, place, indptr)
+            if start != COUPLED:
+                couple_equally(coupling, place, indptr, start)
             else:
                 couple(coupling, logit, place, indptr, votes, prior, before, 0, width)
             if len(c) > 0:
@@ -143,16 +146,16 @@ def step_back(
 
 
 @_compiled
-def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, parents, iterations, uniform, du):
+def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, parents, iterations, start, du):
     """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
 
     ``parents`` (J, B, 2R - 1, D) has ds^0, ds^1, v^0, ds^2, v^1, ... of a parent side by side: one place in the memory
-    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``uniform``.
+    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``start`` is EQUAL.
     """
     indptr, eid, dst, _ = graph
     images, size, rows = 1 if len(single) else shape[0], len(width), 2 * iterations - 1
     last, numbers = len(eid) - 1, len(eid) * images
-    skipped = numbers if uniform else 0
+    skipped = numbers if start == EQUAL else 0
     for i in range(lo, hi):
         begin, end = get(indptr, i), get(indptr, i + 1)
         share = u.dtype.type(1) / u.dtype.type(end - begin)
@@ -164,7 +167,7 @@ def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, pare
                     fetch(parents, ahead + row * size)
             for x in range(images):
                 above, at = parent + x * rows * size, number + x
-                if not uniform:
+                if start != EQUAL:
                     share = get(c, at)
                 change = multiply(spread(share, width), load(parents, above, width))
                 for r in range(1, iterations):
@@ -176,7 +179,7 @@ def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, pare
 
 @_compiled
 def linear_gradient(
-    lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, v, iterations, uniform, du, dweight
+    lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, v, iterations, start, du, dweight
 ):
     """Linear votes: du and dweight += what ``gradient`` says of u_hat = u W, with c and db made anew."""
     indptr, eid, dst, wid = graph
@@ -197,8 +200,8 @@ def linear_gradient(
             for at in range(0, edges * lanes * size, size):
                 store(changes, at, spread(u.dtype.type(0), width))
             for r in range(iterations - 1, -1, -1):
-                if r == 0 and uniform:
-                    couple_equally(coupling, place, indptr)
+                if r == 0 and start != COUPLED:
+                    couple_equally(coupling, place, indptr, start)
                 else:
                     couple(coupling, slope, place, indptr, votes, prior, before, r * step, width)
                 spread_back(changes, coupling, place, dst, ds, r * step, width)

@@ -1,7 +1,8 @@
-"""Routing by agreement with loops over edges: the oracle that every other engine is held against.
+"""Routing with loops over edges: the oracle that every other engine is held against.
 
-Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper. Only torch and Python, nothing of graphcaps,
-so that an error elsewhere can't hide here. Trailing dims (images of a batch, heads) stay tensors.
+Dynamic routing is Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper; the other papers are named
+in the files of the same names, and EM routing is in ``naive_em``. Only torch and Python, nothing of graphcaps, so that
+an error elsewhere can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 """
 
 from __future__ import annotations
@@ -40,6 +41,89 @@ def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output
             on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
         if r < iterations - 1:
             b = [b[e] + agreement[e] for e in range(len(src))]
+    s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
+    return v if squash_output else s, v.norm(dim=-1)
+
+
+def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
+    """Uniform coupling: an equal share of each child for each of its parents, or what a prior says."""
+    out_edges, in_edges, dst = _ends(graph)
+    c = _softmax(b, out_edges)
+    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
+
+
+def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
+    """Self-attention routing of Mazzia, Salvetti & Chiaberge 2021."""
+    out_edges, in_edges, dst = _ends(graph)
+    summed = [None] * len(u_hat)
+    for edges in in_edges:
+        # A = U U^T / sqrt(D), entry by entry; a vote's logit is the sum of its row
+        for e in edges:
+            row = [(u_hat[e] * u_hat[other]).sum(-1) / max(1, u_hat.shape[-1]) ** 0.5 for other in edges]
+            summed[e] = sum(row)
+    b = [b[e] + summed[e] for e in range(len(u_hat))]
+    c = _softmax(b, out_edges)
+    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
+
+
+def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """Inverted dot-product attention routing of Tsai et al. 2020, Procedure 1; p are the poses of the parents."""
+    norm_weight, norm_bias, head_weight, head_bias = parameters or (None,) * 4
+    out_edges, in_edges, dst = _ends(graph)
+    prior, dim = b, u_hat.shape[-1]
+    p, a, v = ([None] * len(in_edges) for _ in range(3))
+    for r in range(iterations):
+        c = _softmax(b, out_edges)
+        for j, edges in enumerate(in_edges):
+            s = sum((c[e].unsqueeze(-1) * u_hat[e] for e in edges), u_hat[:0].sum(0))
+            centred = s - s.sum(-1, keepdim=True) / max(1, dim)
+            variance = (centred * centred).sum(-1, keepdim=True) / max(1, dim)
+            p[j] = centred / (variance + 1e-5).sqrt()
+            p[j] = p[j] if norm_weight is None else p[j] * norm_weight
+            p[j] = p[j] if norm_bias is None else p[j] + norm_bias
+            logit = 0 * s.sum(-1) if head_weight is None else (p[j] * head_weight).sum(-1)
+            a[j] = 1 / (1 + torch.exp(-logit if head_bias is None else -logit - head_bias))
+            if not edges:
+                p[j], a[j] = 0 * p[j], 0 * a[j]
+            squared = (p[j] * p[j]).sum(-1, keepdim=True)
+            v[j] = a[j].unsqueeze(-1) * p[j] / torch.where(squared == 0, 1.0, squared).sqrt()
+        if on_iteration is not None:
+            agreement = [(u_hat[e] * v[dst[e]]).sum(-1) for e in range(len(dst))]
+            on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
+        b = [prior[e] + (u_hat[e] * p[dst[e]]).sum(-1) / max(1, dim) ** 0.5 for e in range(len(dst))]
+    parents, numbers = u_hat.new_zeros(0, *u_hat.shape[1:]), u_hat.new_zeros(0, *u_hat.shape[1:-1])
+    return _stack(v if squash_output else p, parents), _stack(a, numbers)
+
+
+def _ends(graph):
+    """The out-edges of each child, the in-edges of each parent, the parent of each edge."""
+    src, dst = (end.tolist() for end in graph.edges(order="eid"))
+    out_edges = [[e for e, child in enumerate(src) if child == i] for i in range(graph.num_src_nodes())]
+    return out_edges, [[e for e, parent in enumerate(dst) if parent == j] for j in range(graph.num_dst_nodes())], dst
+
+
+def _softmax(b, out_edges):
+    c = [None] * len(b)
+    for edges in out_edges:
+        if edges:
+            top = torch.stack([b[e] for e in edges]).amax(0)
+            total = sum(torch.exp(b[e] - top) for e in edges)
+            for e in edges:
+                c[e] = torch.exp(b[e] - top) / total
+    return c
+
+
+def _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output):
+    """s = sum of c u_hat and v = squash(s), in one pass; each iteration's observer is told the same."""
+    s, v = [None] * len(in_edges), [None] * len(in_edges)
+    for j, edges in enumerate(in_edges):
+        s[j] = sum((c[e].unsqueeze(-1) * u_hat[e] for e in edges), u_hat[:0].sum(0))
+        squared = (s[j] * s[j]).sum(-1, keepdim=True)
+        zero = squared == 0
+        v[j] = torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt() / (1 + squared)) * s[j]
+    for r in range(iterations if on_iteration is not None else 0):
+        agreement = [(u_hat[e] * v[dst[e]]).sum(-1) for e in range(len(dst))]
+        on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
     return v if squash_output else s, v.norm(dim=-1)
 

@@ -35,6 +35,7 @@ from .vectors import (
 
 LANES = 16
 VECTOR = (0,) * LANES
+COUPLED, EQUAL, WHOLE = 0, 1, 2  # the first couplings: by the logits, an equal share of the child, or all of it each
 AHEAD, NEAR = 32, 12  # edges from the one that is worked on to the one whose votes, or parent, are fetched
 
 inlined = njit(forceinline=True, error_model="numpy")
@@ -226,13 +227,14 @@ def couple(c, b, place, indptr, votes, prior, before, at, width):
 
 
 @inlined
-def couple_equally(c, place, indptr):
-    """c = 1 / number of out-edges."""
+def couple_equally(c, place, indptr, start):
+    """c = 1 / number of out-edges, or 1 if ``start`` is WHOLE."""
     i0, i1, k0, _, _, _, _, lanes = place
     for i in range(i0, i1):
         begin, end = get(indptr, i), get(indptr, i + 1)
         if begin < end:
-            fill(c, (begin - k0) * lanes, (end - k0) * lanes, c.dtype.type(1) / c.dtype.type(end - begin))
+            shares = 1 if start == WHOLE else end - begin
+            fill(c, (begin - k0) * lanes, (end - k0) * lanes, c.dtype.type(1) / c.dtype.type(shares))
 
 
 @inlined
