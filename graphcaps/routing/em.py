@@ -23,7 +23,8 @@ in the authors' words in the paper's review (OpenReview, HJWLfGWRb).
 Differs:
     sigma^2 has 1e-4 added, so that it can't be 0: where votes are equal, or a parent has one child. Slopes through
     such a parent can be 1 / sqrt(1e-4) = 100 steep; with the 1e-9 of Gritzman 2019's code, 300 times as much.
-    A parent on which no child has any weight, where the formulas have 0/0, has mu and a 0.
+    The sum of R that mu and sigma^2 are divided by has 1e-9 added: parents that all children leave come near 0 / 0, or
+    near slopes that overflow. A parent on which no child has any weight at all has mu and a 0.
     The squashed parent v is mu stretched to the length a_j, so that, as everywhere here, length says how sure a capsule
     is. Unsquashed, v is mu, the pose.
     A prior is added to the logits of every iteration.
@@ -41,6 +42,7 @@ from ..errors import expect
 from . import steps
 
 EPSILON = 1e-4  # added to sigma^2
+LEAST = 1e-9  # added to the sum of R that mu and sigma^2 are divided by
 GROWTH = 0.95  # how far lambda still is from its end after each iteration, of what it was
 
 
@@ -104,10 +106,10 @@ def _route(edges, votes, activation, prior, iterations, on_iteration, squash_out
 def _m_step(edges, votes, weight):
     """mass (J, *), the sum of weights; mu (J, *, D); (V - mu)^2 (E, *, D); sigma^2 (J, *, D)."""
     mass, weight = edges.gather(weight), weight.unsqueeze(-1)
-    share = 1 / torch.where(mass > 0, mass, 1).unsqueeze(-1)  # (J, *, 1)
-    mu = edges.gather(weight * votes) * share
+    some = (mass + LEAST).unsqueeze(-1)  # (J, *, 1)
+    mu = edges.gather(weight * votes) / some
     squares = (votes - edges.of_parents(mu)).square()
-    return mass, mu, squares, edges.gather(weight * squares) * share + EPSILON
+    return mass, mu, squares, edges.gather(weight * squares) / some + EPSILON
 
 
 def _log_of_a_p(edges, logit, squares, variance):

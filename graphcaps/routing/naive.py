@@ -86,7 +86,7 @@ def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
             if not edges:
                 p[j], a[j] = 0 * p[j], 0 * a[j]
             squared = (p[j] * p[j]).sum(-1, keepdim=True)
-            v[j] = a[j].unsqueeze(-1) * p[j] / torch.where(squared == 0, 1.0, squared).sqrt()
+            v[j] = a[j].unsqueeze(-1) * p[j] / torch.where(squared > 1e-24, squared, 1.0).sqrt()
         if on_iteration is not None:
             agreement = [(u_hat[e] * v[dst[e]]).sum(-1) for e in range(len(dst))]
             on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))

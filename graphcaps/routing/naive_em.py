@@ -34,7 +34,7 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
             beta = [x[j] if isinstance(x, torch.Tensor) and x.dim() else x for x in (beta_u, beta_a)]
             Ra = {e: R[e] if a_in is None else R[e] * a_in[src[e]] for e in in_edges[j]}
             total = sum(Ra.values(), zero)
-            nonzero = torch.where(total > 0, total, 1.0)
+            nonzero = total + 1e-9
             mu[j] = torch.stack([sum((Ra[e] * V[e][..., h] for e in Ra), zero) / nonzero for h in range(dim)], -1)
             sigma2[j], cost = [], zero
             for h in range(dim):
@@ -42,7 +42,7 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
                 sigma2[j].append(spread + 1e-4)
                 cost = cost + (beta[0] + torch.log(torch.sqrt(sigma2[j][h]))) * total
             logit[j] = inverse_temperature * (beta[1] - cost)
-            a[j] = torch.where(total > 0, 1 / (1 + torch.exp(-logit[j])), 0.0)
+            a[j] = torch.where(total > 0, torch.sigmoid(logit[j]), 0.0)
         if on_iteration is not None:
             _report(on_iteration, t, b, R, mu, a, V, dst)
         # line 5: for all i: E-step, of which R_ij = a_j p_j / sum over k of a_k p_k is the softmax above
@@ -60,7 +60,7 @@ def _stretched(mu, a):
     """Each mean at the length of its activation."""
     squared = [(x * x).sum(-1, keepdim=True) for x in mu]
     return [
-        activation.unsqueeze(-1) * x / torch.where(n > 0, n, 1.0).sqrt()
+        activation.unsqueeze(-1) * x / torch.where(n > 1e-24, n, 1.0).sqrt()
         for x, n, activation in zip(mu, squared, a, strict=True)
     ]
 

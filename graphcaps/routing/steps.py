@@ -65,7 +65,8 @@ class OnTorch:
         return (u_hat * v[self.edges.dst]).sum(-1)
 
     def fed(self):
-        return torch.bincount(self.edges.dst, minlength=self.edges.num_parents) > 0
+        dst = self.edges.dst
+        return torch.zeros(self.edges.num_parents, dtype=torch.bool, device=dst.device).index_fill(0, dst, True)
 
 
 def on_dgl(graph, u_hat):
@@ -91,9 +92,12 @@ def repeated(on_iteration, iterations):
 
 
 def stretched(pose, length):
-    """Vectors along ``pose`` (J, *, D) that are ``length`` (J, *) long; a zero pose gives zero, and a finite slope."""
+    """Vectors along ``pose`` (J, *, D) that are ``length`` (J, *) long; no pose, shorter than 1e-12, has no direction.
+
+    It is given shorter still, which is 0 for 0, so that slopes are finite.
+    """
     n = torch.linalg.vector_norm(pose, dim=-1, keepdim=True)
-    return pose * (length.unsqueeze(-1) / torch.where(n > 0, n, 1))
+    return pose * (length.unsqueeze(-1) / torch.where(n > 1e-12, n, 1))
 
 
 def by_parent(numbers, like):
