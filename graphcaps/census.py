@@ -26,6 +26,7 @@ from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
+from .nn.layers import options_of
 from .routing import route
 from .task import overlaid
 
@@ -118,11 +119,11 @@ class RoutedBatch(NamedTuple):
 def routed(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
     """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
     layer = model.capsules
-    options = {"routing": layer.routing, "iterations": layer.iterations, "engine": layer.engine}
     last: dict[str, torch.Tensor] = {}
     with evaluating(model):
         for images, _ in batches.in_order():
             u = model.children_of(overlaid(images))  # (I, B, P)
+            options = {"iterations": layer.iterations, **options_of(layer, u)}
             graph = layer.graph(u.device)
             route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
             yield RoutedBatch(u, **last)

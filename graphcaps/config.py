@@ -35,11 +35,13 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: Literal["dynamic"] = "dynamic"
-    """Routing algorithm; dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017."""
+    routing: Literal["dynamic", "uniform", "attention", "inverted", "em"] = "dynamic"
+    """Routing algorithm. dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings.
+    attention: self-attention, Mazzia et al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour
+    & Frosst 2018. uniform and attention have one pass, whatever the iterations."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
-    """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU. dgl: DGL's
-    kernels. torch: torch's scatter. naive: plain loops, slow."""
+    """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU, not for
+    inverted and em. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.005 for compact and deep, 0.001 for paper."""
     augment: Literal["shift", "affine", "none"] = "shift"

@@ -4,6 +4,9 @@ The credit of an edge is what its child gives to its parent's length: c <u_hat, 
 A parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat and v = squash(s) points its way. A vote
 against the parent has a credit below 0. Short parents have little credit to give, so the links that make up most of all
 credit are those of the parents that are there, be it one or several: nobody has to say which parents won.
+
+That holds for dynamic, uniform and attention routing. Where parents are poses stretched to an activation, credits are
+still what children give along v, but not parts of its length: ``NOTES`` says what they leave out.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ from .files import replacing, write_text
 from .trace import RoutingTrace
 
 KEEP = 0.9
+NOTES = {
+    "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
+    "em": "EM routing also weighs children by their activations: credits have the couplings c alone",
+}
+"""Of runs whose credits don't add up to lengths: why."""
 
 
 def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
@@ -83,7 +91,8 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
         Nodes ``child i`` and ``parent j`` with edges here have ``layer`` (0 or 1) and ``index``; children
         ``top``, ``left``, ``height``, ``width`` of the field they see, in pixels, where the trace knows it; parents
         ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
-        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` where known, and the trace's ``about``.
+        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` where known, ``note`` where there is one
+        in ``NOTES``, and the trace's ``about``.
 
     Raises:
         InputError, GraphcapsError: as ``credits_of`` and ``strongest``.
@@ -102,6 +111,8 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
         "of_edges": trace.num_edges,
         "credit": float(credit[credit > 0].sum()),
     }
+    if trace.about.get("routing") in NOTES:
+        about["note"] = NOTES[trace.about["routing"]]
     if trace.labels is not None:
         about["label"] = names[trace.labels[image]]
     tree = networkx.MultiDiGraph(**about)

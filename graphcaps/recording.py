@@ -9,6 +9,7 @@ import torch
 
 from .data import Batches, ImageSplits
 from .models import CapsNet
+from .nn.layers import options_of
 from .task import overlaid
 from .trace import RoutingTrace, observe
 
@@ -34,9 +35,10 @@ def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 @torch.no_grad()
 def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     """Ten iterations of the network's routing on images (N, C, H, W), as ``RoutingTrace`` keeps them."""
-    layer = model.capsules
-    votes = layer.votes(model.children_of(images))
-    return observe(layer.graph(images.device), votes, max(ITERATIONS, layer.iterations), engine=layer.engine)
+    layer, u = model.capsules, model.children_of(images)
+    return observe(
+        layer.graph(images.device), layer.votes(u), max(ITERATIONS, layer.iterations), **options_of(layer, u)
+    )
 
 
 def unrouted(model: CapsNet, images: np.ndarray, **about_them) -> RoutingTrace:

@@ -204,10 +204,21 @@ class RoutingTrace:
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
 
 
-def observe(graph, votes, iterations: int, *, prior=None, engine: str = "auto") -> dict[str, np.ndarray]:
+def observe(
+    graph,
+    votes,
+    iterations: int,
+    *,
+    prior=None,
+    engine: str = "auto",
+    routing: str = "dynamic",
+    activation=None,
+    parameters=None,
+) -> dict[str, np.ndarray]:
     """Route once and return every iteration: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
 
-    Votes are (E, N, D) or (E, D), where N is 1.
+    Votes are (E, N, D) or (E, D), where N is 1; the options are those of ``graphcaps.route``. A finite number beyond
+    float16, as logits of EM routing may be, is kept as float16's largest.
     """
     import torch
 
@@ -220,8 +231,23 @@ def observe(graph, votes, iterations: int, *, prior=None, engine: str = "auto") 
         for name, values in (("b", b), ("c", c), ("agreement", agreement), ("lengths", lengths)):
             expect(values.dim() <= 2, "votes", "(E, N, D) or (E, D)", f"{values.dim()} dims before D")
             by_image = values.reshape(len(values), *(values.shape[1:] or (1,))).T  # (N, E), or (N, J)
-            seen[name].append(by_image.cpu().numpy().astype(np.float32 if name == "lengths" else np.float16))
+            seen[name].append(_kept(by_image.cpu().numpy(), np.float32 if name == "lengths" else np.float16))
 
     with torch.no_grad():
-        route(graph, votes, iterations=iterations, prior=prior, engine=engine, on_iteration=keep)
+        route(
+            graph,
+            votes,
+            activation,
+            routing=routing,
+            iterations=iterations,
+            prior=prior,
+            engine=engine,
+            on_iteration=keep,
+            parameters=parameters,
+        )
     return {name: np.stack(values) for name, values in seen.items()}
+
+
+def _kept(values: np.ndarray, dtype: type) -> np.ndarray:
+    most = np.finfo(dtype).max
+    return np.where(np.isfinite(values), values.clip(-most, most), values).astype(dtype)

@@ -28,6 +28,7 @@ from .models import CapsNet, CapsNetOutput, capsnet_loss
 from .progress import Progress, tensorboard
 from .recording import kept_epochs, record, with_history
 from .routing import choose_engine
+from .routing.engines import ONE_PASS
 from .run import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
@@ -310,18 +311,21 @@ class Trainer:
     def _engine(self) -> str:
         layer = self.net.capsules
         child = torch.zeros(layer.num_children, 1, layer.weight.shape[1], device=self.device)
-        return layer.engine if layer.engine != "auto" else choose_engine(layer.graph(self.device), layer.votes(child))
+        if layer.engine != "auto":
+            return layer.engine
+        return choose_engine(layer.graph(self.device), layer.votes(child), layer.routing)
 
     def _introduce(self, progress: Progress) -> None:
         config, layer = self.config, self.net.capsules
         below = "".join(
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
         )
+        passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
         progress.say(
             f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
             f"and {len(self.splits.test)} test images\n"
             f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
-            f"{layer.iterations} iterations of {layer.routing} routing on engine '{self._engine()}'\n"
+            f"{passes} of {layer.routing} routing on engine '{self._engine()}'\n"
             f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
         )
 

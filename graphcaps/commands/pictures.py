@@ -108,10 +108,12 @@ def explain(
     chosen = Run.open(run) if run else newest_run(out)
     folder = chosen.path / "explain"
     if what != "capsules":
-        from ..explanation import write_parts
+        from ..explanation import NOTES, write_parts
 
         for path in write_parts(chosen.trace(), folder, image, keep):
             print(path)
+        if chosen.config.routing in NOTES:
+            print(f"note: {NOTES[chosen.config.routing]}")
     if what != "parts":
         from ..data import Batches, load_images
         from ..evaluation import EVALUATION_BATCH

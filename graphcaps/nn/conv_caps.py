@@ -15,6 +15,7 @@ from ..graph import local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import LinearVotes
 from .layers import check_options, graph_device, routed
+from .learned import learned_for
 
 
 class ConvCaps(nn.Module):
@@ -30,7 +31,7 @@ class ConvCaps(nn.Module):
         kernel, stride: a window's size and the steps to the next one, in positions, pairs or one number; no padding.
         child_dim, parent_dim: P, D.
         iterations: R >= 1.
-        routing: name of the algorithm.
+        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -68,6 +69,7 @@ class ConvCaps(nn.Module):
         rows, columns = self.kernel_size
         matrices = rows * columns * child_types * parent_types
         self.weight = nn.Parameter(torch.empty(matrices, child_dim, parent_dim))  # (M, P, D)
+        self.learned = learned_for(routing, parent_types, self.num_parents, self.num_children, parent_dim)
         self.reset_parameters()
 
     @property

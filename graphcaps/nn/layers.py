@@ -12,6 +12,7 @@ from ..errors import expect
 from ..graph import bipartite_graph, complete_graph
 from ..routing import LinearVotes, route
 from ..routing.engines import check_names
+from .learned import learned_for
 
 
 class CapsuleLayer(nn.Module):
@@ -23,7 +24,7 @@ class CapsuleLayer(nn.Module):
         num_children, num_parents: I, J.
         child_dim, parent_dim: P, D.
         iterations: R >= 1.
-        routing: name of the algorithm.
+        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -48,6 +49,7 @@ class CapsuleLayer(nn.Module):
         self.num_children, self.num_parents = num_children, num_parents
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
+        self.learned = learned_for(routing, num_parents, num_parents, num_children, parent_dim)
         self.register_buffer("edges", None)  # (E,) of a pruned layer: which edges i * J + j it has; in its state_dict
         self._pruned_graph: DGLGraph | None = None
         self.reset_parameters()
@@ -127,5 +129,17 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 def routed(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
     """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
     with torch.autocast(u.device.type, enabled=False):
-        graph, votes = layer.graph(u.device), layer.votes(u)
-        return route(graph, votes, routing=layer.routing, iterations=layer.iterations, engine=layer.engine).v
+        return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
+
+
+def options_of(layer: nn.Module, u: torch.Tensor) -> dict:
+    """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
+
+    For ``em`` a child's pose is u, and its length is how sure it is.
+    """
+    return {
+        "routing": layer.routing,
+        "engine": layer.engine,
+        "activation": torch.linalg.vector_norm(u.float(), dim=-1) if layer.routing == "em" else None,
+        "parameters": layer.learned() if layer.learned is not None else None,
+    }

@@ -36,6 +36,8 @@ ENGINES = {
     ("em", "dgl"): em.on_dgl,
     ("em", "torch"): em.on_torch,
 }
+# These couple once, whatever the number of iterations.
+ONE_PASS = {"uniform", "attention"}
 # What a routing may be given as ``parameters``; the others have none.
 PARAMETERS = {"inverted": inverted.InvertedParameters, "em": em.EMParameters}
 # Why the fused engine doesn't have a routing.

@@ -1,0 +1,58 @@
+"""What a layer learns for its routing beside the votes' matrices; most routings learn nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..routing import EMParameters, InvertedParameters
+
+START = 2.0  # of beta_u, about -ln sigma after three iterations of an untrained layer: half of the parents are on
+CHILDREN_PER_PARENT = 100  # for which EM routing's final lambda of 0.01 was made, about
+
+
+class EMCosts(nn.Module):
+    """beta_u and beta_a of EM routing, one of each per type of parent.
+
+    A cost is a sum over children, so that one temperature can't suit layers of different sizes. As in Gritzman 2019
+    (arXiv 1907.00652), section 3.2, it is as if each parent had 100 children: final lambda is 0.01 * 100 J / I.
+
+    Args:
+        parent_types: types of parents, outermost in their order.
+        num_parents, num_children: J, I.
+    """
+
+    def __init__(self, parent_types: int, num_parents: int, num_children: int):
+        super().__init__()
+        self.beta_u = nn.Parameter(torch.full((parent_types,), START))
+        self.beta_a = nn.Parameter(torch.zeros(parent_types))
+        self.positions = num_parents // parent_types
+        self.final_lambda = EMParameters().final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
+
+    def forward(self) -> EMParameters:
+        beta_u, beta_a = (beta.repeat_interleave(self.positions) for beta in (self.beta_u, self.beta_a))  # (J,)
+        return EMParameters(beta_u, beta_a, self.final_lambda)
+
+
+class InvertedHead(nn.Module):
+    """The layer norm and the logistic unit of inverted attention routing, shared by all parents.
+
+    Args:
+        parent_dim: D.
+    """
+
+    def __init__(self, parent_dim: int):
+        super().__init__()
+        self.norm, self.head = nn.LayerNorm(parent_dim), nn.Linear(parent_dim, 1)
+
+    def forward(self) -> InvertedParameters:
+        return InvertedParameters(self.norm.weight, self.norm.bias, self.head.weight[0], self.head.bias[0])
+
+
+def learned_for(
+    routing: str, parent_types: int, num_parents: int, num_children: int, parent_dim: int
+) -> EMCosts | InvertedHead | None:
+    """The module whose call gives ``routing`` its parameters, or None where it has none."""
+    if routing == "em":
+        return EMCosts(parent_types, num_parents, num_children)
+    return InvertedHead(parent_dim) if routing == "inverted" else None

@@ -1,0 +1,124 @@
+"""Layers, networks and runs with every routing: what they learn, and that trace, census and network agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import CapsNet, RoutingTrace, complete_graph, train
+from graphcaps.census import census
+from graphcaps.cli import main
+from graphcaps.data import Batches, to_float
+from graphcaps.explanation import NOTES, parse_tree
+from graphcaps.nn import CapsuleLayer, ConvCaps
+from graphcaps.recording import routing_of
+from graphcaps.routing.engines import routing_names
+from graphcaps.run import Run, load
+from graphcaps.trace import observe
+
+from . import small
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+ROUTINGS = routing_names()
+
+
+def net_with(routing: str) -> CapsNet:
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 12, 12), 10, routing=routing).eval()
+
+
+@pytest.mark.parametrize(
+    ("routing", "learned"),
+    [
+        ("dynamic", set()),
+        ("uniform", set()),
+        ("attention", set()),
+        ("inverted", {"norm.weight", "norm.bias", "head.weight", "head.bias"}),
+        ("em", {"beta_u", "beta_a"}),
+    ],
+)
+def test_a_layer_learns_what_its_routing_has(routing, learned, draw):
+    layer = CapsuleLayer(6, 3, routing=routing)
+    names = {name.removeprefix("learned.") for name, _ in layer.named_parameters()} - {"weight"}
+    assert names == learned
+    layer(draw(6, 2, 8, dtype=torch.float32) / 4).square()[..., 0].sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in layer.parameters())
+
+
+def test_types_of_convolutional_capsules_have_costs_of_their_own_at_all_positions(draw):
+    layer = ConvCaps((3, 4), child_types=2, parent_types=2, kernel=2, routing="em")
+    with torch.no_grad():
+        layer.learned.beta_a[1] = -100
+    u = draw(24, 2, 8, dtype=torch.float32) / 4
+    lengths = layer(u).norm(dim=-1).view(2, 2 * 3, 2)  # (types, positions, images)
+    assert layer.learned().beta_a.tolist() == [0] * 6 + [-100] * 6
+    assert lengths[1].amax() < lengths[0].amin()
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_a_layer_says_its_parents_lengths_outside_autocast(routing, draw):
+    layer, u = CapsuleLayer(6, 3, routing=routing), draw(6, 2, 8, dtype=torch.float32) / 4
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer(u), layer(u.clone()))
+    v = layer(u)
+    assert v.dtype == torch.float32 and ((v.norm(dim=-1) > 0) & (v.norm(dim=-1) < 1)).all()
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_a_pruned_layer_learns_the_same_and_gives_other_parents(routing, draw):
+    layer, u = CapsuleLayer(6, 3, routing=routing), draw(6, 2, 8, dtype=torch.float32) / 4
+    every, few = layer.pruned(torch.arange(18)), layer.pruned(torch.arange(0, 18, 2))
+    torch.testing.assert_close(every(u), layer(u))
+    assert [name for name, _ in few.named_parameters()] == [name for name, _ in layer.named_parameters()]
+    assert not torch.allclose(few(u), layer(u))
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_trace_census_and_network_see_the_same_parents(routing):
+    net, test = net_with(routing), small.digits().test
+    with torch.no_grad():
+        lengths = net(to_float(test.pixels)).lengths
+    states = routing_of(net, to_float(test.pixels))
+    torch.testing.assert_close(torch.from_numpy(states["lengths"][2]), lengths, rtol=1e-4, atol=1e-5)
+    assert np.allclose(states["c"].astype(np.float32).reshape(10, -1, 16, 10).sum(-1), 1, atol=0.01)
+    found = census(net, Batches(test, 20))
+    torch.testing.assert_close(found.parent_length.float(), lengths.amax(0), rtol=1e-4, atol=1e-5)
+    uniform = found.starved_children.all() and found.starved_parents.all()
+    assert uniform == (routing == "uniform")
+
+
+def test_a_finite_logit_beyond_float16_stays_finite_and_one_that_is_not_does_not():
+    votes = 100 * torch.randn(6, 1, 16, generator=torch.Generator().manual_seed(0))
+    assert np.isfinite(observe(complete_graph(3, 2), votes, 3, routing="em")["b"]).all()
+    assert not np.isfinite(observe(complete_graph(3, 2), votes * float("inf"), 3, routing="em")["b"]).all()
+
+
+@pytest.fixture(scope="module", params=["uniform", "attention", "inverted", "em"])
+def run(request, tmp_path_factory) -> Run:
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        config = small.config(tmp_path_factory.mktemp("runs"), routing=request.param)
+        return Run.open(train(config, progress=False)["run"])
+
+
+def test_training_moves_what_a_routing_learns_and_a_run_brings_it_back(run):
+    net = load(run.path)
+    assert net.capsules.routing == run.config.routing
+    began = net_with(run.config.routing).capsules
+    if began.learned is not None:
+        for trained, new in zip(net.capsules.learned.parameters(), began.learned.parameters(), strict=True):
+            assert not torch.equal(trained, new)
+
+
+def test_what_is_drawn_and_explained_is_there_for_every_routing(run, monkeypatch, capsys):
+    small.use(monkeypatch)
+    trace = run.trace()
+    assert isinstance(trace, RoutingTrace) and trace.about["routing"] == run.config.routing
+    tree = parse_tree(trace, image=0)
+    assert tree.graph.get("note") == NOTES.get(run.config.routing)
+    main(["viz", str(run.path), "--what", "entropy", "--format", "png"])
+    main(["explain", str(run.path)])
+    said = capsys.readouterr().out
+    assert ("note: " in said) == (run.config.routing in NOTES)
+    assert (run.path / "explain" / "capsules.json").exists()
