@@ -51,6 +51,7 @@ class Way(NamedTuple):
     def learned(self, graph, votes) -> EMParameters | InvertedParameters | None:
         """Parameters that differ from parent to parent and from number to number, if the routing has any."""
         like, parents = (votes.weight if isinstance(votes, LinearVotes) else votes).detach(), graph.num_dst_nodes()
+        like = like.to(torch.promote_types(like.dtype, torch.float32))
         if self.routing == "em":
             betas = (torch.linspace(*ends, parents).to(like) for ends in ((-0.5, 0.5), (-1, 2)))
             return EMParameters(*betas, final_lambda=1.0)  # 100 times the paper's: the tests' parents have few children

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps import CapsNet, RoutingTrace, complete_graph, train
+from graphcaps import CapsNet, RoutingTrace, complete_graph, route, train
 from graphcaps.census import census
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
@@ -44,6 +44,16 @@ def test_a_layer_learns_what_its_routing_has(routing, learned, draw):
     assert names == learned
     layer(draw(6, 2, 8, dtype=torch.float32) / 4).square()[..., 0].sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("make", [lambda: CapsuleLayer(6, 3, routing="em"), lambda: ConvCaps(3, 1, 2, 2, routing="em")])
+def test_em_takes_a_childs_length_for_its_activation(make, draw):
+    layer = make()
+    u = draw(layer.num_children, 2, 8, dtype=torch.float32) / 4
+    options = {"activation": u.norm(dim=-1), "routing": "em", "parameters": layer.learned()}
+    torch.testing.assert_close(layer(u), route(layer.graph(), layer.votes(u), **options).v)
+    options["activation"] = None
+    assert not torch.allclose(layer(u), route(layer.graph(), layer.votes(u), **options).v, atol=1e-3)
 
 
 def test_types_of_convolutional_capsules_have_costs_of_their_own_at_all_positions(draw):

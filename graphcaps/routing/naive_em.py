@@ -35,7 +35,8 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
             Ra = {e: R[e] if a_in is None else R[e] * a_in[src[e]] for e in in_edges[j]}
             total = sum(Ra.values(), zero)
             nonzero = total + 1e-9
-            mu[j] = torch.stack([sum((Ra[e] * V[e][..., h] for e in Ra), zero) / nonzero for h in range(dim)], -1)
+            means = [sum((Ra[e] * V[e][..., h] for e in Ra), zero) / nonzero for h in range(dim)]
+            mu[j] = torch.stack(means, -1) if dim else V[:0].sum(0)
             sigma2[j], cost = [], zero
             for h in range(dim):
                 spread = sum((Ra[e] * (V[e][..., h] - mu[j][..., h]) ** 2 for e in Ra), zero) / nonzero
