@@ -457,6 +457,7 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         ),
         ({"prior": META}, "prior: expected device cpu as the votes, got meta"),
         ({"activation": torch.ones(3)}, "activation: expected (I, *)=(3, 5), got (3,)"),
+        ({"activation": META[:3, None].expand(3, 5)}, "activation: expected device cpu as the votes, got meta"),
         (
             {"votes": VOTES.to("meta"), "engine": "dgl"},
             "engine: expected votes on the graph's device cpu for 'dgl', got meta. Use engine='torch'",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps import bipartite_graph, complete_graph, local_graph, route
+from graphcaps import LinearVotes, bipartite_graph, complete_graph, local_graph, route
 from graphcaps.graph import links
 from graphcaps.routing import EMParameters, InvertedParameters, dynamic, steps
 from graphcaps.routing.engines import engine_names
@@ -93,6 +93,21 @@ def test_attention_has_one_pass_whatever_the_iterations(way, graphs, draw):
     votes = draw(63, B, D)
     one, three = (way(graphs["sparse_7x5"], votes, iterations=iterations).v for iterations in (1, 3))
     assert torch.equal(one, three)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.routings("attention", "uniform")
+@pytest.mark.parametrize("images", [1, 5])
+@pytest.mark.parametrize("shape", [(63,), (7, 5), ()], ids=["per_edge", "per_type", "shared"])
+def test_linear_votes_have_naives_value_and_gradients(way, graphs, shape, images, draw):
+    graph = graphs["sparse_7x5"]
+    u, weight, prior = (x.requires_grad_() for x in (draw(7, images, 3), draw(*shape, 3, D), draw(63)))
+    cotangent, found = draw(5, images, D), []
+    for each in (way, way._replace(engine="naive", device="cpu")):
+        v = each(graph, LinearVotes(u, weight), prior=prior).v
+        found.append([v, *torch.autograd.grad(v, (u, weight, prior), cotangent)])
+    for got, wanted in zip(*found, strict=True):
+        assert_same(got, wanted)
 
 
 # Inverted

@@ -91,6 +91,7 @@ def route(
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
+        expect(activation.device == b.device, "activation", f"device {b.device} as the votes", activation.device)
     observer = on_iteration and _own_copies(on_iteration)
     own = () if parameters is None else (parameters,)
     v, activation = run(graph, votes, activation, b, iterations, observer, squash_output, *own)

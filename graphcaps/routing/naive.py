@@ -87,9 +87,7 @@ def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
                 p[j], a[j] = 0 * p[j], 0 * a[j]
             squared = (p[j] * p[j]).sum(-1, keepdim=True)
             v[j] = a[j].unsqueeze(-1) * p[j] / torch.where(squared > 1e-24, squared, 1.0).sqrt()
-        if on_iteration is not None:
-            agreement = [(u_hat[e] * v[dst[e]]).sum(-1) for e in range(len(dst))]
-            on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
+        _observe(on_iteration, [r], b, c, v, u_hat, dst)
         b = [prior[e] + (u_hat[e] * p[dst[e]]).sum(-1) / max(1, dim) ** 0.5 for e in range(len(dst))]
     parents, numbers = u_hat.new_zeros(0, *u_hat.shape[1:]), u_hat.new_zeros(0, *u_hat.shape[1:-1])
     return _stack(v if squash_output else p, parents), _stack(a, numbers)
@@ -98,8 +96,11 @@ def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
 def _ends(graph):
     """The out-edges of each child, the in-edges of each parent, the parent of each edge."""
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
-    out_edges = [[e for e, child in enumerate(src) if child == i] for i in range(graph.num_src_nodes())]
-    return out_edges, [[e for e, parent in enumerate(dst) if parent == j] for j in range(graph.num_dst_nodes())], dst
+    out_edges, in_edges = ([[] for _ in range(n)] for n in (graph.num_src_nodes(), graph.num_dst_nodes()))
+    for e, (i, j) in enumerate(zip(src, dst, strict=True)):
+        out_edges[i].append(e)
+        in_edges[j].append(e)
+    return out_edges, in_edges, dst
 
 
 def _softmax(b, out_edges):
@@ -121,11 +122,16 @@ def _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_o
         squared = (s[j] * s[j]).sum(-1, keepdim=True)
         zero = squared == 0
         v[j] = torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt() / (1 + squared)) * s[j]
-    for r in range(iterations if on_iteration is not None else 0):
-        agreement = [(u_hat[e] * v[dst[e]]).sum(-1) for e in range(len(dst))]
-        on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
+    _observe(on_iteration, range(iterations), b, c, v, u_hat, dst)
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
     return v if squash_output else s, v.norm(dim=-1)
+
+
+def _observe(on_iteration, rounds, b, c, v, u_hat, dst):
+    if on_iteration is not None:
+        agreement = [(u_hat[e] * v[j]).sum(-1) for e, j in enumerate(dst)]
+        for r in rounds:
+            on_iteration(r, *(_stack(x, like) for x, like in _report(b, c, v, agreement, u_hat)))
 
 
 def _report(b, c, v, agreement, u_hat):
