@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from .errors import GraphcapsError
 from .files import replacing
-from .models import CapsNet
+from .models import Network, from_preset
 
 FORMAT_VERSION = 1
 
@@ -64,7 +64,7 @@ def _sha256(text: str, tensors: dict[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def model_tensors(model: CapsNet) -> dict[str, torch.Tensor]:
+def model_tensors(model: Network) -> dict[str, torch.Tensor]:
     """The network's parameters and buffers, named ``model.*``."""
     return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
@@ -75,7 +75,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
     return {f"optimizer.{k}.{name}": tensor for k, values in state.items() for name, tensor in values.items()}
 
 
-def restore(path: Path, model: CapsNet, optimizer: torch.optim.Optimizer | None = None) -> dict:
+def restore(path: Path, model: Network, optimizer: torch.optim.Optimizer | None = None) -> dict:
     """Put a checkpoint's tensors into ``model`` and ``optimizer`` and return its head.
 
     Raises:
@@ -109,13 +109,15 @@ def _kind(tensor: torch.Tensor | None) -> str:
     return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def read_model(path: Path) -> CapsNet:
+def read_model(path: Path) -> Network:
     """Build the network a checkpoint describes and load its weights; sets ``class_names`` on it."""
     _, head = read(path)
     try:
-        preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]), engine="auto")
-        model = CapsNet.from_preset(**preset)
-        class_names, num_classes = tuple(head["class_names"]), model.capsules.num_parents
+        preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
+        if "engine" in preset:
+            preset["engine"] = "auto"
+        model = from_preset(**preset)
+        class_names, num_classes = tuple(head["class_names"]), model.preset["num_classes"]
         if len(class_names) != num_classes:
             raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError

@@ -15,7 +15,8 @@ from typing import Literal
 from .errors import GraphcapsError, InputError, expect
 
 FORMAT_VERSION = 1
-LEARNING_RATES = {"compact": 0.005, "paper": 0.001, "deep": 0.005}
+LEARNING_RATES = {"compact": 0.005, "paper": 0.001, "deep": 0.005, "cnn": 0.001, "cnn-small": 0.005}
+WITHOUT_ROUTING = ("cnn", "cnn-small")  # models that have no capsules
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
 
@@ -26,9 +27,10 @@ class TrainConfig:
     dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits", "multimnist"] = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36."""
-    model: Literal["compact", "paper", "deep"] = "compact"
+    model: Literal["compact", "paper", "deep", "cnn", "cnn-small"] = "compact"
     """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep:
-    two layers of convolutional capsules before the last."""
+    two layers of convolutional capsules before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M
+    parameters). cnn-small: compact with linear layers for its capsules, as many parameters."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
@@ -42,8 +44,15 @@ class TrainConfig:
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
     """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU, not for
     inverted and em. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
+    protocol: Literal["paper", "official"] = "paper"
+    """official: the model paper as its authors' code trains it: the margin loss over 20, primary capsules' sums times
+    1/32, their biases from 0.1."""
+    reconstruction_weight: float = 0.0005
+    """Of the decoder's squared errors, summed over pixels, in the loss; 0: trained without reconstruction."""
+    train_images: int | None = None
+    """Train on that many images only, of each class in proportion, the same for every seed; None: on all."""
     learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; None: 0.005 for compact and deep, 0.001 for paper."""
+    """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.005 for the others."""
     augment: Literal["shift", "affine", "none"] = "shift"
     """shift: training images are moved by up to 2 pixels, each of multimnist's digits by up to 4. affine: also turned
     and scaled. none: left alone."""
@@ -84,6 +93,13 @@ class TrainConfig:
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
         paired = self.dataset != "multimnist" or self.augment == "shift"
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
+        known = self.protocol == "paper" or self.model == "paper"
+        expect(known, "protocol", f"paper for model {self.model}", self.protocol, "official is of --model paper alone")
+        weight = self.reconstruction_weight
+        numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
+        expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", weight)
+        few = self.train_images
+        expect(few is None or (type(few) is int and few >= 1), "train_images", "an integer >= 1", few)
         rate = self.learning_rate
         numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
         expect(numeric, "learning_rate", "a number > 0 and < 1e30", rate)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .data import Batches
-from .models import CapsNet, capsnet_loss
+from .models import CapsNet, Network
 from .task import longest, overlaid, right
 
 EVALUATION_BATCH = 250
@@ -75,7 +75,7 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
 
 
 @contextlib.contextmanager
-def evaluating(model: CapsNet) -> Iterator[None]:
+def evaluating(model: Network) -> Iterator[None]:
     """Put the network into eval mode while the block runs."""
     training = model.training
     model.eval()
@@ -86,15 +86,15 @@ def evaluating(model: CapsNet) -> Iterator[None]:
 
 
 @torch.no_grad()
-def evaluate(model: CapsNet, batches: Batches) -> Evaluation:
+def evaluate(model: Network, batches: Batches) -> Evaluation:
     """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards."""
     predicted, labels, losses = [], [], []
     with evaluating(model):
         for images, truth in batches.in_order():
             output = model(overlaid(images))
-            predicted.append(longest(output.lengths, model.objects))
+            predicted.append(longest(output.scores, model.objects))
             labels.append(truth)
-            losses.append(capsnet_loss(output, images, truth) * len(truth))
+            losses.append(model.loss(output, images, truth) * len(truth))
     total = sum(len(truth) for truth in labels)
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / total)
 

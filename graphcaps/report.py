@@ -94,14 +94,14 @@ def pruning_table(found: Pruning) -> str:
 
 
 def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
-    """One line per image file: its classes by capsule length, longest first."""
+    """One line per image file: its classes by score, such as a capsule's length, highest first."""
     model, ink = load(run), DATASETS[Run.open(run).config.dataset].ink
     choice = {"auto": "auto", "yes": True, "no": False}[invert]
     for path in images:
         image = read_image(path, model.image_shape, invert=choice, ink=ink)
         with torch.no_grad():
-            lengths = model(image.pixels[None]).lengths[0]  # (J,)
-        longest = lengths.topk(min(top, len(lengths)))
-        classes = [f"{model.class_names[k]} {length:.3f}" for length, k in zip(*longest, strict=True)]
+            scores = model(image.pixels[None]).scores[0]  # (J,)
+        highest = scores.topk(min(top, len(scores)))
+        classes = [f"{model.class_names[k]} {score:.3f}" for score, k in zip(*highest, strict=True)]
         note = " (inverted: its border is light)" if image.inverted and invert == "auto" else ""
         yield f"{path}: {', '.join(classes)}{note}"

@@ -1,6 +1,7 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
-runs/<name>/  config.json  metrics.csv  result.json  trace.npz  checkpoints/{best,last}.safetensors  figures/
+runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz  checkpoints/{best,last}.safetensors
+              figures/
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ import io
 import json
 import logging
 import shlex
+import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import filelock
+import numpy as np
 
-from .config import TrainConfig
+from .config import WITHOUT_ROUTING, TrainConfig
 from .errors import GraphcapsError
-from .files import remove_unfinished, write_text
+from .files import remove_unfinished, replacing, write_text
 from .trace import RoutingTrace
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +114,25 @@ class Run:
             then = f"Delete it and make it again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error!r}. {then}") from None
 
+    def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
+        """Write answers.npz: the best network's answers to all test images, in their order, beside the labels."""
+        with replacing(self.path / "answers.npz") as temporary:
+            np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
+
+    def answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """predicted and labels, each (N,) or (N, K) int64; raise ``GraphcapsError`` where they can't be read."""
+        path = self.path / "answers.npz"
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                predicted, labels = stored["predicted"], stored["labels"]
+            if predicted.shape != labels.shape or predicted.dtype != np.int64 or labels.dtype != np.int64:
+                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
+            return predicted, labels
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise GraphcapsError(
+                f"{path}: expected a finished run's answers to the test images, got: {error}"
+            ) from None
+
     def metrics(self) -> list[dict[str, float]]:
         """Rows of metrics.csv; none before the first epoch ends."""
         path = self.path / "metrics.csv"
@@ -123,6 +149,9 @@ class Run:
 
     def trace(self) -> RoutingTrace:
         """The recorded routing; raise ``GraphcapsError`` where there is none."""
+        model = self.config.model
+        if model in WITHOUT_ROUTING:
+            raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
         return RoutingTrace.load(self.path / "trace.npz")
 
 
@@ -173,7 +202,7 @@ def load(run: str | Path, which: str = "best", device: str = "cpu"):
         which: ``"best"`` (on validation images) or ``"last"``.
 
     Returns:
-        ``CapsNet`` on ``device``, with ``class_names``, one per parent capsule.
+        ``CapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class.
 
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
@@ -181,3 +210,14 @@ def load(run: str | Path, which: str = "best", device: str = "cpu"):
     from .checkpoint import read_model
 
     return read_model(Run.open(run).checkpoint(which)).to(device).eval()
+
+
+def load_routing(run: str | Path, device: str = "cpu"):
+    """The best network of a run, as ``load`` gives it, where it routes.
+
+    Raises:
+        GraphcapsError: as ``load``, and for a run of a CNN.
+    """
+    from .models import routing_network
+
+    return routing_network(load(run, device=device), str(Run.open(run)))

@@ -14,17 +14,18 @@ import math
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from . import checkpoint
-from .config import OF_THE_MACHINE, TrainConfig
+from .config import OF_THE_MACHINE, WITHOUT_ROUTING, TrainConfig
 from .data import Batches, ImageSplits, load_images
 from .errors import GraphcapsError, expect
 from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
-from .models import CapsNet, CapsNetOutput, capsnet_loss
+from .models import Network, from_config
 from .progress import Progress, tensorboard
 from .recording import kept_epochs, record, with_history
 from .routing import choose_engine
@@ -81,19 +82,13 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     config.check()
     accelerator = make_accelerator(config)
     splits = load_images(config.dataset, config.data)
+    if config.train_images is not None:
+        splits = splits.with_train(config.train_images)
     least, most = accelerator.num_processes, len(splits.train)
     wanted = f"from {least} (processes) to {most} (training images of {config.dataset})"
     expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
-    model = CapsNet.from_preset(
-        config.model,
-        splits.image_shape,
-        splits.num_classes,
-        config.iterations,
-        config.routing,
-        config.engine,
-        splits.objects,
-    )
+    model = from_config(config, splits)
     if run is None and accelerator.is_main_process:
         run = Run.create(config, made_with=made_with(accelerator))
     if accelerator.num_processes > 1:
@@ -114,7 +109,7 @@ class Trainer:
     """One training: the network, its data and its state; ``fit`` runs it to the end."""
 
     def __init__(
-        self, config: TrainConfig, run: Run | None, model: CapsNet, splits: ImageSplits, accelerator, show: bool
+        self, config: TrainConfig, run: Run | None, model: Network, splits: ImageSplits, accelerator, show: bool
     ):
         """Without a ``run``, only ``step`` works."""
         self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
@@ -144,8 +139,7 @@ class Trainer:
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
-                self.trace = self._recorded(state.epoch)
-                self.trace.save(self.run.path / "trace.npz")
+                self._keep_routing()
                 self._save("last")
             self.started = time.perf_counter() - state.seconds
             while state.epoch < self.config.epochs:
@@ -169,7 +163,7 @@ class Trainer:
                 group["lr"] = rate
             loss, output = self.step(images, labels)
             loss_sum += loss * len(labels)
-            correct += right(longest(output.lengths, self.net.objects), labels).sum()
+            correct += right(longest(output.scores, self.net.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
             stopped = self._anywhere(stop.signum)
@@ -189,10 +183,10 @@ class Trainer:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
 
-    def step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, CapsNetOutput]:
+    def step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, NamedTuple]:
         """Forward, loss, backward, Adam on images or layers; return the loss, detached, and the output."""
         output = self.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-        loss = capsnet_loss(output, images, labels)
+        loss = self.net.loss(output, images, labels)
         self.accelerator.backward(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -227,10 +221,7 @@ class Trainer:
         state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
         if self.accelerator.is_main_process:
             # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
-            if self.trace is None or state.epoch in kept_epochs(config.epochs):
-                self.trace = self._recorded(state.epoch)
-            self.trace = with_history(self.trace, state.history)
-            self.trace.save(self.run.path / "trace.npz")
+            self._keep_routing()
             self.run.write_metrics(state.history)
             if best:
                 self._save("best")
@@ -251,6 +242,8 @@ class Trainer:
         best = load(self.run.path, device=str(self.device))
         test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
         low, high = test.interval
+        if self.accelerator.is_main_process:
+            self.run.write_answers(test.predicted, test.labels)
         result = {
             "command": self.config.command(),
             "model": self.config.model,
@@ -275,11 +268,17 @@ class Trainer:
             self.run.write_result(result)
         return {"run": str(self.run.path), **result}
 
-    def _recorded(self, epoch: int) -> RoutingTrace:
-        config = self.config
-        about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
-        about["run"] = self.run.path.name
-        return record(self.trace, self.net, self.splits, epoch, self.device, about)
+    def _keep_routing(self) -> None:
+        """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
+        config, epoch = self.config, self.state.epoch
+        if config.model in WITHOUT_ROUTING:
+            return
+        if self.trace is None or epoch in kept_epochs(config.epochs):
+            about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+            about["run"] = self.run.path.name
+            self.trace = record(self.trace, self.net, self.splits, epoch, self.device, about)
+        self.trace = with_history(self.trace, self.state.history)
+        self.trace.save(self.run.path / "trace.npz")
 
     def _save(self, which: str) -> None:
         tensors = checkpoint.model_tensors(self.net)
@@ -301,14 +300,16 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.accelerator.is_main_process:
+        if self.accelerator.is_main_process and self.config.model not in WITHOUT_ROUTING:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
                 progress.say(f"{error} (the routing is kept from here on)")
         return self.state
 
-    def _engine(self) -> str:
+    def _engine(self) -> str | None:
+        if self.config.model in WITHOUT_ROUTING:
+            return None
         layer = self.net.capsules
         child = torch.zeros(layer.num_children, 1, layer.weight.shape[1], device=self.device)
         if layer.engine != "auto":
@@ -316,17 +317,25 @@ class Trainer:
         return choose_engine(layer.graph(self.device), layer.votes(child), layer.routing)
 
     def _introduce(self, progress: Progress) -> None:
-        config, layer = self.config, self.net.capsules
+        config = self.config
+        progress.say(
+            f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
+            f"and {len(self.splits.test)} test images\n"
+            f"{self._routing_in_words()}\n"
+            f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
+        )
+
+    def _routing_in_words(self) -> str:
+        if self.config.model in WITHOUT_ROUTING:
+            return "no capsules and no routing"
+        layer = self.net.capsules
         below = "".join(
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
         )
         passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
-        progress.say(
-            f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
-            f"and {len(self.splits.test)} test images\n"
+        return (
             f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
-            f"{passes} of {layer.routing} routing on engine '{self._engine()}'\n"
-            f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
+            f"{passes} of {layer.routing} routing on engine '{self._engine()}'"
         )
 
     def _check_finite(self, rate: float, weights: bool) -> None:

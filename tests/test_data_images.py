@@ -80,3 +80,17 @@ def test_a_split_is_the_same_for_everybody():
 def test_a_split_that_leaves_nothing_is_an_error(count):
     with pytest.raises(InputError, match="count: expected 1 to 9"):
         stratified_split(torch.arange(10), count)
+
+
+def test_fewer_training_images_are_of_each_class_in_proportion_and_leave_the_rest_alone():
+    whole = ImageSplits("toy", ("a", "b"), mixed(40, 10), mixed(3, 3), mixed(2, 2))
+    few = whole.with_train(5)
+    assert few.train.labels.tolist() == [0, 0, 0, 0, 1] and few.val is whole.val and few.test is whole.test
+    assert whole.with_train(50).train is whole.train
+    with pytest.raises(InputError, match="train_images: expected 1 to 50, the training images of toy, got 51"):
+        whole.with_train(51)
+
+
+def mixed(zeros, ones):
+    labels = torch.tensor([0] * zeros + [1] * ones)
+    return Images(torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8), labels)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcaps import CapsNet, margin_loss, route
+from graphcaps import CapsNet, margin_loss, route, squash
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
 from graphcaps.nn import CapsuleLayer, conv, receptive_fields
@@ -243,6 +243,39 @@ def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
     assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.2)
 
 
+# Protocols
+
+
+def test_the_official_protocol_is_what_the_authors_code_computes():
+    """Half of the margin loss, the mean over ten classes; primary capsules of 1/32 of the sum, plus a bias of 0.1."""
+    ours, paper = (net_of("paper", (1, 17, 17), protocol=protocol).eval() for protocol in ("official", "paper"))
+    paper.load_state_dict(ours.state_dict())
+    images, labels = images_of(3, (1, 17, 17)), torch.arange(3)
+    conv = ours.primary.conv
+    sums = nn.functional.conv2d(ours.stem(images), conv.weight, stride=2)  # (B, T * P, 1, 1)
+    wanted = squash((sums / 32 + 0.1).view(3, 32, 8)).transpose(0, 1)
+    torch.testing.assert_close(ours.primary(ours.stem(images)), wanted)
+    output = paper(images)
+    errors = (output.reconstruction - images).square().sum(dim=(1, 2, 3)).mean()
+    torch.testing.assert_close(
+        paper.loss(output, images, labels), margin_loss(output.lengths, labels) + 0.0005 * errors
+    )
+    torch.testing.assert_close(
+        ours.loss(output, images, labels), margin_loss(output.lengths, labels) / 20 + 0.0005 * errors
+    )
+
+
+def test_without_reconstruction_the_decoder_gets_no_gradient():
+    net, images, labels = (
+        net_of("compact", (1, 11, 11), reconstruction_weight=0.0),
+        images_of(4, (1, 11, 11)),
+        torch.arange(4),
+    )
+    net.loss(net(images, labels), images, labels).backward()
+    assert all(not parameter.grad.any() for parameter in net.decoder.parameters())
+    assert net.capsules.weight.grad.any()
+
+
 # Bad input
 
 
@@ -255,6 +288,10 @@ def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
         (("compact", (0, 28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (0, 28, 28)"),
         (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
         (("deep", (1, 22, 28)), "image_shape: expected at least 23 x 23 pixels for 'deep', got 22 x 28"),
+        (
+            ("compact", (1, 28, 28), 10, 3, "dynamic", "auto", 1, "official"),
+            "protocol: expected paper for 'compact', got official. official is what the authors of 'paper' ran",
+        ),
         (("pper",), "preset: expected one of paper, compact, deep, got 'pper'. Did you mean 'paper'?"),
     ],
 )

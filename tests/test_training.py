@@ -183,8 +183,8 @@ def crash_at(monkeypatch, write: int) -> None:
     monkeypatch.setattr(os, "replace", crashing)
 
 
-# config; trace and last; twice trace, metrics, best and last; result
-@pytest.mark.parametrize("write", range(1, 13))
+# config; trace and last; twice trace, metrics, best and last; answers; result
+@pytest.mark.parametrize("write", range(1, 14))
 def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
     config, run = small.config(tmp_path), tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -198,12 +198,12 @@ def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch
         train(TrainConfig(), resume=run, progress=False)
     assert small.differences(small.content(run), whole) == []
     assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "best.safetensors", "config.json", "last.safetensors", "metrics.csv", "result.json", "trace.npz",
+        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "metrics.csv", "result.json", "trace.npz",
     ]  # fmt: skip
 
 
-def test_there_are_twelve_writes(tmp_path, monkeypatch):
-    crash_at(monkeypatch, 13)
+def test_there_are_thirteen_writes(tmp_path, monkeypatch):
+    crash_at(monkeypatch, 14)
     train(small.config(tmp_path), progress=False)
 
 

@@ -14,7 +14,7 @@ from ..data.pairs import Pairs
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
 from ..recording import one_of_each_class, to_bytes
-from ..run import Run, load
+from ..run import Run, load_routing
 from ..task import overlaid
 from ..viz.explorer_data import packed
 from .explain import decode, explain_image
@@ -50,7 +50,7 @@ class Explorer:
             GraphcapsError: no sound checkpoint, or neither test images nor a trace.
         """
         config, path, classes = run.config, run.checkpoint("best"), None
-        model = load(run.path)
+        model = load_routing(run.path)
         try:
             images = load_images(config.dataset, data or config.data, download=False).test
         except GraphcapsError:

@@ -170,11 +170,11 @@ def prune(
     from ..pruning import check_keep, mean_coupling
     from ..pruning import prune as measure
     from ..report import pruning_table
-    from ..run import load
+    from ..run import load_routing
     from ..viz import accuracy_by_edges
 
     device = pick_device(device)
-    model = load(chosen.path, device=device)
+    model = load_routing(chosen.path, device=device)
     check_keep(model, counts)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
     train, val, test = (

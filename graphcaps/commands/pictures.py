@@ -121,10 +121,10 @@ def explain(
         from ..hardware import pick_device
         from ..progress import bar
         from ..report import census_tables
-        from ..run import load
+        from ..run import load_routing
 
         device = pick_device(device)
-        model = load(chosen.path, device=device)
+        model = load_routing(chosen.path, device=device)
         splits = load_images(chosen.config.dataset, data or chosen.config.data)
         from ..census import census
 

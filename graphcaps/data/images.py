@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +60,10 @@ class Images:
         """(C, H, W)."""
         return tuple(self.pixels.shape[1:])
 
+    def some(self, rows: Tensor) -> Images:
+        """The images at ``rows``, int64 (K,)."""
+        return Images(self.pixels[rows], self.labels[rows])
+
     def to(self, device: torch.device | str) -> Images:
         """The same images on ``device``."""
         return Images(self.pixels.to(device), self.labels.to(device))
@@ -93,6 +97,20 @@ class ImageSplits:
                 f"0 to {self.num_classes - 1}",
                 f"{low} to {high}",
             )
+
+    def with_train(self, count: int) -> ImageSplits:
+        """The same data set with ``count`` of its training images, of each class in proportion, the same for everybody.
+
+        Raises:
+            InputError: not from 1 to the number of training images.
+        """
+        total = len(self.train)
+        expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
+        return (
+            self
+            if count == total
+            else replace(self, train=self.train.some(stratified_split(self.train.labels, count)[1]))
+        )
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

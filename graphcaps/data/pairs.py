@@ -56,6 +56,10 @@ class Pairs:
         channels, height, width = self.digits.image_shape
         return channels, height + 2 * REACH, width + 2 * REACH
 
+    def some(self, rows: Tensor) -> Pairs:
+        """The pairs of the digits at ``rows``, int64 (K,), alone."""
+        return Pairs(self.digits.some(rows))
+
     def to(self, device: torch.device | str) -> Pairs:
         """The same digits on ``device``."""
         return Pairs(self.digits.to(device))

@@ -14,12 +14,20 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .errors import check_name, expect
-from .functional import margin_loss
-from .nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from .task import longest, present
+from ..errors import check_name, expect
+from ..functional import margin_loss
+from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from ..task import longest, present
 
 PARENT_DIM = 16
+RECONSTRUCTION_WEIGHT = 0.0005  # of the sum over pixels: section 4.1
+
+# What multiplies the margin loss. The paper adds the loss of all classes; its authors' code (Sara Sabour's
+# "capsules", published in tensorflow/models) takes half of the loss and the mean over the ten classes, so that
+# reconstruction weighs 20 times as much. There, primary capsules also pass through a routing with one iteration and
+# 32 parents, which multiplies their convolution, without its bias, by 1/32, and all biases start at 0.1.
+PROTOCOLS = {"paper": 1.0, "official": 1 / 20}
+OFFICIAL_BIAS = 0.1
 
 
 class CapsNetOutput(NamedTuple):
@@ -28,6 +36,11 @@ class CapsNetOutput(NamedTuple):
     lengths: torch.Tensor
     capsules: torch.Tensor
     reconstruction: torch.Tensor
+
+    @property
+    def scores(self) -> torch.Tensor:
+        """(B, J) in [0, 1): the lengths."""
+        return self.lengths
 
 
 class _Front(NamedTuple):
@@ -47,9 +60,14 @@ def _paper(channels: int, size: tuple[int, int]) -> _Front:
 
 def _compact(channels: int, size: tuple[int, int]) -> _Front:
     """In the spirit of Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules, whatever the image's size."""
+    stem, features, map_size = compact_stem(channels, size)
+    return _Front(stem, DepthwisePrimaryCaps(features, map_size), (1, 1))
+
+
+def compact_stem(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, int, tuple[int, int]]:
+    """The convolutions of ``compact``, their channels, and the size of their map for images (H, W)."""
     stem = _convolutions((channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
-    map_size = tuple((side - 8 - 3) // 2 + 1 for side in size)
-    return _Front(stem, DepthwisePrimaryCaps(128, map_size), (1, 1))
+    return stem, 128, tuple((side - 8 - 3) // 2 + 1 for side in size)
 
 
 def _deep(channels: int, size: tuple[int, int]) -> _Front:
@@ -69,7 +87,7 @@ def _convolutions(*convs: tuple[int, int, int, int]) -> nn.Sequential:
 
 
 # name: (builder, smallest side of an image in pixels)
-PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23)}
+_PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23)}
 
 
 class CapsNet(nn.Module):
@@ -103,6 +121,7 @@ class CapsNet(nn.Module):
         self.preset: dict | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
+        self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT
 
     @classmethod
     def from_preset(
@@ -114,6 +133,8 @@ class CapsNet(nn.Module):
         routing: str = "dynamic",
         engine: str = "auto",
         objects: int = 1,
+        protocol: str = "paper",
+        reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
     ) -> CapsNet:
         """Build a network by name.
 
@@ -125,21 +146,25 @@ class CapsNet(nn.Module):
             num_classes: J, parent capsules, one per class.
             iterations, routing, engine: as in ``graphcaps.route``.
             objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
+            protocol: ``"paper"``; or ``"official"``, for ``paper`` alone: as the authors' code trains (``PROTOCOLS``).
+            reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
 
         Raises:
             InputError: unknown name, or images smaller than the preset can take.
         """
-        check_name("preset", name, list(PRESETS))
-        build, smallest = PRESETS[name]
-        good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
-        expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
-        channels, height, width = image_shape
-        fits = min(height, width) >= smallest
-        expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
-        expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
+        check_name("preset", name, list(_PRESETS))
+        build, smallest = _PRESETS[name]
+        channels, height, width = check_sizes(name, smallest, image_shape, num_classes)
+        check_name("protocol", protocol, list(PROTOCOLS))
+        alone = protocol == "paper" or name == "paper"
+        expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
+        expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         whole = isinstance(objects, int) and 1 <= objects <= num_classes
         expect(whole, "objects", f"an integer from 1 to num_classes={num_classes}", objects)
         stem, primary, grid, windows = build(channels, (height, width))
+        if protocol == "official":
+            primary.scale = 1 / primary.num_types
+            nn.init.constant_(primary.conv.bias, OFFICIAL_BIAS)
         options, types, between = (iterations, routing, engine), primary.num_types, []
         for parent_types, kernel, stride in windows:
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
@@ -155,16 +180,16 @@ class CapsNet(nn.Module):
             routing=routing,
             engine=engine,
             objects=objects,
+            protocol=protocol,
+            reconstruction_weight=reconstruction_weight,
         )
         model.objects = objects
+        model.margin_weight, model.reconstruction_weight = PROTOCOLS[protocol], reconstruction_weight
         return model
 
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
         """u (I, B, P): what enters the last layer, of images (B, C, H, W)."""
-        shape = tuple(images.shape)
-        wanted = "(B, C={}, H={}, W={})".format(*self.image_shape)
-        expect(len(shape) == 4 and shape[1:] == self.image_shape, "images", wanted, shape)
-        expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+        check_images(images, self.image_shape)
         return self.between(self.primary(self.stem(images)))
 
     @property
@@ -191,6 +216,10 @@ class CapsNet(nn.Module):
             chosen = labels
         return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
 
+    def loss(self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """``capsnet_loss`` with the weights of the network's protocol."""
+        return capsnet_loss(output, images, labels, self.reconstruction_weight, self.margin_weight)
+
     def receptive_fields(self) -> torch.Tensor:
         """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer sees.
 
@@ -202,7 +231,11 @@ class CapsNet(nn.Module):
 
 
 def capsnet_loss(
-    output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = 0.0005
+    output: CapsNetOutput,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
+    margin_weight: float = 1.0,
 ) -> torch.Tensor:
     """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
 
@@ -212,6 +245,27 @@ def capsnet_loss(
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
         labels: (B,), or (B, K) in the order of the layers.
+        margin_weight: the margin loss is multiplied by it.
     """
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
-    return margin_loss(output.lengths, present(labels, output.lengths.shape[1])) + reconstruction_weight * errors.mean()
+    margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]))
+    return margin_weight * margin + reconstruction_weight * errors.mean()
+
+
+def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:
+    """``image_shape`` (C, H, W); raise ``InputError`` where a preset can't take it, or no classes."""
+    good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
+    expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
+    channels, height, width = image_shape
+    fits = min(height, width) >= smallest
+    expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
+    expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
+    return channels, height, width
+
+
+def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
+    """Raise ``InputError`` unless images are floating point of shape (B, C, H, W)."""
+    shape = tuple(images.shape)
+    wanted = "(B, C={}, H={}, W={})".format(*image_shape)
+    expect(len(shape) == 4 and shape[1:] == image_shape, "images", wanted, shape)
+    expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")

@@ -1,0 +1,114 @@
+"""CNNs to hold capsule networks against: what do the capsules add?
+
+    image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
+
+``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5: convolutions of 256, 256 and 128 channels, 5 x 5
+with stride 1, then 328 and 192 units and a softmax. Their 35.4 M parameters come out only with padding that keeps the
+image's size: 35,445,522 at 28 x 28, where convolutions without padding give 13.3 M.
+
+``cnn-small`` is the preset ``compact`` without its capsules: the same convolutions up to the primary capsules' numbers,
+then ReLU and linear layers with as many parameters as the capsules' matrices. Neither learns to reconstruct.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from ..errors import check_name, expect
+from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
+
+DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
+
+
+class CNNOutput(NamedTuple):
+    """scores (B, J) in [0, 1], the softmax of logits (B, J)."""
+
+    scores: torch.Tensor
+    logits: torch.Tensor
+
+
+def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
+    convs, wide = [], channels
+    for out in (256, 256, 128):
+        convs += [nn.Conv2d(wide, out, 5, padding=2), nn.ReLU()]
+        wide = out
+    units = (128 * size[0] * size[1], 328, 192)
+    return nn.Sequential(
+        *convs,
+        nn.Flatten(),
+        *(layer for pair in zip(units, units[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())),
+        nn.Dropout(DROPOUT),
+        nn.Linear(units[-1], num_classes),
+    )
+
+
+def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
+    stem, features, map_size = compact_stem(channels, size)
+    primary = nn.Conv2d(features, features, map_size, groups=features)
+    matrices = features * num_classes * PARENT_DIM  # (children x parents) matrices of P x D numbers: T P = features
+    units = round((matrices - num_classes) / (features + 1 + num_classes))
+    return nn.Sequential(
+        stem, primary, nn.Flatten(), nn.ReLU(), nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
+    )
+
+
+# name: (builder, smallest side of an image in pixels)
+_PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
+
+
+class CNN(nn.Module):
+    """A convolutional network that is trained with cross entropy.
+
+    Args:
+        layers: image (B, C, H, W) -> logits (B, J).
+        image_shape: (C, H, W).
+
+    >>> net = CNN.from_preset("cnn-small", image_shape=(1, 28, 28), num_classes=10).eval()
+    >>> net(torch.zeros(2, 1, 28, 28)).scores.shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, layers: nn.Module, image_shape: tuple[int, int, int]):
+        super().__init__()
+        self.image_shape, self.layers = tuple(image_shape), layers
+        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.objects = 1
+        self.class_names: tuple[str, ...] = ()
+
+    @classmethod
+    def from_preset(
+        cls, name: str, image_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, objects: int = 1
+    ) -> CNN:
+        """Build a network by name.
+
+        Args:
+            name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, as ``compact`` without its decoder).
+            image_shape: (C, H, W).
+            num_classes: J.
+            objects: 1; a softmax gives one answer.
+
+        Raises:
+            InputError: unknown name, images smaller than the preset can take, or more objects than one.
+        """
+        check_name("preset", name, list(_PRESETS))
+        build, smallest = _PRESETS[name]
+        check_sizes(name, smallest, image_shape, num_classes)
+        then = "Choose a capsule network, such as --model compact"
+        expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
+        model = cls(build(image_shape[0], tuple(image_shape[1:]), num_classes), image_shape)
+        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        return model
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
+        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are not looked at, capsule networks decode by them."""
+        check_images(images, self.image_shape)
+        logits = self.layers(images).float()  # (B, J)
+        return CNNOutput(logits.softmax(dim=1), logits)
+
+    def loss(self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cross entropy, the mean over the batch; labels (B,)."""
+        return cross_entropy(output.logits, labels)
