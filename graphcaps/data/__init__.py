@@ -5,6 +5,7 @@ Graphs are in modules of their own, ``citation`` and ``tu``, because they need D
 
 from __future__ import annotations
 
+from .affnist import affnist_style, load_affnist
 from .batches import AUGMENTS, Batches
 from .datasets import DATASETS, DatasetSpec, load_images
 from .files import ImageFile, read_image
@@ -20,6 +21,8 @@ __all__ = [
     "ImageSplits",
     "Images",
     "Pairs",
+    "affnist_style",
+    "load_affnist",
     "load_images",
     "read_image",
     "stratified_split",

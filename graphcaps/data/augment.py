@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 SHIFT = 2
+"""How far images without a margin of their own are shifted, in pixels."""
 DEGREES = 15.0
 SCALES = (0.9, 1.1)
 
@@ -18,14 +19,14 @@ def draw_shifts(count: int, most: int, generator: Generator) -> Tensor:
     return torch.randint(0, 2 * most + 1, (2, count), generator=generator)
 
 
-def draw_affine(count: int, size: tuple[int, int], generator: Generator) -> Tensor:
-    """``affine_maps`` for uniform turns by up to 15 degrees, scales 0.9 to 1.1, shifts by up to 2 pixels each way."""
+def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int = SHIFT) -> Tensor:
+    """``affine_maps`` for uniform turns by up to 15 degrees, scales 0.9 to 1.1, shifts by up to ``most`` pixels."""
     angle, scale, down, right = torch.rand(4, count, generator=generator)
     low, high = SCALES
     return affine_maps(
         (2 * angle - 1) * math.radians(DEGREES),
         low + (high - low) * scale,
-        torch.stack([2 * right - 1, 2 * down - 1]) * SHIFT,
+        torch.stack([2 * right - 1, 2 * down - 1]) * most,
         size,
     )
 
@@ -33,8 +34,7 @@ def draw_affine(count: int, size: tuple[int, int], generator: Generator) -> Tens
 def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
     """Matrices for ``warp``: turn counter-clockwise about the centre and scale, then shift.
 
-    The result at x, counted from the centre, is read at R(angle)^-1 (x - shift) / scale. ``affine_grid`` counts in half
-    sizes of the image, so the matrix is scaled by them on both sides.
+    The result at x, counted from the centre, is read at R(angle)^-1 (x - shift) / scale.
 
     Args:
         angle: (N,), radians.
@@ -47,11 +47,27 @@ def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, in
     """
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
     inverse = torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)  # (N, 2, 2)
+    return inverse_maps(inverse, shift, size)
+
+
+def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
+    """Matrices for ``warp``: the result at x, counted from the centre, is read at ``inverse`` (x - shift).
+
+    ``affine_grid`` counts in half sizes of the image, so the matrix is scaled by them on both sides.
+
+    Args:
+        inverse: (N, 2, 2), of what is done to the image.
+        shift: (2, N), pixels to the right and down.
+        size: (H, W).
+
+    Returns:
+        (N, 2, 3)
+    """
     offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
     half = torch.tensor([size[1] / 2, size[0] / 2])
     return torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1)  # (N, 2, 3)
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Images (B, C, H, W) under ``affine_maps`` (B, 2, 3), bilinear, zeros outside."""
+    """Images (B, C, H, W) under ``affine_maps`` or ``inverse_maps`` (B, 2, 3), bilinear, zeros outside."""
     return grid_sample(images, affine_grid(maps, images.shape, align_corners=False), align_corners=False)

@@ -31,6 +31,7 @@ class Batches:
         seed: >= 0; with the epoch, fixes all draws.
         augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
             to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
+            Images with a margin are shifted by up to that instead, and a whole shift brings in what is there.
             Of pairs, ``"affine"`` is refused, and the others are the same.
         rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
         world: number of processes.
@@ -140,18 +141,21 @@ class _ImageSource:
 
     def __init__(self, images: Images, augment: str) -> None:
         self.labels = images.labels
-        self._augment, self._margin = augment, SHIFT if augment == "shift" else 0
-        height, width = images.image_shape[1:]
-        padded = pad(images.pixels, [self._margin] * 4)
-        # every window of an image in its padded frame, as a view: (N, C, 2 margin + 1, 2 margin + 1, H, W)
+        self._augment, self._reach = augment, images.margin or SHIFT
+        beyond = SHIFT if augment == "shift" and not images.margin else 0
+        self._centre = images.margin + beyond
+        _, height, width = images.image_shape
+        padded = pad(images.pixels, [beyond] * 4)
+        # every window of an image in its padded frame, as a view: (N, C, 2 centre + 1, 2 centre + 1, H, W)
         self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         count, device = len(self.labels), self.labels.device
-        down, right = draw_shifts(count, self._margin, generator).to(device)
+        most = self._centre if self._augment == "shift" else 0
+        down, right = draw_shifts(count, most, generator).add(self._centre - most).to(device)
         maps = None
         if self._augment == "affine":
-            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator).to(device)
+            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator, self._reach).to(device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
@@ -161,4 +165,4 @@ class _ImageSource:
         return take
 
     def fixed(self) -> Take:
-        return lambda here: (to_float(self._windows[here, :, self._margin, self._margin]), self.labels[here])
+        return lambda here: (to_float(self._windows[here, :, self._centre, self._centre]), self.labels[here])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import GraphcapsError, expect
 from .download import DOWNLOAD_ERRORS, download_files
+from .frame import anywhere, in_fixed_places
 from .images import Images, ImageSplits, stratified_split
 from .pairs import REACH, Pairs
 from .readers import locate, read_cifar10, read_digits, read_idx_set, read_svhn
@@ -31,6 +32,7 @@ class DatasetSpec:
         torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
         ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
         pairs: whether an image is made of two of the files' images.
+        border: black pixels on each side of the frame in which an image lies anywhere, where it does.
         detail: pixels per side before the images were enlarged, where they were.
         files: path below the folder -> md5 of the unpacked file, None where it isn't known.
     """
@@ -44,6 +46,7 @@ class DatasetSpec:
     torchvision: str | None = None
     ink: float | None = None
     pairs: bool = False
+    border: int | None = None
     detail: int | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -115,6 +118,7 @@ DATASETS: dict[str, DatasetSpec] = {
     ),
 }
 
+DATASETS["mnist40"] = replace(DATASETS["mnist"], border=6, ink=20 / 40)
 DATASETS["multimnist"] = replace(DATASETS["mnist"], pairs=True, ink=20 / (28 + 2 * REACH))
 
 
@@ -143,13 +147,12 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
         got = tuple(images.pixels.shape)
         expect(got == (count, *spec.image_shape), f"{name} {part} images", f"{(count, *spec.image_shape)}", f"{got}")
     kept, taken = stratified_split(train.labels, spec.val)
-    parts = {
-        "train": Images(train.pixels[kept], train.labels[kept]),
-        "val": Images(train.pixels[taken], train.labels[taken]),
-        "test": test,
-    }
+    parts = {"train": train.take(kept), "val": train.take(taken), "test": test}
     if spec.pairs:
         parts = {part: Pairs(images) for part, images in parts.items()}
+    if spec.border:
+        place = {"train": anywhere, "val": in_fixed_places, "test": in_fixed_places}
+        parts = {part: place[part](images, spec.border) for part, images in parts.items()}
     return ImageSplits(name, spec.class_names, **parts)
 
 

@@ -20,11 +20,13 @@ class Images:
     """Images and their labels, on one device.
 
     Args:
-        pixels: uint8 (N, C, H, W), 0 to 255, N >= 1.
+        pixels: uint8 (N, C, H + 2 margin, W + 2 margin), 0 to 255, N >= 1.
         labels: int64 (N,), class numbers from 0.
+        margin: pixels kept beyond each side of an image, and how far ``Batches`` shifts it in training. With 0 nothing
+            is kept: what a shift brings in is black.
 
     Raises:
-        InputError: wrong dtype or rank, no image, or not one label per image.
+        InputError: wrong dtype or rank, no image, a margin that leaves none, or not one label per image.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
     >>> len(images)
@@ -33,6 +35,7 @@ class Images:
 
     pixels: Tensor
     labels: Tensor
+    margin: int = 0
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
@@ -48,6 +51,8 @@ class Images:
             f"int64 ({len(pixels)},), one per image",
             f"{labels.dtype} {tuple(labels.shape)}",
         )
+        least = min(pixels.shape[2:])
+        expect(0 <= 2 * self.margin < least, "margin", f"0 to {(least - 1) // 2}, on both sides", self.margin)
 
     objects = 1
     """How many objects an image shows."""
@@ -57,8 +62,9 @@ class Images:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W)."""
-        return tuple(self.pixels.shape[1:])
+        """(C, H, W), without the margin."""
+        channels, height, width = self.pixels.shape[1:]
+        return channels, height - 2 * self.margin, width - 2 * self.margin
 
     def some(self, rows: Tensor) -> Images:
         """The images at ``rows``, int64 (K,)."""
@@ -66,7 +72,17 @@ class Images:
 
     def to(self, device: torch.device | str) -> Images:
         """The same images on ``device``."""
-        return Images(self.pixels.to(device), self.labels.to(device))
+        return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
+
+    def take(self, rows: Tensor) -> Images:
+        """The images at ``rows`` (M,) int64, with their margin."""
+        return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
+
+    def cut(self) -> Images:
+        """The images without their margin."""
+        _, height, width = self.image_shape
+        inside = self.pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
+        return Images(inside.contiguous(), self.labels)
 
 
 @dataclass(frozen=True, eq=False)
