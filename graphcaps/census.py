@@ -7,6 +7,7 @@ capsules of a CapsNet starve in training and that routing is far from a parse tr
     starved   the largest pull on any image and edge is at most 1.01, where an edge's pull is c_ij * (edges of child i),
               so 1 while undecided: the child never chooses, or the parent is never chosen, by more than 1 %
     entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln J is undecided, 0 decided
+    away      the share of all edges and images whose pull is off 1 by more than 1 %: couplings that routing has moved
 
 all after the last routing iteration.
 """
@@ -32,6 +33,7 @@ from .task import overlaid
 
 NEVER_THERE = 0.01
 NEVER_ABOVE = 1.01
+UNMOVED = 0.01
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Census:
     """(J,) in [0, J]: the largest pull of its edges on any image."""
     undecided: float
     """ln J: the entropy of uniform couplings."""
+    away: float
+    """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
 
     @property
     def dead_children(self) -> torch.Tensor:
@@ -85,6 +89,7 @@ class Census:
             "dead_at_most": NEVER_THERE,
             "starved_at_most": NEVER_ABOVE,
             "undecided_entropy": self.undecided,
+            "away_from_uniform": round(self.away, 6),
             "children": {
                 "types": self.num_types,
                 "largest_length": _rounded(self.child_length),
@@ -142,18 +147,21 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
     degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]  # (E,)
     child_length, child_pull, entropy = torch.zeros(3, edges.num_children, dtype=torch.float64)
     parent_length, parent_pull = torch.zeros(2, edges.num_parents, dtype=torch.float64)
-    seen = 0
+    seen = away = 0
     for u, c, v in routed(model, batches):
         child_length = child_length.maximum(_longest(u))
         parent_length = parent_length.maximum(_longest(v))
-        pull = c.amax(dim=1).cpu().double() * degree  # (E,)
+        pulls = c.cpu().double() * degree.unsqueeze(1)  # (E, B)
+        pull, away = pulls.amax(dim=1), away + int(((pulls - 1).abs() > UNMOVED).sum())
         child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
         parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
         entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
         seen += u.shape[1]
         on_share(seen / batches.num_images)
     counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
-    return Census(seen, model.child_types, *counted, undecided=math.log(edges.num_parents))
+    undecided = math.log(edges.num_parents)
+    share = away / (seen * len(edges.src)) if len(edges.src) else 0.0
+    return Census(seen, model.child_types, *counted, undecided=undecided, away=share)
 
 
 def _longest(capsules: torch.Tensor) -> torch.Tensor:

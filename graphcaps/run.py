@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Busy(GraphcapsError):
+    """Another process is training in the run folder."""
+
+
 class Run:
     """One run folder; ``Run.create`` makes it, ``Run.open`` finds it."""
 
@@ -74,11 +78,11 @@ class Run:
         return cls(path, TrainConfig.from_json(text, str(path / "config.json")))
 
     def lock(self) -> contextlib.AbstractContextManager:
-        """Hold the folder for writing, rid of what killed writers left; raise ``GraphcapsError`` while another does."""
+        """Hold the folder for writing, rid of what killed writers left; raise ``Busy`` while another does."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
         except filelock.Timeout:
-            raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
+            raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):

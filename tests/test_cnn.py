@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import small
 import torch
 from torch import nn
 
@@ -11,6 +10,8 @@ from graphcaps import GraphcapsError, InputError, load, train
 from graphcaps.cli import main
 from graphcaps.models import CNN, CapsNet
 from graphcaps.run import Run
+
+from . import small
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -79,7 +80,7 @@ def test_a_cnn_trains_and_is_loaded_with_its_answers(run):
 
 
 def test_a_cnn_stopped_and_resumed_is_as_if_never_stopped(run, tmp_path):
-    from test_training import interrupted
+    from .test_training import interrupted
 
     stopped = interrupted(small.config(tmp_path / "again", model="cnn-small"), 4)
     train(small.config(tmp_path), resume=stopped, progress=False)

@@ -198,7 +198,8 @@ def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch
         train(TrainConfig(), resume=run, progress=False)
     assert small.differences(small.content(run), whole) == []
     assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "metrics.csv", "result.json", "trace.npz",
+        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "metrics.csv",
+        "result.json", "trace.npz",
     ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ _HOME = {
     "parts": "credit",
     "accuracy_by_edges": "pruned",
     "bars": "speed",
+    "compared": "comparison",
     "color": "style",
 }
 
@@ -33,6 +34,7 @@ __all__ = [
     "accuracy_by_edges",
     "bars",
     "color",
+    "compared",
     "confusion",
     "draw",
     "draw_graph",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from graphcaps.viz.comparison import compared
     from graphcaps.viz.credit import parts
     from graphcaps.viz.drawing import draw, draw_graph
     from graphcaps.viz.entropy import EntropyPicture

@@ -1,6 +1,6 @@
 """The commands, one function each: its arguments and docstring are what ``--help`` shows."""
 
-from .measurements import bench, example
+from .measurements import bench, compare, example
 from .networks import evaluate, predict, prune, runs, train
 from .pictures import explain, explore, viz
 
@@ -13,6 +13,7 @@ COMMANDS = {
     "explain": explain,
     "prune": prune,
     "explore": explore,
+    "compare": compare,
     "bench": bench,
     "example": example,
 }

@@ -1,4 +1,4 @@
-"""Measure: bench, example."""
+"""Measure: compare, bench, example."""
 
 from __future__ import annotations
 
@@ -6,6 +6,41 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+
+from .arguments import Folder
+
+
+def compare(
+    plan: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PLAN")],
+    data: Path = Path("data"),
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    to: Folder = None,
+) -> None:
+    """Train networks side by side on several seeds, and say which differences are more than chance.
+
+    Writes results.json, table.md and accuracy.png after each training. Ctrl-C saves; the same command goes on, and
+    one more process of it shares the work. Epochs are chosen on validation images, test images are read once per run.
+
+    Args:
+        plan: A YAML file of networks, what is varied, and seeds, or one that comes with graphcaps. routings: five
+            routings and a CNN on MNIST. routings40: the same in 40 x 40, tested on affNIST. iterations: 1, 2, 3 and 5,
+            with and without reconstruction. samples: fewer training images. paper: the 2017 paper's network, its
+            authors' protocol, its CNN; for a GPU.
+        data: Folder with the data sets; what is missing is downloaded into it.
+        device: Where to train; auto takes a GPU if there is one.
+        to: Folder for the runs and the results; default: compare/PLAN.
+    """
+    from ..compare.plan import read_plan
+
+    found = read_plan(plan)  # a wrong one is answered before torch is imported
+    from ..compare.table import as_markdown
+    from ..compare.work import compare
+
+    folder = to or Path("compare") / found.name
+    results = compare(found, folder, data, device)
+    print(f"\n{results['trained']} of {results['asked']} trainings; accuracies in %, mean +- sd over seeds\n")
+    print(as_markdown(results))
+    print("", *(folder / name for name in ("results.json", "table.md", "accuracy.png")), sep="\n")
 
 
 def bench(

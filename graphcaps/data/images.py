@@ -66,10 +66,6 @@ class Images:
         channels, height, width = self.pixels.shape[1:]
         return channels, height - 2 * self.margin, width - 2 * self.margin
 
-    def some(self, rows: Tensor) -> Images:
-        """The images at ``rows``, int64 (K,)."""
-        return Images(self.pixels[rows], self.labels[rows])
-
     def to(self, device: torch.device | str) -> Images:
         """The same images on ``device``."""
         return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
@@ -125,7 +121,7 @@ class ImageSplits:
         return (
             self
             if count == total
-            else replace(self, train=self.train.some(stratified_split(self.train.labels, count)[1]))
+            else replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
         )
 
     @property

@@ -56,9 +56,9 @@ class Pairs:
         channels, height, width = self.digits.image_shape
         return channels, height + 2 * REACH, width + 2 * REACH
 
-    def some(self, rows: Tensor) -> Pairs:
+    def take(self, rows: Tensor) -> Pairs:
         """The pairs of the digits at ``rows``, int64 (K,), alone."""
-        return Pairs(self.digits.some(rows))
+        return Pairs(self.digits.take(rows))
 
     def to(self, device: torch.device | str) -> Pairs:
         """The same digits on ``device``."""

@@ -1,0 +1,178 @@
+"""What is compared: a YAML file of networks, what is varied, and seeds; each becomes settings of ``graphcaps train``.
+
+    train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
+    networks:                              # one row of the table each, with settings of its own
+      dynamic: {model: compact}
+      uniform: {model: compact, routing: uniform}
+    vary: {iterations: [1, 3]}             # optional: each network with each of these values
+    seeds: [0, 1, 2]
+    on: [affnist]                          # optional: also evaluated on these images
+    against: dynamic                       # optional: the row others are held against; default: the first
+
+A plan is checked whole before anything is trained. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from ..config import TrainConfig
+from ..errors import GraphcapsError, InputError, expect
+
+PLANS = Path(__file__).parent / "plans"
+_KEYS = ("train", "networks", "vary", "seeds", "on", "against")
+_OWN = ("seed", "name", "out", "data", "device")  # settings that a plan can't have: the grid or the machine sets them
+ON = ("affnist",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network of the table: ``name``, and ``settings`` of ``TrainConfig`` that differ from the defaults."""
+
+    name: str
+    settings: dict
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: a row with a seed."""
+
+    row: Row
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Name of its run folder.
+
+        >>> Cell(Row("dynamic, iterations 3", {}), 0).folder
+        'dynamic-iterations-3-seed-0'
+        """
+        return f"{_slug(self.row.name)}-seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid of trainings. ``source`` is the file or the name it was read by."""
+
+    name: str
+    source: str
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    on: tuple[str, ...]
+    against: str
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All trainings, a whole table of the first seed first."""
+        return [Cell(row, seed) for seed in self.seeds for row in self.rows]
+
+    def config(self, cell: Cell, folder: Path, data: Path, device: str) -> TrainConfig:
+        """The settings of one training, whose run folder is in ``folder``."""
+        about = dict(seed=cell.seed, name=cell.folder, out=folder, data=data, device=device)
+        return TrainConfig(**cell.row.settings, **about)
+
+
+def plan_names() -> list[str]:
+    """Names of the plans that come with graphcaps."""
+    return sorted(path.stem for path in PLANS.glob("*.yaml"))
+
+
+def read_plan(source: str) -> Plan:
+    """Read and check a plan.
+
+    Args:
+        source: path of a YAML file, or the name of a plan that comes with graphcaps.
+
+    Raises:
+        InputError: no such plan, or one that can't be trained; the text names the entry, what was wanted, and got.
+
+    >>> plan = read_plan("routings")
+    >>> plan.against, len(plan.cells)
+    ('dynamic', 18)
+    """
+    known = plan_names()
+    path = PLANS / f"{source}.yaml" if source in known else Path(source)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        wanted = f"a YAML file, or one of {', '.join(known)}"
+        raise InputError(f"plan: expected {wanted}, got {source}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
+    try:
+        return _checked(found, path.stem, source)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _checked(found: object, name: str, source: str) -> Plan:
+    expect(isinstance(found, dict), "plan", f"entries {', '.join(_KEYS)}", type(found).__name__)
+    _known("entry", found, _KEYS)
+    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("on", [])
+    expect(isinstance(networks, dict) and networks, "networks", "a name and settings for each", networks)
+    whole = isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
+    expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
+    expect(isinstance(on, list), "on", f"a list, of {', '.join(ON)}", on)
+    _known("on", on, ON)
+    rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
+    names = [row.name for row in rows]
+    against = found.get("against", names[0])
+    expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
+    slugs = [_slug(name) for name in names]
+    twice = sorted({name for name, slug in zip(names, slugs, strict=True) if slugs.count(slug) > 1 or not slug})
+    expect(not twice, "networks", "names that differ in letters or digits", "; ".join(twice))
+    plan = Plan(name, source, rows, tuple(seeds), tuple(on), against)
+    for cell in plan.cells:
+        try:
+            plan.config(cell, Path("compare"), Path("data"), "auto").check()
+        except InputError as error:
+            raise InputError(f"{cell.row.name}: {error}") from None
+    for row in rows if on else ():
+        dataset = row.settings.get("dataset", "mnist")
+        then = "affNIST's images have 40 x 40 pixels"
+        expect(dataset == "mnist40", "on", f"dataset mnist40 for affnist in {row.name}", dataset, then)
+    return plan
+
+
+def _rows(networks: dict, shared: dict, varied: dict):
+    fields = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in _OWN]
+    for name, settings in (("train", shared), ("vary", varied), *networks.items()):
+        expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
+        _known(f"{name}: setting", settings or {}, fields)
+    for key, values in varied.items():
+        expect(isinstance(values, list) and values, f"vary: {key}", "a list of values", values)
+    for name, own in networks.items():
+        own = own or {}
+        for values in itertools.product(*varied.values()):
+            also = dict(zip(varied, values, strict=True))
+            said = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
+            yield Row(f"{name}{said}", {**shared, **also, **own})
+
+
+def _known(what: str, names, known) -> None:
+    for name in names:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"Did you mean {close[0]}?" if close else ""
+        expect(name in known, what, f"one of {', '.join(known)}", repr(name), hint)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", str(name).lower()).strip("-")
+
+
+def same_settings(wanted: TrainConfig, have: TrainConfig, run: str) -> None:
+    """Raise ``GraphcapsError`` where a run on disk was trained with other settings than the plan's."""
+    for field in dataclasses.fields(TrainConfig):
+        key = field.name
+        if key not in ("data", "out", "device") and getattr(wanted, key) != getattr(have, key):
+            raise GraphcapsError(
+                f"{run}: expected a training with {key} {getattr(wanted, key)}, as the plan says, "
+                f"got {getattr(have, key)}. Name another folder with --to, or delete this run"
+            )

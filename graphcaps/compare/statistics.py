@@ -1,0 +1,68 @@
+"""Whether two networks differ by more than chance, from which of the same test images each has right."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import binomtest
+
+from ..errors import expect
+
+DRAWS = 10_000
+_CHUNK = 250
+
+
+def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
+    """Exact McNemar test (McNemar 1947): the two-sided p of the images that only one of two networks has right.
+
+    Under the null hypothesis each such image is either's with probability 1/2. It holds for these two networks, not
+    for other seeds of theirs.
+
+    Args:
+        right, other: (N,) bool, the same images.
+
+    Returns:
+        p in (0, 1]; 1 where the two don't differ on any image.
+
+    >>> mcnemar(np.array([True] * 8 + [False]), np.array([False] * 8 + [True]))
+    0.0390625
+    """
+    expect(right.shape == other.shape and right.ndim == 1, "other", f"as many images, {right.shape}", other.shape)
+    ours, theirs = int((right & ~other).sum()), int((other & ~right).sum())
+    return float(binomtest(ours, ours + theirs).pvalue) if ours + theirs else 1.0
+
+
+def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: int = 0) -> tuple[float, float, float]:
+    """The difference of two mean accuracies, with its 95 % interval from a paired bootstrap over images and seeds.
+
+    Each draw takes N images with replacement, the same for both networks, and S of each network's seeds with
+    replacement. With three seeds the spread between seeds is known only roughly, and so is the interval.
+
+    Args:
+        right: (S, N) bool, which images each seed's network has right.
+        other: (T, N) bool, of the network it is held against, on the same images.
+        draws: how often.
+        seed: of the draws.
+
+    Returns:
+        difference (right - other), low, high, in [-1, 1].
+
+    >>> ours, theirs = np.ones((3, 100), bool), np.zeros((3, 100), bool)
+    >>> bootstrap(ours, theirs)
+    (1.0, 1.0, 1.0)
+    """
+    fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1] and right.size and other.size
+    expect(fits, "other", f"(T, N={right.shape[-1]})", other.shape)
+    random, number = np.random.default_rng(seed), right.shape[1]
+    both = np.concatenate([right, other]).astype(np.float32)
+    found = []
+    for first in range(0, draws, _CHUNK):
+        size = min(_CHUNK, draws - first)
+        times = random.multinomial(number, np.full(number, 1 / number), size=size).astype(np.float32)
+        accuracy = times @ both.T / number  # (size, S + T)
+        means = (
+            np.take_along_axis(part, random.integers(part.shape[1], size=part.shape), axis=1).mean(axis=1)
+            for part in (accuracy[:, : len(right)], accuracy[:, len(right) :])
+        )
+        found.append(np.subtract(*means))
+    low, high = np.quantile(np.concatenate(found), [0.025, 0.975])
+    return float(right.mean() - other.mean()), float(low), float(high)

@@ -1,0 +1,113 @@
+"""What a comparison found, as plain numbers and as the table that people read. Imports no torch."""
+
+from __future__ import annotations
+
+from statistics import fmean, stdev
+
+import numpy as np
+
+from .plan import Plan
+from .statistics import bootstrap, mcnemar
+
+
+def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
+    """All that was measured so far, and each row against one.
+
+    Returns:
+        ``plan``; ``images``, the sets of images by name with what they are called; ``rows``, each with its settings,
+        its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1] (``sd`` is None
+        of one seed) and, but for the row the others are held against, ``difference`` with its ``interval`` and
+        McNemar's p of each seed that both have; ``asked`` and ``trained``, numbers of trainings.
+    """
+    sets = ["test", *plan.on]
+    named = {"test": "test"}
+    for cell in found.values():
+        named |= cell["named"]
+    rows = []
+    for row in plan.rows:
+        seeds = [seed for seed in plan.seeds if (row.name, seed) in found]
+        if not seeds:
+            continue
+        cells = [found[row.name, seed] for seed in seeds]
+        base = [seed for seed in plan.seeds if (plan.against, seed) in found]
+        others = [found[plan.against, seed] for seed in base] if row.name != plan.against else []
+        rows.append(
+            {
+                "name": row.name,
+                "settings": row.settings,
+                "command": cells[0]["result"]["command"],
+                "parameters": cells[0]["result"]["parameters_without_decoder"],
+                "seeds": [_numbers(seed, cell, sets) for seed, cell in zip(seeds, cells, strict=True)],
+                "images": {name: _images(name, seeds, cells, base, others) for name in sets},
+            }
+        )
+    one = next(iter(found.values()))["result"]
+    made_with = {key: one[key] for key in ("device", "threads", "precision") if key in one}
+    about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": named}
+    return {**about, "asked": len(plan.cells), "trained": len(found), "rows": rows}
+
+
+def _numbers(seed: int, cell: dict, sets: list[str]) -> dict:
+    result = cell["result"]
+    return {
+        "seed": seed,
+        "accuracy": {name: float(cell["right"][name].mean()) for name in sets},
+        "wrong": {name: int((~cell["right"][name]).sum()) for name in sets},
+        "val_accuracy": result["val_accuracy"],
+        "best_epoch": result["best_epoch"],
+        "seconds": result["seconds"],
+        "images_per_second": cell["images_per_second"],
+        "capsules": cell["capsules"],
+    }
+
+
+def _images(name: str, seeds: list[int], cells: list[dict], base: list[int], others: list[dict]) -> dict:
+    right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
+    accuracies = right.mean(axis=1).tolist()
+    found = {"count": right.shape[1], "mean": fmean(accuracies), "sd": stdev(accuracies) if len(seeds) > 1 else None}
+    if others:
+        theirs = np.stack([other["right"][name] for other in others])
+        difference, low, high = bootstrap(right, theirs)
+        both = [(right[seeds.index(seed)], theirs[base.index(seed)]) for seed in seeds if seed in base]
+        found |= {"difference": difference, "interval": [low, high], "mcnemar": [mcnemar(*pair) for pair in both]}
+    return found
+
+
+def as_markdown(results: dict) -> str:
+    """One line per network. Accuracies in %, mean +- sd over seeds; differences in points with their 95 % interval."""
+    sets = results["images"]
+    titles = ["network", "parameters", "seeds"]
+    for name in sets.values():
+        titles += [f"{name} accuracy", f"against {results['against']}", "McNemar p"]
+    titles += ["seconds", "images/s", "dead", "starved", "entropy", "away"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for row in results["rows"]:
+        words = [row["name"], f"{row['parameters']:,}", str(len(row["seeds"]))]
+        for name in sets:
+            words += _said(row["images"][name])
+        words += [f"{fmean(seed[key] for seed in row['seeds']):,.0f}" for key in ("seconds", "images_per_second")]
+        lines.append("| " + " | ".join([*words, *_capsules([seed["capsules"] for seed in row["seeds"]])]) + " |")
+    return "\n".join(lines)
+
+
+def _said(images: dict) -> list[str]:
+    """
+    >>> _said({"mean": 0.995, "sd": 0.0006, "difference": -0.001, "interval": [-0.002, 0.0], "mcnemar": [0.04, 0.5]})
+    ['99.50 +- 0.06', '-0.10 (-0.20 to +0.00)', '0.04, 0.5']
+    """
+    spread = "" if images["sd"] is None else f" +- {images['sd'] * 100:.2f}"
+    accuracy = f"{images['mean'] * 100:.2f}{spread}"
+    if "difference" not in images:
+        return [accuracy, "-", "-"]
+    low, high = images["interval"]
+    margin = f"{images['difference'] * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
+    return [accuracy, margin, ", ".join(f"{p:.2g}" for p in images["mcnemar"]) or "-"]
+
+
+def _capsules(counted: list[dict | None]) -> list[str]:
+    """Means over the seeds: dead and starved of all capsules, entropy of undecided, couplings away from uniform."""
+    if None in counted:
+        return ["-"] * 4
+    whole = counted[0]["capsules"]
+    dead, starved = (f"{fmean(one[key] for one in counted):.3g} of {whole:,}" for key in ("dead", "starved"))
+    return [dead, starved, *(f"{fmean(one[key] for one in counted):.1%}" for key in ("entropy", "away"))]

@@ -1,0 +1,139 @@
+"""The work of a comparison: each training in a run folder of its own, taken up where it was left.
+
+    plan --> for each seed, each row: train (or resume, or skip) --> measure --> results.json, table.md, accuracy.png
+
+The test images are read once per run, by its training; which of them were right stands in the run's answers.npz. How
+the capsules are used is counted on validation images. Two processes may work on one plan: a run that another one
+trains is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+from pathlib import Path
+
+import numpy as np
+
+from ..census import census
+from ..config import TrainConfig
+from ..data import Batches, load_affnist, load_images
+from ..errors import GraphcapsError
+from ..evaluation import EVALUATION_BATCH, evaluate
+from ..files import replacing, write_text
+from ..hardware import pick_device
+from ..run import Busy, Run, load
+from ..training import Interrupted, train
+from .plan import Plan, same_settings
+from .table import as_markdown, summary
+
+log = logging.getLogger(__name__)
+
+
+class Stopped(GraphcapsError):
+    """The comparison was stopped by the signal ``signum``; the same command goes on with it."""
+
+    def __init__(self, again: str, signum: int):
+        super().__init__(f"stopped and saved. Go on with: {again}")
+        self.signum = signum
+
+
+def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=print) -> dict:
+    """Train what isn't trained yet, measure it, and write results.json, table.md and accuracy.png after each training.
+
+    Args:
+        plan: what to compare.
+        folder: holds the run folders and the results.
+        data: folder with the data sets.
+        device: as in ``TrainConfig``.
+        say: told, line by line, what is done.
+
+    Returns:
+        what results.json holds, see ``table.summary``.
+
+    Raises:
+        GraphcapsError: as ``train``; a run folder with other settings than the plan's; ``Stopped`` on Ctrl-C.
+    """
+    cells, elsewhere, found = plan.cells, [], {}
+    for number, cell in enumerate(cells, 1):
+        say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
+        config = plan.config(cell, folder, data, device)
+        try:
+            run = _trained(config)
+            found[cell.row.name, cell.seed] = _measured(run, plan.on, data, device)
+        except Busy:
+            elsewhere.append(cell)
+            continue
+        except Interrupted as stopped:
+            raise Stopped(f"graphcaps compare {plan.source} --to {folder}", stopped.signum) from None
+        results = _write(plan, found, folder)
+    if elsewhere:
+        say(f"{len(elsewhere)} of {len(cells)} are trained by another process; run this again when it is done")
+    if not found:
+        raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")
+    return results
+
+
+def _trained(config: TrainConfig) -> Run:
+    path = config.out / config.name
+    if not (path / "config.json").exists():
+        train(config)
+        return Run.open(path)
+    run = Run.open(path)
+    same_settings(config, run.config, str(run))
+    if run.result() is None:
+        train(TrainConfig(data=config.data, device=config.device), resume=path)
+    return run
+
+
+def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
+    """What a finished run reached, and which images were right; kept in its folder, and measured once."""
+    path = run.path / "compared.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    predicted, labels = run.answers()
+    right = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}
+    if "validation" not in kept or not set(on) <= kept["on"].keys():
+        kept = {"on": {}, **kept}
+        device = pick_device(device)
+        model = load(run.path, device=device)
+        if "validation" not in kept:
+            kept["validation"] = _census(model, run, data, device) if hasattr(model, "capsules") else None
+        for name in on:
+            kept["on"].setdefault(name, _answers(model, data, device))
+        write_text(path, json.dumps(kept) + "\n")
+    for name in on:
+        right[name] = np.asarray(kept["on"][name]["right"], dtype=bool)
+    speeds = [row["images_per_second"] for row in run.metrics()]
+    about = {"images_per_second": statistics.median(speeds), "capsules": kept["validation"]}
+    return {"result": run.result(), "right": right, "named": {name: kept["on"][name]["name"] for name in on}, **about}
+
+
+def _census(model, run: Run, data: Path, device: str) -> dict:
+    images = load_images(run.config.dataset, data).val
+    found = census(model, Batches(images, EVALUATION_BATCH, device=device))
+    children, parents = len(found.entropy), len(found.parent_length)
+    return {
+        "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
+        "starved": int(found.starved_children.sum() + found.starved_parents.sum()),
+        "capsules": children + parents,
+        "entropy": float(found.entropy.mean()) / found.undecided if found.undecided else 1.0,
+        "away": found.away,
+    }
+
+
+def _answers(model, data: Path, device: str) -> dict:
+    images, said = load_affnist(data)
+    found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device))
+    return {"name": said, "right": (found.predicted == found.labels).int().tolist()}
+
+
+def _write(plan: Plan, found: dict[tuple[str, int], dict], folder: Path) -> dict:
+    results = summary(plan, found)
+    write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
+    write_text(folder / "table.md", as_markdown(results) + "\n")
+    from ..viz import compared
+
+    with replacing(folder / "accuracy.png") as temporary:
+        compared(results).savefig(temporary, dpi=200)
+    return results

@@ -1,0 +1,58 @@
+"""What networks reach beside each other: the accuracy of every training, the mean and its spread over seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from graphcaps.viz import style
+from graphcaps.viz.story import count
+
+_ROW = 34  # pixels
+_APART = 0.16  # of a row: how far from its line a seed's dot is drawn
+
+
+def compared(found: dict) -> Figure:
+    """Draw the accuracies of a comparison, a row per network and a panel per set of images.
+
+    Args:
+        found: what ``graphcaps compare`` writes as results.json.
+
+    Returns:
+        A figure without a window, with the axes of each set of images from left to right.
+    """
+    rows, sets = found["rows"], found["images"]
+    most = max(len(row["seeds"]) for row in rows)
+    high = 120 + _ROW * len(rows)
+    with style.applied():
+        figure = style.blank(style.SCREEN.width, high)
+        heading = style.Heading.on(figure)
+        left, right, gap = 0.2, 0.97, 0.045
+        width = (right - left - gap * (len(sets) - 1)) / len(sets)
+        for k, (key, name) in enumerate(sets.items()):
+            axes = figure.add_axes((left + k * (width + gap), 52 / high, width, _ROW * len(rows) / high))
+            for at, row in enumerate(rows):
+                _draw(axes, at, row, key, row["name"] == found["against"])
+            axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"accuracy, {name} images")
+            axes.set_yticks(range(len(rows)), [row["name"] for row in rows] if k == 0 else [])
+            axes.tick_params(axis="y", length=0)
+            axes.locator_params(axis="x", nbins=max(3, 7 // len(sets)))
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+            axes.grid(axis="x", color=style.FAINT, lw=0.6)
+            axes.set_axisbelow(True)
+        settings = rows[0]["settings"]
+        source = ", ".join(
+            f"{settings[key]}{unit}" for key, unit in (("dataset", ""), ("epochs", " epochs")) if key in settings
+        )
+        heading.say(f"Compared: {found['plan']}", source, f"dots: seeds, {count(most, 'seed')}; bar: mean +- sd")
+    return figure
+
+
+def _draw(axes, at: int, row: dict, key: str, base: bool) -> None:
+    color = style.ACCENT if base else style.INK
+    values = np.array([seed["accuracy"][key] for seed in row["seeds"]])
+    mean, sd = row["images"][key]["mean"], row["images"][key]["sd"]
+    apart = np.linspace(-_APART, _APART, len(values)) if len(values) > 1 else np.zeros(1)
+    axes.plot(values, at + apart, "o", color=color, ms=4, alpha=0.45, mew=0)
+    axes.errorbar(mean, at, xerr=sd, fmt="|", color=color, ms=13, mew=2, lw=1.6, capsize=3)
