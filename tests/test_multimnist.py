@@ -266,14 +266,14 @@ def test_a_trace_shows_the_overlay_the_network_saw(model):
 
 def interrupted(config: TrainConfig, step: int) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        steps, loss = iter(range(1, 100)), training.capsnet_loss
+        steps, whole = iter(range(1, 100)), training.Trainer.step
 
         def stopping(*args):
             if next(steps) == step:
                 signal.raise_signal(signal.SIGTERM)
-            return loss(*args)
+            return whole(*args)
 
-        patch.setattr(training, "capsnet_loss", stopping)
+        patch.setattr(training.Trainer, "step", stopping)
         with pytest.raises(training.Interrupted):
             train(config, progress=False)
     return config.out / config.name

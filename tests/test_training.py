@@ -21,6 +21,7 @@ import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, checkpoint, train, training
 from graphcaps.data import Images
 from graphcaps.evaluation import Evaluation
+from graphcaps.models import capsnet_loss
 from graphcaps.run import Run
 from graphcaps.training import Interrupted, one_cycle
 
@@ -45,14 +46,14 @@ def whole(tmp_path_factory):
 
 def stop_at(monkeypatch, step: int, signum: int = signal.SIGTERM) -> None:
     """Send this process a signal during the given step, counted from 1 on."""
-    steps, loss = iter(range(1, 1000)), training.capsnet_loss
+    steps, whole = iter(range(1, 1000)), training.Trainer.step
 
     def stopping(*args):
         if next(steps) == step:
             signal.raise_signal(signum)
-        return loss(*args)
+        return whole(*args)
 
-    monkeypatch.setattr(training, "capsnet_loss", stopping)
+    monkeypatch.setattr(training.Trainer, "step", stopping)
 
 
 def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, resume=None) -> Path:
@@ -344,7 +345,7 @@ def test_metrics_are_of_the_training_images_seen(tmp_path, monkeypatch):
     with torch.no_grad():
         output = model(pixels, data.labels)
     row = Run.open(tmp_path / "run").metrics()[0]
-    assert row["train_loss"] == pytest.approx(float(training.capsnet_loss(output, pixels, data.labels)), rel=1e-4)
+    assert row["train_loss"] == pytest.approx(float(capsnet_loss(output, pixels, data.labels)), rel=1e-4)
     right = int((output.lengths.argmax(1) == data.labels).sum())
     assert row["train_accuracy"] == pytest.approx(right / len(data), abs=1e-6)
 
@@ -510,8 +511,8 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
         "from graphcaps.cli import main\n"
         "torch.set_num_threads(1)\n"
         "rank, seen, written = os.environ['RANK'], [], []\n"
-        "loss, replace = training.capsnet_loss, os.replace\n"
-        "training.capsnet_loss = lambda *args: (seen.append(len(args[2])), loss(*args))[1]\n"
+        "step, replace = training.Trainer.step, os.replace\n"
+        "training.Trainer.step = lambda *args: (seen.append(len(args[2])), step(*args))[1]\n"
         "os.replace = lambda *args: (written.append(str(args[1])), replace(*args))[1]\n"
         "code = main(sys.argv[1:])\n"
         f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"
@@ -524,7 +525,7 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
-    assert code0 == code1 == 0 and written1 == [] and len(written0) == 12
+    assert code0 == code1 == 0 and written1 == [] and len(written0) == 13
     assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
     assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
     result = Run.open(tmp_path / "run").result()

@@ -6,7 +6,7 @@
       uniform: {model: compact, routing: uniform}
     vary: {iterations: [1, 3]}             # optional: each network with each of these values
     seeds: [0, 1, 2]
-    on: [affnist]                          # optional: also evaluated on these images
+    test_on: [affnist]                     # optional: also evaluated on these images
     against: dynamic                       # optional: the row others are held against; default: the first
 
 A plan is checked whole before anything is trained. Imports no torch.
@@ -27,7 +27,7 @@ from ..config import TrainConfig
 from ..errors import GraphcapsError, InputError, expect
 
 PLANS = Path(__file__).parent / "plans"
-_KEYS = ("train", "networks", "vary", "seeds", "on", "against")
+_KEYS = ("train", "networks", "vary", "seeds", "test_on", "against")
 _OWN = ("seed", "name", "out", "data", "device")  # settings that a plan can't have: the grid or the machine sets them
 ON = ("affnist",)
 
@@ -115,12 +115,12 @@ def read_plan(source: str) -> Plan:
 def _checked(found: object, name: str, source: str) -> Plan:
     expect(isinstance(found, dict), "plan", f"entries {', '.join(_KEYS)}", type(found).__name__)
     _known("entry", found, _KEYS)
-    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("on", [])
+    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
     expect(isinstance(networks, dict) and networks, "networks", "a name and settings for each", networks)
     whole = isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
-    expect(isinstance(on, list), "on", f"a list, of {', '.join(ON)}", on)
-    _known("on", on, ON)
+    expect(isinstance(on, list), "test_on", f"a list, of {', '.join(ON)}", on)
+    _known("test_on", on, ON)
     rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
     names = [row.name for row in rows]
     against = found.get("against", names[0])
@@ -137,7 +137,7 @@ def _checked(found: object, name: str, source: str) -> Plan:
     for row in rows if on else ():
         dataset = row.settings.get("dataset", "mnist")
         then = "affNIST's images have 40 x 40 pixels"
-        expect(dataset == "mnist40", "on", f"dataset mnist40 for affnist in {row.name}", dataset, then)
+        expect(dataset == "mnist40", "test_on", f"dataset mnist40 for affnist in {row.name}", dataset, then)
     return plan
 
 

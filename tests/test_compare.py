@@ -1,0 +1,232 @@
+"""Plans, tests of differences, and a comparison that is stopped, shared and taken up again."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from graphcaps import GraphcapsError, InputError
+from graphcaps.cli import main
+from graphcaps.compare.plan import plan_names, read_plan
+from graphcaps.compare.statistics import bootstrap, mcnemar
+from graphcaps.compare.work import compare
+from graphcaps.run import Run
+from graphcaps.viz import compared
+
+from . import small
+from .test_training import stop_at
+
+TINY = """
+train: {dataset: digits, epochs: 1, batch_size: 40, precision: float32}
+networks:
+  dynamic: {model: compact}
+  CNN: {model: cnn-small}
+seeds: [0, 1]
+"""
+
+
+def written(tmp_path, text: str):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(text)
+    return read_plan(str(path))
+
+
+# Plans
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_every_plan_that_comes_along_can_be_trained(name):
+    plan = read_plan(name)
+    assert len(plan.cells) == len(plan.rows) * len(plan.seeds) == len({cell.folder for cell in plan.cells})
+
+
+def test_a_grid_has_each_network_with_each_value_and_the_first_seed_first(tmp_path):
+    plan = written(tmp_path, TINY + "vary: {iterations: [1, 3]}\n")
+    assert [cell.folder for cell in plan.cells[:4]] == [
+        "dynamic-iterations-1-seed-0", "dynamic-iterations-3-seed-0", "cnn-iterations-1-seed-0",
+        "cnn-iterations-3-seed-0",
+    ]  # fmt: skip
+    config = plan.config(plan.cells[5], tmp_path, tmp_path, "cpu")
+    assert (config.iterations, config.seed, config.model, config.epochs) == (3, 1, "compact", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- 1", "plan: expected entries train, networks"),
+        ("{", "plan: expected a YAML file"),
+        ("networks: {}", "networks: expected a name and settings for each, got {}"),
+        (
+            TINY + "sedes: [1]",
+            "entry: expected one of train, networks, vary, seeds, test_on, against, got 'sedes'. Did you m",
+        ),
+        (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
+        (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, model"),
+        (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
+        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of compact"),
+        (TINY.replace("epochs: 1", "epochs: 0"), "dynamic: epochs: expected an integer >= 1, got 0"),
+        (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist in dynamic, got digits"),
+        (TINY + "test_on: [rotated]", "test_on: expected one of affnist, got 'rotated'"),
+        (TINY + "against: CNM", "against: expected one of the rows dynamic; CNN, got CNM"),
+        (
+            TINY.replace("CNN:", "Dynamic:"),
+            "networks: expected names that differ in letters or digits, got Dynamic; dyn",
+        ),
+        (TINY + "vary: {iterations: 3}", "vary: iterations: expected a list of values, got 3"),
+    ],
+)
+def test_a_plan_that_can_not_be_trained_is_refused_with_its_reason(tmp_path, text, wanted):
+    with pytest.raises(InputError) as error:
+        written(tmp_path, text)
+    assert wanted in str(error.value) and "tiny.yaml" in str(error.value)
+
+
+def test_no_such_plan_names_those_there_are():
+    with pytest.raises(InputError, match="plan: expected a YAML file, or one of .*routings.*, got routing"):
+        read_plan("routing")
+
+
+# Statistics
+
+
+def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
+    right, other = np.zeros(100, bool), np.zeros(100, bool)
+    right[:7], other[5:17] = True, True  # 5 and 10, both on 2
+    both_tails = 2 * sum(np.prod([(15 - k) / (k + 1) for k in range(n)]) for n in range(6)) / 2**15
+    assert mcnemar(right, other) == mcnemar(other, right) == pytest.approx(both_tails)
+    assert mcnemar(right, right) == 1
+
+
+def test_the_bootstrap_covers_what_images_and_seeds_vary():
+    random = np.random.default_rng(0)
+    ours, theirs = random.random((1, 2000)) < 0.9, random.random((1, 2000)) < 0.9
+    difference, low, high = bootstrap(ours, theirs)
+    assert difference == ours.mean() - theirs.mean() and low < difference < high
+    # sd of a difference of two independent proportions: 2 * sqrt(2 * 0.09 / 2000) = 0.019 on each side
+    assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(2 * 0.09 / 2000), rel=0.1)
+    far = np.concatenate([ours, np.zeros_like(ours)])  # one seed failed
+    assert bootstrap(far, theirs)[1] < -0.85 and bootstrap(far, theirs)[2] > low
+
+
+def test_images_that_both_have_right_or_wrong_do_not_widen_the_interval():
+    right = np.random.default_rng(0).random((1, 1000)) < 0.5
+    other = right.copy()
+    other[0, :10] ^= True
+    _, low, high = bootstrap(right, other)
+    assert high - low < 0.02  # without pairs it would be 4 * sqrt(0.5 / 1000) = 0.09
+
+
+# Work
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    monkeypatch.setattr("graphcaps.compare.work.load_images", lambda name, root: small.digits())
+    return written(tmp_path, TINY)
+
+
+def test_a_comparison_is_what_its_runs_say(plan, tmp_path):
+    results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert json.loads((tmp_path / "to" / "results.json").read_text()) == results
+    assert (results["asked"], results["trained"]) == (4, 4)
+    for row in results["rows"]:
+        found = [Run.open(tmp_path / "to" / f"{row['name'].lower()}-seed-{seed}").result() for seed in (0, 1)]
+        accuracies = [one["test_accuracy"] for one in found]
+        assert row["images"]["test"]["mean"] == pytest.approx(np.mean(accuracies))
+        assert row["images"]["test"]["sd"] == pytest.approx(np.std(accuracies, ddof=1))
+        assert [seed["wrong"]["test"] for seed in row["seeds"]] == [41 - one["test_correct"] for one in found]
+    dynamic, cnn = results["rows"]
+    assert "difference" not in dynamic["images"]["test"] and len(cnn["images"]["test"]["mcnemar"]) == 2
+    assert dynamic["seeds"][0]["capsules"]["capsules"] == 26 and cnn["seeds"][0]["capsules"] is None
+    assert (tmp_path / "to" / "table.md").read_text().count("\n") == 4
+    assert (tmp_path / "to" / "accuracy.png").stat().st_size > 1000
+
+
+def test_stopped_and_taken_up_it_gives_the_same(plan, tmp_path, monkeypatch):
+    whole = compare(plan, tmp_path / "whole", tmp_path, "cpu", say=lambda line: None)
+    stop_at(monkeypatch, 2, signal.SIGINT)
+    with pytest.raises(GraphcapsError, match="Go on with: graphcaps compare .*tiny.yaml --to") as stopped:
+        compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert stopped.value.signum == signal.SIGINT
+    monkeypatch.undo()
+    small.use(monkeypatch)
+    monkeypatch.setattr("graphcaps.compare.work.load_images", lambda name, root: small.digits())
+    again = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    for ours, theirs in zip(again["rows"], whole["rows"], strict=True):
+        assert ours["images"] == theirs["images"]
+
+
+def test_what_is_trained_and_measured_is_not_done_again(plan, tmp_path, monkeypatch):
+    first = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+
+    def never(*args, **kwargs):
+        raise AssertionError
+
+    for name in ("train", "load", "census"):
+        monkeypatch.setattr(f"graphcaps.compare.work.{name}", never)
+    assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None) == first
+
+
+def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
+    held = Run.create(plan.config(plan.cells[1], tmp_path / "to", tmp_path, "cpu"))
+    lines = []
+    with held.lock():
+        results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lines.append)
+    assert results["trained"] == 3 and "1 of 4 are trained by another process" in lines[-1]
+
+
+def test_a_run_with_other_settings_is_not_taken_for_the_plans(plan, tmp_path):
+    compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    other = written(tmp_path, TINY.replace("epochs: 1", "epochs: 2"))
+    with pytest.raises(
+        GraphcapsError, match="expected a training with epochs 2, as the plan says, got 1. Name another"
+    ):
+        compare(other, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+
+
+def test_affnist_is_measured_beside_the_test_images(tmp_path, monkeypatch):
+    images = small.digits(size=40)
+    small.use(monkeypatch, images)
+    for name, value in (
+        ("load_images", lambda name, root: images),
+        ("load_affnist", lambda root: (images.val, "other")),
+    ):
+        monkeypatch.setattr(f"graphcaps.compare.work.{name}", value)
+    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  dynamic: {model: compact}\n", "")
+    plan = written(tmp_path, text + "test_on: [affnist]")
+    results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert results["images"] == {"test": "test", "affnist": "other"}
+    (row,) = results["rows"]
+    assert row["images"]["affnist"]["count"] == 40 and row["images"]["affnist"]["sd"] is None
+    # on the very validation images, whose accuracy training has written down
+    assert row["images"]["affnist"]["mean"] == pytest.approx(row["seeds"][0]["val_accuracy"])
+
+
+def test_the_command_prints_the_table(plan, tmp_path, capsys):
+    assert main(["compare", plan.source, "--to", str(tmp_path / "to"), "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 of 4 trainings" in shown and shown.count("\n| ") == 3 and "table.md" in shown
+    assert main(["compare", "routing"]) == 2
+
+
+# The picture
+
+
+def test_the_picture_has_a_dot_per_seed_and_the_mean():
+    def row(name, values):
+        seeds = [{"accuracy": {"test": value}} for value in values]
+        return {
+            "name": name, "settings": {}, "seeds": seeds,
+            "images": {"test": {"mean": float(np.mean(values)), "sd": float(np.std(values))}},
+        }  # fmt: skip
+
+    rows = [row("a", [0.9, 0.95]), row("b", [0.8, 0.7])]
+    figure = compared({"plan": "p", "against": "a", "images": {"test": "test"}, "rows": rows})
+    (axes,) = figure.axes
+    dots = [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "o"]
+    assert dots == [[0.9, 0.95], [0.8, 0.7]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
