@@ -24,9 +24,12 @@ OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is re
 class TrainConfig:
     """Train a capsule network on images, keep its routing, and report its test accuracy once."""
 
-    dataset: Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "digits", "multimnist", "mnist40"] = "mnist"
+    dataset: Literal[
+        "mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"
+    ] = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
-    overlap in an image of 36 x 36. mnist40: MNIST's digits, each anywhere in a black image of 40 x 40."""
+    overlap in an image of 36 x 36. mnist40: MNIST's digits, each anywhere in a black image of 40 x 40.
+    smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
     model: Literal["compact", "paper", "deep", "cnn", "cnn-small"] = "compact"
     """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep:
     two layers of convolutional capsules before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M

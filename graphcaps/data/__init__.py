@@ -11,6 +11,7 @@ from .datasets import DATASETS, DatasetSpec, load_images
 from .files import ImageFile, read_image
 from .images import Images, ImageSplits, stratified_split, to_float
 from .pairs import Pairs
+from .smallnorb import novel_viewpoints
 
 __all__ = [
     "AUGMENTS",
@@ -24,6 +25,7 @@ __all__ = [
     "affnist_style",
     "load_affnist",
     "load_images",
+    "novel_viewpoints",
     "read_image",
     "stratified_split",
     "to_float",

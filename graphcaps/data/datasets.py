@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from ..errors import GraphcapsError, expect
+from . import smallnorb
 from .download import DOWNLOAD_ERRORS, download_files
 from .frame import anywhere, in_fixed_places
-from .images import Images, ImageSplits, stratified_split
+from .images import Images, ImageSplits, last_split, stratified_split
 from .pairs import REACH, Pairs
-from .readers import locate, read_cifar10, read_digits, read_idx_set, read_svhn
+from .readers import read_cifar10, read_digits, read_idx_set, read_svhn
+from .verify import locate
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class DatasetSpec:
         train: number of images in the training files.
         test: number of test images; all are kept.
         val: number of the training images held out to choose the model by.
-        torchvision: the class of ``torchvision.datasets`` that downloads it; None where there is nothing to download.
+        split: from the training labels and that number to the rows kept and the rows held out.
+        torchvision: the class of ``torchvision.datasets`` that downloads it; None where nothing is downloaded.
+        page: where a person finds the files, where nothing downloads them.
         ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
         pairs: whether an image is made of two of the files' images.
         border: black pixels on each side of the frame in which an image lies anywhere, where it does.
@@ -43,7 +49,9 @@ class DatasetSpec:
     train: int
     test: int
     val: int = 5000
+    split: Callable[[Tensor, int], tuple[Tensor, Tensor]] = stratified_split
     torchvision: str | None = None
+    page: str | None = None
     ink: float | None = None
     pairs: bool = False
     border: int | None = None
@@ -116,6 +124,17 @@ DATASETS: dict[str, DatasetSpec] = {
             "cifar-10-batches-py/batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
         },
     ),
+    "smallnorb": DatasetSpec(
+        smallnorb.read_smallnorb,
+        (1, smallnorb.CROP, smallnorb.CROP),
+        smallnorb.CLASS_NAMES,
+        train=24_300,
+        test=24_300,
+        val=4860,
+        split=last_split,
+        page=smallnorb.PAGE,
+        files=dict.fromkeys(smallnorb.FILES),
+    ),
 }
 
 DATASETS["mnist40"] = replace(DATASETS["mnist"], border=6, ink=20 / 40)
@@ -125,8 +144,8 @@ DATASETS["multimnist"] = replace(DATASETS["mnist"], pairs=True, ink=20 / (28 + 2
 def load_images(name: str, root: Path | str = Path("data"), download: bool = True) -> ImageSplits:
     """Read a data set: found in ``root``, else downloaded there, checked, and split.
 
-    The validation images are taken from the training files, stratified by class, with a seed of their own: the split is
-    the same for everybody. The test files are kept whole.
+    The validation images are taken from the training files, stratified by class, with a seed of their own (of smallnorb
+    one toy of each class instead): the split is the same for everybody. The test files are kept whole.
 
     Args:
         name: one of ``DATASETS``. ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
@@ -144,10 +163,10 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
     _provide(name, spec, root, download)
     train, test = spec.read(spec, root)
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
-        got = tuple(images.pixels.shape)
+        got = (len(images), *images.image_shape)
         expect(got == (count, *spec.image_shape), f"{name} {part} images", f"{(count, *spec.image_shape)}", f"{got}")
-    kept, taken = stratified_split(train.labels, spec.val)
-    parts = {"train": train.take(kept), "val": train.take(taken), "test": test}
+    kept, taken = spec.split(train.labels, spec.val)
+    parts = {"train": train.take(kept), "val": train.take(taken).cut(), "test": test}
     if spec.pairs:
         parts = {part: Pairs(images) for part, images in parts.items()}
     if spec.border:
@@ -161,8 +180,8 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
     missing = [file for file in spec.files if locate(root, file) is None]
     if not missing:
         return
-    why, cause = "download=False", None
-    if download:
+    why, cause = f"nothing downloads them: they are at {spec.page}" if spec.page else "download=False", None
+    if download and spec.torchvision:
         try:
             return download_files(spec.torchvision, spec.files, root)
         except DOWNLOAD_ERRORS as error:

@@ -181,3 +181,14 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     taken = np.sort(np.concatenate(drawn))
     kept = np.setdiff1d(np.arange(total), taken)
     return torch.from_numpy(kept), torch.from_numpy(taken)
+
+
+def last_split(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As ``stratified_split``, but the last ``count`` of the images, for a reader that puts them there.
+
+    >>> last_split(torch.tensor([0, 1, 0, 1, 0]), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
+    first = len(labels) - count
+    expect(0 < first < len(labels), "count", f"1 to {len(labels) - 1}, fewer than the images", count)
+    return torch.arange(first), torch.arange(first, len(labels))

@@ -6,7 +6,6 @@ their checksums are right: CIFAR-10's are pickles, and a pickle runs what its au
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,16 +16,10 @@ from torch.nn.functional import interpolate
 from ..errors import GraphcapsError, expect
 from .download import import_torchvision
 from .images import Images, stratified_split
-from .verify import AGAIN, check_md5, read_idx
+from .verify import AGAIN, check_md5, locate, read_idx
 
 if TYPE_CHECKING:
     from .datasets import DatasetSpec
-
-
-def locate(root: Path, file: str) -> Path | None:
-    """The file below ``root``, else the gzip next to its place where it is an IDX file, else None."""
-    names = (file, f"{file}.gz") if file.endswith("-ubyte") else (file,)
-    return next((root / name for name in names if os.path.exists(root / name)), None)
 
 
 def read_idx_set(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:

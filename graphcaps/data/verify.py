@@ -21,6 +21,15 @@ from ..errors import InputError, expect
 
 AGAIN = "Delete it and run again to download it, or use --dataset digits, which needs no download"
 
+PACKED = ("-ubyte", "-dat.mat", "-cat.mat", "-info.mat")
+"""How the names of files end whose readers unpack gzip: IDX, and smallNORB's."""
+
+
+def locate(root: Path, file: str) -> Path | None:
+    """The file below ``root``, else the gzip next to its place where its reader unpacks one, else None."""
+    names = (file, f"{file}.gz") if file.endswith(PACKED) else (file,)
+    return next((root / name for name in names if (root / name).exists()), None)
+
 
 def read_idx(path: Path, shape: tuple[int, ...], md5: str | None = None) -> np.ndarray:
     """Read the uint8 IDX file ``path``; a name that ends in ``.gz`` is unpacked on the way.
@@ -38,18 +47,18 @@ def read_idx(path: Path, shape: tuple[int, ...], md5: str | None = None) -> np.n
     """
     name, start = str(path), 4 + 4 * len(shape)
     size = start + math.prod(shape)
-    content = _content(path, size + 1)
-    expect(content[:2] != b"\x1f\x8b", name, "unpacked IDX data", "gzip data", f"Rename it to {path.name}.gz")
+    found = content(path, size + 1)
+    expect(found[:2] != b"\x1f\x8b", name, "unpacked IDX data", "gzip data", f"Rename it to {path.name}.gz")
     magic = bytes([0, 0, 8, len(shape)])
-    expect(content[:4] == magic, name, f"to start with {_magic(magic)}", _magic(content[:4]), AGAIN)
-    if len(content) >= start:
-        dims = tuple(int(dim) for dim in np.frombuffer(content[4:start], ">u4"))
+    expect(found[:4] == magic, name, f"to start with {_magic(magic)}", _magic(found[:4]), AGAIN)
+    if len(found) >= start:
+        dims = tuple(int(dim) for dim in np.frombuffer(found[4:start], ">u4"))
         expect(dims == shape, name, _dims(shape), _dims(dims), AGAIN)
-    expect(len(content) == size, name, f"{size} bytes", len(content) if len(content) < size else "more", AGAIN)
+    expect(len(found) == size, name, f"{size} bytes", len(found) if len(found) < size else "more", AGAIN)
     if md5 is not None:
-        actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        actual = hashlib.md5(found, usedforsecurity=False).hexdigest()
         expect(actual == md5, name, f"md5 {md5}", actual, AGAIN)
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+    return np.frombuffer(found, np.uint8, offset=start).reshape(shape).copy()
 
 
 def check_md5(path: Path, md5: str) -> None:
@@ -64,19 +73,23 @@ def check_md5(path: Path, md5: str) -> None:
     expect(digest.hexdigest() == md5, str(path), f"md5 {md5}", digest.hexdigest(), AGAIN)
 
 
-def _content(path: Path, most: int) -> bytes:
-    """At most ``most`` bytes of the file, unpacked where its name ends in .gz."""
+def content(path: Path, most: int, again: str = AGAIN) -> bytes:
+    """At most ``most`` bytes of the file, unpacked where its name ends in .gz.
+
+    Raises:
+        InputError: unreadable, a web page, or a truncated gzip file; the text ends in ``again``.
+    """
     try:
         with path.open("rb") as file:
             start = file.read(15)
-            expect(not start.lstrip().startswith(b"<"), str(path), "data", f"a web page, {start!r}...", AGAIN)
+            expect(not start.lstrip().startswith(b"<"), str(path), "data", f"a web page, {start!r}...", again)
             file.seek(0)
             if path.suffix != ".gz":
                 return file.read(most)
             with gzip.open(file) as unpacked:
                 return unpacked.read(most)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: expected a whole gzip file, got a truncated one ({error}). {AGAIN}") from error
+        raise InputError(f"{path}: expected a whole gzip file, got a truncated one ({error}). {again}") from error
     except OSError as error:
         raise _unreadable(path, error) from error
 

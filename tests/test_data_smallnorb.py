@@ -1,0 +1,212 @@
+"""smallNORB: files written here in the official format; what is cut out of an image; the splits by viewpoint."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import GraphcapsError
+from graphcaps.data import DATASETS, Batches, load_images, novel_viewpoints
+from graphcaps.data.images import last_split
+from graphcaps.data.smallnorb import FILES, read_matrix, read_views
+from graphcaps.errors import InputError
+
+BYTES, INTS = np.dtype("u1"), np.dtype("<i4")
+MAGIC = {BYTES: 0x1E3D4C55, INTS: 0x1E3D4C54}
+
+
+def packed(values, magic=None, rank=None, dims=None):
+    """Values as the official files hold them: three dims at least are written, of which ``rank`` count."""
+    dims = dims or (*values.shape, *(1,) * (3 - values.ndim))
+    header = struct.pack("<2i", magic or MAGIC[values.dtype], values.ndim if rank is None else rank)
+    return header + struct.pack(f"<{len(dims)}i", *dims) + values.tobytes()
+
+
+def written(root, toys, seed, elevations=(0, 4), azimuths=(0, 6, 34), suffix=""):
+    """One part: each toy of each class from each viewpoint in one light, mixed up; returns (pairs, labels, info)."""
+    random = np.random.RandomState(seed)
+    rows = [(k, toy, e, a, 3) for k in range(5) for toy in toys for e in elevations for a in azimuths]
+    rows = np.array(rows, INTS)[random.permutation(len(rows))]
+    pairs = random.randint(0, 256, (len(rows), 2, 96, 96)).astype(BYTES)
+    labels, info = np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1:])
+    files = FILES[:3] if seed == 0 else FILES[3:]
+    for file, values in zip(files, (pairs, labels, info), strict=True):
+        path = root / f"{file}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(packed(values), 1) if suffix else packed(values))
+    return pairs, labels, info
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def train(root):
+    return written(root, (4, 9), 0)
+
+
+@pytest.fixture(scope="module")
+def test(root):
+    return written(root, (0, 1), 1)
+
+
+def small(pairs):
+    """The left images at half the size, as floats rounded half up."""
+    left = pairs[:, 0].astype(float).reshape(-1, 48, 2, 48, 2)
+    return torch.from_numpy(np.floor(left.mean((2, 4)) + 0.5).astype(np.uint8))
+
+
+def test_images_are_the_left_ones_upright_at_half_the_size(root, train):
+    pairs, labels, info = train
+    views = read_views(root, "train")
+    assert torch.equal(views.images.pixels[:, 0], small(pairs))
+    assert views.images.image_shape == (1, 32, 32) and views.images.labels.tolist() == labels.tolist()
+    assert np.array_equal(torch.stack(views[1:], 1).numpy(), info)
+
+
+def test_gzipped_files_are_the_same(root, train, tmp_path):
+    written(tmp_path, (4, 9), 0, suffix=".gz")
+    assert torch.equal(read_views(tmp_path, "train").images.pixels, read_views(root, "train").images.pixels)
+
+
+@pytest.fixture
+def splits(root, train, test, monkeypatch):
+    spec = replace(DATASETS["smallnorb"], train=60, test=60, val=30)
+    monkeypatch.setitem(DATASETS, "smallnorb", spec)
+    return load_images("smallnorb", root)
+
+
+def test_validation_images_are_of_toys_that_training_does_not_have(splits, train):
+    pairs, labels, info = train
+    for part, toy in ((splits.train, 4), (splits.val, 9)):
+        rows = info[:, 0] == toy
+        assert part.labels.tolist() == labels[rows].tolist()
+        assert torch.equal(part.cut().pixels[:, 0], small(pairs)[torch.from_numpy(rows)][:, 8:40, 8:40])
+
+
+def test_test_images_are_the_middle_ones(splits, test):
+    pairs, labels, _ = test
+    assert splits.test.margin == 0 and splits.test.labels.tolist() == labels.tolist()
+    assert torch.equal(splits.test.pixels[:, 0], small(pairs)[:, 8:40, 8:40])
+
+
+def test_training_sees_windows_all_over_the_image(splits):
+    images, _ = next(Batches(splits.train, 30, augment="shift", seed=1).epoch(0))
+    assert images.shape == (30, 1, 32, 32) and (images > 0).float().mean() > 0.95, "no black comes in"
+    pixels, found = splits.train.pixels[:, 0], set()
+    windows = pixels.unfold(1, 32, 1).unfold(2, 32, 1)  # (N, 17, 17, 32, 32)
+    for image in (images[:, 0] * 255).round().to(torch.uint8):
+        (match,) = (windows == image).all(-1).all(-1).nonzero().tolist()
+        found.add(tuple(match[1:]))
+    rows, columns = zip(*found, strict=True)
+    assert len(found) > 20 and min(rows + columns) <= 2 and max(rows + columns) >= 14
+
+
+@pytest.mark.parametrize(
+    ("by", "familiar", "column"), [("azimuth", (0, 34), 2), ("elevation", (0,), 1)], ids=["azimuth", "elevation"]
+)
+def test_novel_viewpoints_are_tested_and_never_trained_on(root, train, test, by, familiar, column):
+    splits, known = novel_viewpoints(root, by)
+    assert splits.name == f"smallnorb, new {by}s" and splits.image_shape == (1, 32, 32)
+    rows = {name: np.isin(part[2][:, column], familiar) for name, part in (("train", train), ("test", test))}
+    toy = train[2][:, 0]
+    for images, (pairs, labels, _), where in (
+        (splits.train, train, rows["train"] & (toy == 4)),
+        (splits.val, train, rows["train"] & (toy == 9)),
+        (splits.test, test, ~rows["test"]),
+        (known, test, rows["test"]),
+    ):
+        assert images.labels.tolist() == labels[where].tolist() and where.any()
+        assert torch.equal(images.cut().pixels[:, 0], small(pairs)[torch.from_numpy(where)][:, 8:40, 8:40])
+
+
+def test_a_third_of_all_viewpoints_is_familiar(tmp_path):
+    for seed, toys in ((0, (4, 6)), (1, (0,))):
+        written(tmp_path, toys, seed, elevations=(0, 8), azimuths=range(0, 36, 2))
+    splits, known = novel_viewpoints(tmp_path, "azimuth")
+    assert (len(splits.train), len(splits.val), len(splits.test), len(known)) == (60, 60, 120, 60)
+
+
+def test_another_way_to_split_viewpoints_is_an_error(root):
+    with pytest.raises(InputError, match="by: expected azimuth or elevation, got 'light'"):
+        novel_viewpoints(root, "light")
+
+
+def test_missing_files_are_named_with_where_to_find_them(tmp_path):
+    page = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
+    with pytest.raises(GraphcapsError, match=f"smallnorb: expected {FILES[0]}.* in {tmp_path}.* at {page}"):
+        load_images("smallnorb", tmp_path)
+    with pytest.raises(GraphcapsError, match=f"smallnorb: expected {FILES[0]} in {tmp_path}.* at {page}"):
+        novel_viewpoints(tmp_path, "azimuth")
+    assert list(tmp_path.iterdir()) == []
+
+
+VALUES = np.arange(12, dtype=INTS).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "a header of 20 bytes, got 0 bytes"),
+        (packed(VALUES)[:19], "a header of 20 bytes, got 19 bytes"),
+        (packed(VALUES)[:-1], "68 bytes, got 67"),
+        (packed(VALUES) + b"\0", "68 bytes, got 69"),
+        (packed(VALUES.astype(BYTES)), r"to start with 0x1E3D4C54 \(int32\), got 0x1E3D4C55"),
+        (packed(VALUES, magic=0x544C3D1E), "to start with 0x1E3D4C54 .*, got 0x544C3D1E"),
+        (packed(VALUES, dims=(4, 3, 1)), "N x 4, got 4 x 3"),
+        (packed(VALUES, rank=1), "N x 4, got 3"),
+        (packed(VALUES, rank=-1), "N x 4, got -1 dims"),
+        (packed(VALUES, dims=(0, 4, 1)), "N x 4, got 0 x 4"),
+        (packed(VALUES, dims=(-3, 4, 1)), "N x 4, got -3 x 4"),
+        (b"<html>not here</html>", "data, got a web page"),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be_is_refused(tmp_path, content, text):
+    path = tmp_path / "x-info.mat"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"x-info.mat: expected {text}.*Fetch it again from https"):
+        read_matrix(path, INTS, (4,))
+
+
+def test_a_truncated_gzip_file_is_refused(tmp_path):
+    path = tmp_path / "x-info.mat.gz"
+    path.write_bytes(gzip.compress(packed(VALUES))[:-9])
+    with pytest.raises(InputError, match="expected a whole gzip file, got a truncated one .*Fetch it again from https"):
+        read_matrix(path, INTS, (4,))
+
+
+def test_dims_beyond_the_rank_do_not_count(tmp_path):
+    (tmp_path / "x-cat.mat").write_bytes(packed(VALUES[0], dims=(4, 7, 9)))
+    assert read_matrix(tmp_path / "x-cat.mat", INTS, ()).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "text"),
+    [
+        (1, np.zeros(59, INTS), "training-cat.mat: expected 60 rows, one per image, got 59"),
+        (2, np.zeros((61, 4), INTS), "training-info.mat: expected 60 rows, one per image, got 61"),
+        (1, np.full(60, 5, INTS), "training-cat.mat: class: expected 0 to 4, got 5 to 5"),
+        (2, np.full((60, 4), -1, INTS), "training-info.mat: toy: expected 0 to 9, got -1 to -1"),
+        (2, np.full((60, 4), 6, INTS), "training-info.mat: light: expected 0 to 5, got 6 to 6"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(root, train, tmp_path, file, values, text):
+    (tmp_path / "smallnorb").mkdir()
+    for k in range(3):
+        content = packed(values) if k == file else (root / FILES[k]).read_bytes()
+        (tmp_path / FILES[k]).write_bytes(content)
+    with pytest.raises(InputError, match=text):
+        read_views(tmp_path, "train")
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_a_split_that_leaves_nothing_is_an_error(count):
+    with pytest.raises(InputError, match=f"count: expected 1 to 4, fewer than the images, got {count}"):
+        last_split(torch.zeros(5), count)
