@@ -128,7 +128,7 @@ def test_a_signal_while_an_epoch_is_validated_stops_after_it_is_saved(tmp_path, 
     assert small.differences(small.content(tmp_path / "run"), whole) == []
 
 
-@pytest.mark.parametrize("where", ["_recorded", "_finish"])
+@pytest.mark.parametrize("where", ["_keep_routing", "_finish"])
 def test_ctrl_c_before_the_first_step_and_in_the_last_test_says_how_to_go_on(
     tmp_path, monkeypatch, request, whole, where
 ):
