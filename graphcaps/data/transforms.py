@@ -1,0 +1,134 @@
+"""Test images turned, shifted, noisy or scrambled; one number, the severity, says how much.
+
+What is random is drawn from ``SEED`` and an image's place in its data set alone, so that an image is the same whatever
+the batch, the device and the other severities are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import expect
+from .augment import affine_maps, warp
+
+SEED = 0
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))
+"""Right and down of a shift by one pixel."""
+
+
+def rotated(images: Tensor, degrees: float) -> Tensor:
+    """Images (B, C, H, W) turned counter-clockwise about their centre, bilinear, zeros outside."""
+    return _moved(images, degrees, torch.zeros(2, 1))
+
+
+def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tensor:
+    """Images (B, C, H, W) shifted by pixels, one number for all or (B,), bilinear between whole ones, zeros outside."""
+    shift = [torch.as_tensor(pixels, dtype=torch.float32).expand(len(images)) for pixels in (right, down)]
+    return _moved(images, 0.0, torch.stack(shift))
+
+
+def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
+    """Images with Gaussian noise in every pixel, cut to [0, 1]; a place's noise is the same at every ``sd``, scaled.
+
+    Args:
+        images: (B, C, H, W) in [0, 1].
+        sd: standard deviation before the cut, >= 0.
+        places: (B,) int64.
+    """
+    expect(sd >= 0, "sd", "a number >= 0", sd)
+    noise = np.stack([_source(place).standard_normal(images.shape[1:]) for place in places.tolist()])
+    return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
+
+
+def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
+    """Images cut into side x side patches of one size, each of which moves: right parts in a wrong arrangement.
+
+    Where a side of the image is no multiple of ``side``, the pixels left over stay where they are, at the border.
+
+    Args:
+        images: (B, C, H, W).
+        side: patches per side, 2 to min(H, W).
+        places: (B,) int64; an image's permutation is drawn among those that leave no patch in its place.
+
+    Raises:
+        InputError: fewer than two patches per side, or patches without pixels.
+
+    >>> scrambled(torch.arange(4.0).view(1, 1, 2, 2), 2, torch.tensor([0])).flatten().eq(torch.arange(4)).any()
+    tensor(False)
+    """
+    height, width = images.shape[2:]
+    expect(2 <= side <= min(height, width), "side", f"2 to {min(height, width)} patches per side", side)
+    high, wide = height // side, width // side
+    top, left = (height - side * high) // 2, (width - side * wide) // 2
+    result = images.clone()
+    inner = result[:, :, top : top + side * high, left : left + side * wide]
+    grid = inner.unflatten(3, (side, wide)).unflatten(2, (side, high))  # (B, C, side, high, side, wide)
+    patches = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, side * side, C, high, wide)
+    order = np.stack([_derangement(_source(place), side * side) for place in places.tolist()])
+    rows = torch.arange(len(images), device=images.device)[:, None]
+    patches = patches[rows, torch.from_numpy(order).to(images.device)]
+    grid = patches.unflatten(1, (side, side)).permute(0, 3, 1, 4, 2, 5)  # (B, C, side, high, side, wide)
+    inner.copy_(grid.flatten(4, 5).flatten(2, 3))
+    return result
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What an image set goes through to be evaluated.
+
+    Args:
+        apply: images (B, C, H, W) in [0, 1], a severity, places (B,) -> images of the same shape.
+        severities: in the order of tables and pictures.
+        clean: the one of them that leaves images as they are; ``apply`` isn't asked for it.
+        says: what the severity is, as an axis is labelled.
+    """
+
+    apply: Callable[[Tensor, float, Tensor], Tensor]
+    severities: tuple[float, ...]
+    clean: float
+    says: str
+
+
+def _anywhere(images: Tensor, pixels: float, places: Tensor) -> Tensor:
+    """Each image shifted in the one of ``DIRECTIONS`` that its place draws."""
+    drawn = [DIRECTIONS[_source(place).randint(len(DIRECTIONS))] for place in places.tolist()]
+    right, down = pixels * torch.tensor(drawn, dtype=torch.float32).T
+    return shifted(images, right, down)
+
+
+TRANSFORMS = {
+    "rotated": Transform(
+        lambda images, degrees, places: rotated(images, degrees),
+        (-60, -45, -30, -15, 0, 15, 30, 45, 60),
+        clean=0,
+        says="turned counter-clockwise, degrees",
+    ),
+    "shifted": Transform(_anywhere, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
+    "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), clean=0, says="noise, standard deviation"),
+    "scrambled": Transform(scrambled, (1, 2, 4), clean=1, says="patches per side, none in its place"),
+}
+
+
+def _moved(images: Tensor, degrees: float, shift: Tensor) -> Tensor:
+    """Turned, then shifted by pixels to the right and down, (2, B) or (2, 1)."""
+    ones = torch.ones(len(images))
+    maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), tuple(images.shape[2:]))
+    return warp(images, maps.to(images))
+
+
+def _source(place: int) -> np.random.RandomState:
+    """Draws of one place; ``RandomState``'s stream is frozen across versions and platforms."""
+    return np.random.RandomState([SEED, place])
+
+
+def _derangement(source: np.random.RandomState, count: int) -> np.ndarray:
+    """A permutation of ``count`` >= 2 numbers with none in its place, each as likely: the first one drawn."""
+    while True:
+        order = source.permutation(count)
+        if (order != np.arange(count)).all():
+            return order
