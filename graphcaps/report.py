@@ -9,8 +9,10 @@ import torch
 
 from .census import NEVER_ABOVE, NEVER_THERE, Census
 from .data import DATASETS, read_image
+from .equivariance import FEWEST, Equivariance
 from .evaluation import Evaluation, wilson_interval
 from .pruning import DRAWS, Pruning
+from .robustness import Robustness
 from .run import Run, load
 
 
@@ -91,6 +93,54 @@ def pruning_table(found: Pruning) -> str:
     else:
         said = f"k = {enough.k} loses no validation image: {enough.edges:,} of {len(found.strength):,} edges are enough"
     return "\n".join([*lines, "", said])
+
+
+def robustness_table(found: Robustness, class_names: tuple[str, ...]) -> str:
+    """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
+    width = max(len("as they are"), *(len(row.name) for row in found.rows))
+    lines = [
+        f"{found.on}: {found.says}",
+        f"{'':<{width}}  accuracy       95 % interval   wrong  winning score  hurt most (recall lost)",
+    ]
+    clean = found.rows[found.clean]
+    for row in (clean, *(row for row in found.rows if row is not clean)):
+        name = "as they are" if row is clean else row.name
+        low, high = row.interval
+        numbers = f"{row.accuracy:>8.2%}  {low:7.2%} to {high:7.2%}  {row.images - row.correct:>6,}  {row.score:>13.3f}"
+        k, lost = found.hurt_most(row)
+        hurt = f"  {class_names[k]} ({100 * lost:.1f} points)" if lost > 0 else ""
+        lines.append(f"{name:<{width}}  {numbers}{hurt}")
+    return "\n".join(lines)
+
+
+def equivariance_table(found: Equivariance, class_names: tuple[str, ...]) -> str:
+    """How well a line explains what capsules do, how well the parameter can be read off, and the latter per class."""
+    numbers = found.as_dict()["parameters"]
+    lines = [
+        f"equivariance: the capsule of the class that wins on the clean image, of {len(found.winners):,} test images",
+        "fit: share of the vector's change that a line in the parameter explains, mean (sd) over images",
+        "read-out: R^2 of the parameter read linearly off the vector, held-out images, mean (sd) over classes",
+        "moved: share of the vector's length, mean (sd) over images; permuted: the same with the values permuted",
+        "",
+        "parameter  from    to  steps         moved           fit      permuted      read-out      permuted",
+    ]
+    for name, part in numbers.items():
+        first, last = (f"{value:g}" for value in (part["values"][0], part["values"][-1]))
+        cells = (_mean_sd(part[key]) for key in ("moved", "fit", "fit_permuted", "readout", "readout_permuted"))
+        swept = f"{name:<9}  {first:>4}  {last:>4}  {len(part['values']):>5}"
+        lines.append(swept + "".join(f"  {cell:>12}" for cell in cells))
+    width = max(len("read-out of"), *(len(name) for name in class_names))
+    lines += ["", f"{'read-out of':<{width}}  images" + "".join(f"  {name:>8}" for name in numbers)]
+    for k, name in enumerate(class_names):
+        parts = [part["per_class"][k] for part in numbers.values()]
+        cells = ("-" if part["readout"] is None else f"{part['readout']:.2f}" for part in parts)
+        lines.append(f"{name:<{width}}  {parts[0]['images']:>6}" + "".join(f"  {cell:>8}" for cell in cells))
+    few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
+    return "\n".join(lines + [f"-: fewer than {FEWEST} images"] * few)
+
+
+def _mean_sd(part: dict) -> str:
+    return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
 def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:

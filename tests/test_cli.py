@@ -138,6 +138,8 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("train --seed 99999999999999999999", 2, "seed: expected an integer from 0 to 2**63 - 1, got 9999999999"),
         ("train --name a/b", 2, "name: expected a folder name without slashes, got 'a/b'. Use --out for the folder ab"),
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
+        ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
+        ("evaluate --on noisy,", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
         ("evaluate nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcap"),
         ("predict nowhere a.png", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gra"),
         ("predict nowhere", 2, "images: expected at least one file after the run folder, got none"),
@@ -320,6 +322,50 @@ def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished
     assert out.splitlines()[-1] == f"confusion matrix: {picture}"
     with Image.open(picture) as image:
         assert min(image.size) > 200 and len(image.convert("RGB").getcolors(10**6)) > 10
+
+
+def test_evaluate_on_transformed_images_writes_numbers_and_pictures(capsys, finished):
+    run = Run.open(finished[0])
+    code, out, _ = call(capsys, "evaluate", run.path, "--on", "scrambled,equivariance,scrambled", "--device", "cpu")
+    lines, folder = out.splitlines(), run.path / "evaluate"
+    files = [str(folder / f"{name}.{kind}") for name in ("scrambled", "equivariance") for kind in ("json", "png")]
+    assert code == 0 and lines[0] == f"{run}: compact on digits, weights best on validation images"
+    assert [line for line in lines if line.startswith(str(folder))] == files
+    clean = next(line.split() for line in lines if line.startswith("as they are"))
+    result = run.result()
+    assert clean[3:4] == [f"{result['test_accuracy']:.2%}"] and clean[7] == str(41 - result["test_correct"])
+    found = json.loads((folder / "scrambled.json").read_text())
+    assert [row["name"] for row in found["rows"]] == ["1", "2", "4"] and found["rows"][0]["images"] == 41
+    assert (found["command"], found["dataset"]) == ("graphcaps evaluate --on scrambled", "digits")
+    found = json.loads((folder / "equivariance.json").read_text())
+    assert found["images"] == 41 and list(found["parameters"]) == ["rotation", "shift x", "shift y"]
+    assert [Image.open(picture).width for picture in files[1::2]] == [1440, 1800]
+
+
+def test_evaluate_on_affnist_wants_a_network_of_40_by_40_pixels_and_says_how_to_train_one(capsys, finished):
+    run = Run.open(finished[0])
+    code, out, printed = call(capsys, "evaluate", run.path, "--on", "noisy,affnist")
+    wanted = "run: expected one trained on mnist40, got digits. Train one: graphcaps train --dataset mnist40"
+    assert (code, out, printed) == (2, "", f"graphcaps: {wanted}\n")
+
+
+def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, finished, monkeypatch):
+    run, asked = Run.open(finished[0]), []
+    other = graphcaps.data.Images(small.digits().test.pixels[:30].flip(3), small.digits().test.labels[:30])
+    read = lambda root, split: asked.append((root, split)) or (other, "affNIST-style")  # noqa: E731
+    monkeypatch.setattr("graphcaps.data.load_affnist", read, raising=False)
+    monkeypatch.setattr("graphcaps.commands.transformed.AFFNIST_FROM", "digits")
+    code, out, _ = call(capsys, "evaluate", run.path, "--on", "affnist", "--data", "there", "--device", "cpu")
+    rows = json.loads((run.path / "evaluate" / "affnist.json").read_text())["rows"]
+    assert code == 0 and asked == [(Path("there"), "test")] and "\naffNIST-style " in out
+    assert [(row["name"], row["images"]) for row in rows] == [("digits", 41), ("affNIST-style", 30)]
+
+
+def test_the_transforms_by_name_are_those_that_there_are():
+    from graphcaps.commands.transformed import NAMES
+    from graphcaps.data.transforms import TRANSFORMS
+
+    assert set(NAMES) == {*TRANSFORMS, "affnist", "equivariance"}
 
 
 def test_evaluate_reads_data_from_another_folder(capsys, finished, monkeypatch):

@@ -23,6 +23,8 @@ _HOME = {
     "accuracy_by_edges": "pruned",
     "bars": "speed",
     "compared": "comparison",
+    "robustness": "robust",
+    "equivariance": "poses",
     "color": "style",
 }
 
@@ -38,8 +40,10 @@ __all__ = [
     "confusion",
     "draw",
     "draw_graph",
+    "equivariance",
     "explorer_page",
     "parts",
+    "robustness",
     "segmentation",
     "sheet",
 ]
@@ -55,7 +59,9 @@ if TYPE_CHECKING:
     from graphcaps.viz.matrices import confusion
     from graphcaps.viz.molecule import MoleculePicture
     from graphcaps.viz.network import GraphPicture
+    from graphcaps.viz.poses import equivariance
     from graphcaps.viz.pruned import accuracy_by_edges
+    from graphcaps.viz.robust import robustness
     from graphcaps.viz.sheets import sheet
     from graphcaps.viz.speed import bars
     from graphcaps.viz.style import color

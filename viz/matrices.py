@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
 from graphcaps.viz import style
-
-_ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 
 def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
@@ -67,7 +64,7 @@ def _fill(axes: Axes, matrix: np.ndarray) -> None:
     errors = np.ma.masked_array(matrix, right)
     most = max(1, int(np.where(right, 0, matrix).max()))
     axes.set_facecolor(style.SHADE)
-    axes.imshow(errors, cmap=_ERRORS, vmin=0, vmax=most)
+    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=most)
     axes.spines[:].set_visible(False)
     lines = np.arange(len(matrix) + 1) - 0.5
     axes.hlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -36,6 +36,7 @@ FAINT = "#c9ced4"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
 ACCENT = "#0b7a75"  # for what is not a class: none of the ten, nor near one
+ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 TITLE = 13
 TEXT = 10

@@ -12,6 +12,7 @@ import tyro
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import expect
 from .arguments import Folder, Run
+from .transformed import check_run, evaluate_on, names_of
 
 
 def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
@@ -52,23 +53,31 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
 
 def evaluate(
     run: Run = None,
+    on: Annotated[str | None, tyro.conf.arg(metavar="NAME,NAME,...", help_behavior_hint="")] = None,
     data: Folder = None,
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
     out: Path = Path("runs"),
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Of multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures.
+    Of multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures. With
+    --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
+    evaluate.
 
     Args:
         run: Run folder; default: the newest one.
+        on: What to do to the test images instead, one or several. rotated, shifted, noisy, scrambled: accuracy, mean
+            winning score and each class's recall at several severities. affnist: the same on affNIST, for a run trained
+            on mnist40. equivariance: how the winning class's capsule moves as digits turn and shift.
         data: Folder with the data set; default: the one used in training.
         device: Where to compute; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
+    names = () if on is None else names_of(on)
     from ..run import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
+    check_run(chosen, names)
     from ..data import Batches, load_images
     from ..evaluation import EVALUATION_BATCH, evaluate
     from ..hardware import pick_device
@@ -81,6 +90,8 @@ def evaluate(
     done = "" if chosen.result() else " (training has not finished)"
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
     batches = Batches(splits.test, EVALUATION_BATCH, device=device)
+    if names:
+        return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     result = evaluate(model, batches)
     print(accuracy_table(result, splits.class_names))
     from ..files import replacing

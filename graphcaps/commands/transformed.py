@@ -1,0 +1,101 @@
+"""graphcaps evaluate --on: transformed test images, another image set, and how capsules move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import check_name, expect
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..data import Batches
+    from ..models import CapsNet
+    from ..run import Run
+
+NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
+AFFNIST_FROM = "mnist40"
+"""What a network must be trained on to be shown affNIST."""
+
+
+def names_of(words: str) -> tuple[str, ...]:
+    """The names between the commas, each once; raise ``InputError`` where one isn't of ``NAMES``."""
+    names = tuple(dict.fromkeys(words.split(",")))
+    for name in names:
+        check_name("on", name, NAMES)
+    return names
+
+
+def check_run(run: Run, names: tuple[str, ...]) -> None:
+    """Raise ``InputError`` where affNIST is asked of a run that was trained on images of another size."""
+    dataset = run.config.dataset
+    then = f"Train one: graphcaps train --dataset {AFFNIST_FROM}"
+    expect("affnist" not in names or dataset == AFFNIST_FROM, "run", f"one trained on {AFFNIST_FROM}", dataset, then)
+
+
+def evaluate_on(
+    run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, class_names: tuple[str, ...], root: Path
+) -> None:
+    """Measure, print, and write each name's JSON and picture into the run's folder evaluate.
+
+    Args:
+        run: whose network it is.
+        names: of ``NAMES``.
+        model: on the device of the batches.
+        batches: the test images of what it was trained on.
+        class_names: J names.
+        root: folder with the data sets.
+
+    Raises:
+        InputError: equivariance of a network without capsules, or whose images show several objects.
+    """
+    from ..equivariance import check_capsules
+    from ..files import replacing, write_text
+
+    if "equivariance" in names:
+        check_capsules(model)
+    about = {"model": run.config.model, "dataset": run.config.dataset, "class_names": class_names}
+    for name in names:
+        folder, about["command"] = run.path / "evaluate", f"graphcaps evaluate --on {name}"
+        measure = _equivariance if name == "equivariance" else _robustness
+        table, text, figure = measure(name, model, batches, root, about)
+        write_text(folder / f"{name}.json", text)
+        with replacing(folder / f"{name}.png") as temporary:
+            figure.savefig(temporary, dpi=200)
+        print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
+
+
+def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
+    """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
+    from ..progress import bar
+    from ..report import robustness_table
+    from ..robustness import beside, under
+    from ..viz import robustness
+
+    with bar(f"test images, {name}") as on_share:
+        if name == "affnist":
+            from ..data import Batches, load_affnist
+            from ..evaluation import EVALUATION_BATCH
+
+            other, title = load_affnist(root, split="test")
+            device = next(model.parameters()).device
+            sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
+            found = beside(model, name, sets, on_share)
+        else:
+            found = under(model, batches, name, on_share)
+    table = robustness_table(found, about["class_names"])
+    return table, found.to_json(**about), robustness({**about, **found.as_dict()})
+
+
+def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
+    """Table, JSON and picture of how capsules move."""
+    from .. import viz
+    from ..equivariance import equivariance, example_images
+    from ..progress import bar
+    from ..report import equivariance_table
+
+    with bar("turned and shifted test images") as on_share:
+        found = equivariance(model, batches, on_share)
+    table, picture = equivariance_table(found, about["class_names"]), {**about, **found.as_dict()}
+    return table, found.to_json(**about), viz.equivariance(picture, example_images(found, batches))

@@ -1,0 +1,200 @@
+"""Which transforms of the test images hurt which class, without training again.
+
+Every version of an image set is classified as ``graphcaps evaluate`` does the set itself: each image once, in order,
+and no label reaches the network. Beside right answers stands how sure the network is, the mean score of its answer:
+where accuracy falls and the score doesn't, it is wrong and sure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from .data import Batches
+from .data.transforms import SEED, TRANSFORMS
+from .errors import check_name
+from .evaluation import evaluating, wilson_interval
+from .task import longest, overlaid, right
+
+Version = Callable[[Tensor, Tensor], Tensor]
+"""Images (B, C, H, W) in [0, 1] and their places (B,) in the set -> what the network sees of them."""
+
+
+def scores(output: tuple) -> Tensor:
+    """How sure a network is of each class, (B, J) in [0, 1]: the lengths of its class capsules."""
+    return output.lengths
+
+
+@dataclass(frozen=True)
+class Row:
+    """Answers on one version of the test images.
+
+    Args:
+        name: the severity as printed, or the name of the image set.
+        correct: images whose classes are all found.
+        images: N.
+        hits: of each class, how many of its images have it in the answer.
+        of_class: of each class, how many images show it.
+        score: the mean over the images of the score of the answer, in [0, 1].
+    """
+
+    name: str
+    correct: int
+    images: int
+    hits: tuple[int, ...]
+    of_class: tuple[int, ...]
+    score: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers, in [0, 1]."""
+        return self.correct / self.images
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson score interval of the accuracy."""
+        return wilson_interval(self.correct, self.images)
+
+    @property
+    def recall(self) -> tuple[float | None, ...]:
+        """Share of each class's images that have it in the answer, None where there is no image."""
+        return tuple(hit / of if of else None for hit, of in zip(self.hits, self.of_class, strict=True))
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """Rows in the order of tables and pictures; ``rows[clean]`` are the images as they are."""
+
+    on: str
+    says: str
+    """What the rows' names are."""
+    rows: tuple[Row, ...]
+    clean: int
+
+    def hurt_most(self, row: Row) -> tuple[int, float]:
+        """The class that loses most of its recall against the clean images, and how much (below 0: none loses any)."""
+        pairs = enumerate(zip(self.rows[self.clean].recall, row.recall, strict=True))
+        lost = [(before - after, -k) for k, (before, after) in pairs if before is not None and after is not None]
+        most, place = max(lost)
+        return -place, most
+
+    def as_dict(self) -> dict:
+        """All numbers, plain: what the picture is drawn from."""
+        rows = [
+            {
+                "name": row.name,
+                "correct": row.correct,
+                "images": row.images,
+                "accuracy": row.accuracy,
+                "interval_95": row.interval,
+                "winning_score": row.score,
+                "recall": row.recall,
+            }
+            for row in self.rows
+        ]
+        return {"on": self.on, "says": self.says, "clean": self.clean, "seed": SEED, "rows": rows}
+
+    def to_json(self, **about: object) -> str:
+        """``as_dict`` as JSON, with what the numbers are of."""
+        return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
+
+
+def under(
+    model: nn.Module, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
+) -> Robustness:
+    """Evaluate a network on all images under each severity of a transform.
+
+    Args:
+        model: on the device of the batches; its mode is put back afterwards.
+        batches: the images, taken in order.
+        name: one of ``TRANSFORMS``.
+        on_share: called after each batch with the share of images done.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    check_name("transform", name, list(TRANSFORMS))
+    transform = TRANSFORMS[name]
+
+    def version(severity: float) -> Version:
+        if severity == transform.clean:
+            return _as_they_are
+        return lambda images, places: transform.apply(images, severity, places)
+
+    versions = [version(severity) for severity in transform.severities]
+    rows = _answer(model, batches, versions, [f"{severity:g}" for severity in transform.severities], on_share)
+    return Robustness(name, transform.says, rows, transform.severities.index(transform.clean))
+
+
+def beside(
+    model: nn.Module,
+    on: str,
+    batches: dict[str, Batches],
+    on_share: Callable[[float], object] = lambda share: None,
+) -> Robustness:
+    """Evaluate a network on image sets by name; the first is the clean one.
+
+    Args:
+        model: on the device of the batches; its mode is put back afterwards.
+        on: what the result is called.
+        batches: the sets, each taken in order.
+        on_share: called after each batch with the share of images done.
+    """
+    rows, done, total = [], 0, sum(part.num_images for part in batches.values())
+    for name, part in batches.items():
+
+        def share(of_part: float, done: int = done, part: Batches = part) -> object:
+            return on_share((done + of_part * part.num_images) / total)
+
+        rows += _answer(model, part, [_as_they_are], [name], share)
+        done += part.num_images
+    return Robustness(on, "image set", tuple(rows), 0)
+
+
+def _as_they_are(images: Tensor, places: Tensor) -> Tensor:
+    return images
+
+
+@torch.no_grad()
+def _answer(
+    model: nn.Module,
+    batches: Batches,
+    versions: Sequence[Version],
+    names: Sequence[str],
+    on_share: Callable[[float], object],
+) -> tuple[Row, ...]:
+    """A row for each version of the images, all of them in one pass over the set."""
+    answers, sure = [[] for _ in versions], [[] for _ in versions]
+    truth, seen = [], 0
+    with evaluating(model):
+        for layers, labels in batches.in_order():
+            images, places = overlaid(layers), torch.arange(seen, seen + len(labels))
+            for n, version in enumerate(versions):
+                of_classes = scores(model(version(images, places)))  # (B, J)
+                answer = longest(of_classes, model.objects)
+                answers[n].append(answer)
+                sure[n].append(of_classes.gather(1, answer.view(len(labels), -1)).mean(dim=1))
+            truth.append(labels)
+            seen += len(labels)
+            on_share(seen / batches.num_images)
+    labels, num_classes = torch.cat(truth), of_classes.shape[1]
+    return tuple(
+        _row(name, torch.cat(answer), torch.cat(score), labels, num_classes)
+        for name, answer, score in zip(names, answers, sure, strict=True)
+    )
+
+
+def _row(name: str, answers: Tensor, score: Tensor, labels: Tensor, num_classes: int) -> Row:
+    shown, found = (
+        torch.zeros(len(labels), num_classes, dtype=torch.bool, device=labels.device).scatter_(
+            1, classes.view(len(labels), -1), True
+        )
+        for classes in (labels, answers)
+    )  # (N, J)
+    hits, of_class = (shown & found).sum(dim=0).tolist(), shown.sum(dim=0).tolist()
+    correct = int(right(answers, labels).sum())
+    return Row(name, correct, len(labels), tuple(hits), tuple(of_class), float(score.cpu().double().mean()))

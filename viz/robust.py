@@ -1,0 +1,85 @@
+"""Accuracy on transformed test images, and under it which transform hurts which class."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from graphcaps.viz import style
+
+_WIDTH, _LEFT, _RIGHT = 720, 112, 24  # pixels at 100 dpi
+_TOP, _CURVE, _BETWEEN, _CELL, _BELOW = 96, 190, 46, 25, 62
+_NAME = 10  # characters of a class name
+
+
+def robustness(found: dict) -> Figure:
+    """Draw accuracy and the winning score over the severities, and each class's recall under them.
+
+    Both panels share their columns. A cell's number is the recall in percent, its colour what was lost of it against
+    the clean images.
+
+    Args:
+        found: what ``graphcaps evaluate --on`` writes as JSON.
+
+    Returns:
+        A figure without a window, 720 pixels wide at 100 dpi; its axes have the labels ``accuracy`` and ``recall``, and
+        the lines of the first ``accuracy`` and ``mean winning score``.
+    """
+    rows, names = found["rows"], found["class_names"]
+    columns = np.arange(len(rows))
+    tall = _CELL * len(names)
+    height = _TOP + _CURVE + _BETWEEN + tall + _BELOW
+    across = _LEFT / _WIDTH, (_WIDTH - _LEFT - _RIGHT) / _WIDTH
+    with style.applied():
+        figure = style.blank(_WIDTH, height)
+        low = (_BELOW + tall + _BETWEEN) / height
+        above = figure.add_axes((across[0], low, across[1], _CURVE / height), label="accuracy")
+        _curve(above, found, columns)
+        below = figure.add_axes((across[0], _BELOW / height, across[1], tall / height), label="recall")
+        _cells(below, found)
+        below.set_xticks(columns, [_marked(row["name"], n == found["clean"]) for n, row in enumerate(rows)])
+        below.set_xlabel(found["says"])
+        source = f"{found['dataset']}, {found['model']}, {style.thousands(rows[found['clean']]['images'])} test images"
+        style.Heading.on(figure).say(f"Test images, {found['on']}", source, "with 95 % intervals")
+    return figure
+
+
+def _curve(axes: Axes, found: dict, columns: np.ndarray) -> None:
+    """Accuracy with its interval, and the score; image sets, which have no order, aren't joined by lines."""
+    rows, ordered = found["rows"], found["says"] != "image set"
+    accuracy, score = ([row[key] for row in rows] for key in ("accuracy", "winning_score"))
+    low, high = np.transpose([row["interval_95"] for row in rows])
+    line, dots = ("-", ":") if ordered else ("", "")
+    axes.plot(columns, accuracy, f"o{line}", color=style.ACCENT, lw=2.4, ms=6, label="accuracy")
+    axes.plot(columns, score, f"s{dots}", color=style.MUTED, lw=1.4, ms=4, label="mean winning score")
+    if ordered:
+        axes.fill_between(columns, low, high, color=style.ACCENT, alpha=0.2, lw=0)
+    else:
+        axes.vlines(columns, low, high, color=style.ACCENT, lw=1.4)
+    axes.set(xlim=(-0.5, len(rows) - 0.5), ylim=(0, 1.03), xticks=columns)
+    axes.tick_params(axis="x", labelbottom=False)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    style.legend(axes, style.SCREEN)
+
+
+def _cells(axes: Axes, found: dict) -> None:
+    """Recall per class and severity: white to orange for what was lost, the most at the clean images' recall."""
+    names = found["class_names"]
+    recall = np.array([row["recall"] for row in found["rows"]], float).T  # (J, S); None becomes NaN
+    lost = np.ma.masked_invalid(recall[:, [found["clean"]]] - recall)
+    axes.set_facecolor(style.SHADE)
+    axes.imshow(lost, cmap=style.ERRORS, vmin=0, vmax=1, aspect="auto")
+    axes.spines[:].set_visible(False)
+    axes.hlines(np.arange(len(names) + 1) - 0.5, -0.5, recall.shape[1] - 0.5, color="white", lw=1)
+    for (row, column), share in np.ndenumerate(recall):
+        said = "-" if np.isnan(share) else f"{100 * share:.0f}"
+        axes.text(column, row, said, ha="center", va="center", size=style.SMALL)
+    axes.set_yticks(range(len(names)), [style.cut(name, _NAME) for name in names])
+    axes.tick_params(length=0)
+    axes.set_title("recall of each class, %; coloured: lost against the clean images", size=style.TEXT)
+
+
+def _marked(name: str, clean: bool) -> str:
+    return f"{name}\n{'clean' if clean and name != 'clean' else ' '}"
