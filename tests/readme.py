@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
 PRUNE = ROOT / "tests" / "results" / "prune.json"  # what graphcaps prune wrote
+TRANSFORMED = ROOT / "tests" / "results" / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
 NODES = ROOT / "tests" / "results" / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [ROOT / "tests" / "results" / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # graphcaps example
@@ -69,6 +70,29 @@ def prune_table(found: dict) -> str:
         accuracy = f"{best['val_accuracy']:.2%} | {best['test_accuracy']:.2%} | {wrong}"
         lines.append(f"| {row['k'] or 'all'} | {row['edges']} | {accuracy} | {' | '.join(controls)} |")
     return "\n".join(lines)
+
+
+def transformed_tables(folder: Path) -> str:
+    """What ``graphcaps evaluate --on`` measured: a line per transform, and a line per parameter of equivariance."""
+    lines = ["| test images | severity | accuracy, % (mean winning score); bold: as they are |", "|---|---|---|"]
+    for name in ("noisy", "scrambled"):
+        found = json.loads((folder / f"{name}.json").read_text())
+        cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in found["rows"]]
+        cells[found["clean"]] = f"**{cells[found['clean']]}**"
+        lines.append(f"| {name} | {found['says']} | {', '.join(cells)} |")
+    lines += [
+        "",
+        "| parameter | values | moved, of the length | fit | permuted | read-out | permuted |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    found = json.loads((folder / "equivariance.json").read_text())
+    for name, part in found["parameters"].items():
+        values = f"{part['values'][0]} to {part['values'][-1]} {part['unit']}, {len(part['values'])} steps"
+        keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
+        cells = (f"{part[key]['mean']:.2f} +- {part[key]['sd']:.2f}" for key in keys)
+        lines.append(f"| {name} | {values} | {' | '.join(cells)} |")
+    spread = "mean +- standard deviation, over images (moved, fit) or classes (read-out)"
+    return "\n".join([*lines, "", f"The second table: {found['images']:,} images, {spread}."])
 
 
 def bench_tables(found: dict) -> str:
@@ -171,6 +195,7 @@ def tables() -> dict[str, str]:
     return {
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
+        "transformed": transformed_tables(TRANSFORMED),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
