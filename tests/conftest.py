@@ -161,7 +161,21 @@ def draw():
     return lambda *shape, dtype=torch.float64: torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
 
 
+def in_the_tail(params: dict) -> bool:
+    """Whether a test of a way is one of many alike: they share dynamic routing's doors, which have all of them.
+
+    The other routings are tested on each graph in float64 with a batch, and on one with everything; the rest is slow.
+    """
+    if "way" not in params or params["way"].routing == "dynamic" or params.get("graph") == "sparse_7x5":
+        return False
+    return params.get("dtype") == torch.float32 or params.get("trailing", (3,)) != (3,)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if hasattr(item, "callspec") and in_the_tail(item.callspec.params):
+            item.add_marker(pytest.mark.slow)
     wanted = config.getoption("fact")
     for item in items:
         way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()
