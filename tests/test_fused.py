@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
-from graphcaps.routing import fused_cpu, kernels_cpu
+from graphcaps.routing import fused_cpu, kernels_cpu, kernels_matrix_cpu
 from graphcaps.routing.engines import ENGINES, engine_names
 from graphcaps.routing.tiles_cpu import LANES
 
@@ -180,9 +180,9 @@ def test_a_forked_process_can_route():
     code = (
         "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
         "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
-        "from graphcaps.routing import fused_cpu; fused_cpu._pool(2).submit(int).result()\n"
+        "from graphcaps.routing import fused_cpu; fused_cpu.pool(2).submit(int).result()\n"
         "child = os.fork()\n"
-        "if not child: signal.alarm(60); print(fused_cpu._pool(2).submit(int).result(), flush=True); os._exit(0)\n"
+        "if not child: signal.alarm(60); print(fused_cpu.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -193,7 +193,8 @@ def test_the_kernels_file_changes_with_what_it_compiles_in():
     """Numba's disk cache would take kernels compiled with older vectors or tiles, and knows only their own file."""
     inlined = [Path(kernels_cpu.__file__).with_name(name).read_bytes() for name in ("vectors.py", "tiles_cpu.py")]
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
-    assert checksum == kernels_cpu.INLINED, f"kernels_cpu.py: write INLINED = {checksum!r}"
+    for kernels in (kernels_cpu, kernels_matrix_cpu):
+        assert checksum == kernels.INLINED, f"{Path(kernels.__file__).name}: write INLINED = {checksum!r}"
 
 
 @pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])

@@ -4,6 +4,15 @@ from .api import Routed, dynamic_routing, route
 from .em import EMParameters
 from .engines import choose_engine
 from .inverted import InvertedParameters
-from .votes import LinearVotes
+from .votes import LinearVotes, MatrixVotes
 
-__all__ = ["EMParameters", "InvertedParameters", "LinearVotes", "Routed", "choose_engine", "dynamic_routing", "route"]
+__all__ = [
+    "EMParameters",
+    "InvertedParameters",
+    "LinearVotes",
+    "MatrixVotes",
+    "Routed",
+    "choose_engine",
+    "dynamic_routing",
+    "route",
+]

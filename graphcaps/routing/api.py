@@ -11,9 +11,9 @@ from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import check_graph
 from .em import EMParameters
-from .engines import PARAMETERS, TAKES_HALF_VOTES, TAKES_LINEAR_VOTES, find_engine
+from .engines import PARAMETERS, TAKES_HALF_VOTES, find_engine, takes
 from .inverted import InvertedParameters
-from .votes import LinearVotes
+from .votes import LinearVotes, MatrixVotes
 
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
@@ -27,7 +27,7 @@ class Routed(NamedTuple):
 
 def route(
     graph: DGLGraph,
-    votes: torch.Tensor | LinearVotes,
+    votes: torch.Tensor | LinearVotes | MatrixVotes,
     activation: torch.Tensor | None = None,
     *,
     routing: str = "dynamic",
@@ -46,7 +46,7 @@ def route(
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
         votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
-            heads, none); or ``LinearVotes``.
+            heads, none); or ``LinearVotes`` or ``MatrixVotes``.
         activation: (I, *) in [0, 1], how sure each child is, for ``"em"``; default 1. The others don't use it.
         routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"attention"``,
             ``"inverted"`` or ``"em"``.
@@ -55,7 +55,7 @@ def route(
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
             default 0.
         engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
-            and ``em`` have no ``fused``.
+            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
         squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
@@ -80,14 +80,14 @@ def route(
     _check_votes(graph, votes)
     run = find_engine(routing, engine, graph, votes)
     _check_parameters(graph, votes, routing, parameters)
-    linear = isinstance(votes, LinearVotes)
-    if linear and run not in TAKES_LINEAR_VOTES:
-        votes, linear = votes.tensor(graph), False
-    dtype, trailing = (votes.u if linear else votes).dtype, tuple((votes.u if linear else votes).shape[1:-1])
+    if not takes(run, votes):
+        votes = votes.tensor(graph)
+    numbers = votes if isinstance(votes, torch.Tensor) else votes.u
+    dtype, trailing = numbers.dtype, tuple(numbers.shape[1:-1])
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if wide != dtype and run not in TAKES_HALF_VOTES:
         votes = votes.to(torch.float32)
-    b = _checked_prior(prior, (graph.num_edges(), *trailing), (votes.u if linear else votes).device, wide)
+    b = _checked_prior(prior, (graph.num_edges(), *trailing), numbers.device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
@@ -150,8 +150,8 @@ def _own_copies(on_iteration: Observer) -> Observer:
     return hand_out
 
 
-def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes) -> None:
-    if isinstance(votes, LinearVotes):
+def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVotes) -> None:
+    if isinstance(votes, (LinearVotes, MatrixVotes)):
         votes.check(graph)
         return
     num_edges = graph.num_edges()
@@ -167,7 +167,7 @@ def _check_parameters(graph, votes, routing, parameters) -> None:
     kind = PARAMETERS.get(routing)
     wanted = f"{kind.__name__} for {routing} routing" if kind else f"none for {routing} routing"
     expect(kind is not None and isinstance(parameters, kind), "parameters", wanted, type(parameters).__name__)
-    rows = votes.weight if isinstance(votes, LinearVotes) else votes
+    rows = votes if isinstance(votes, torch.Tensor) else votes.weight
     parameters.check(graph.num_dst_nodes(), rows.shape[-1], rows.device)
 
 

@@ -72,47 +72,62 @@ class EMParameters(NamedTuple):
 
 def on_dgl(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Route with DGL's kernels."""
-    edges = steps.on_dgl(graph, votes)
-    return _route(edges, votes, activation, b, iterations, on_iteration, squash_output, parameters)
+    built = BuiltVotes(steps.on_dgl(graph, votes), votes)
+    return routed(built, activation, b, iterations, on_iteration, squash_output, parameters or EMParameters())
 
 
 def on_torch(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Route with torch's scatter operations; the graph may stay on the CPU."""
-    edges = steps.on_torch(graph, votes)
-    return _route(edges, votes, activation, b, iterations, on_iteration, squash_output, parameters)
+    built = BuiltVotes(steps.on_torch(graph, votes), votes)
+    return routed(built, activation, b, iterations, on_iteration, squash_output, parameters or EMParameters())
 
 
-def _route(edges, votes, activation, prior, iterations, on_iteration, squash_output, parameters):
-    beta_u, beta_a, final_lambda = parameters or EMParameters()
-    present = None if activation is None else edges.of_children(activation.to(votes.dtype))  # (E, *)
+def routed(votes, activation, prior, iterations, on_iteration, squash_output, parameters):
+    """The procedure, on ``BuiltVotes`` or on what else gives the same sums over the votes."""
+    beta_u, beta_a, final_lambda = parameters
+    present = None if activation is None else votes.of_children(activation.to(prior.dtype))  # (E, *)
     b = prior
     for t in range(1, iterations + 1):
-        c = edges.couple(b)
-        weight = c if present is None else c * present
-        mass, mu, squares, variance = _m_step(edges, votes, weight)
-        cost = (votes.shape[-1] * steps.by_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
+        c = votes.couple(b)
+        mass, mu, variance = votes.moments(c if present is None else c * present)
+        cost = (mu.shape[-1] * steps.by_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
         logit = final_lambda * (1 - GROWTH**t) * (steps.by_parent(beta_a, mass) - cost)  # (J, *)
         last = t == iterations
         if last or on_iteration:
             a = torch.where(mass > 0, torch.sigmoid(logit), 0)
             v = steps.stretched(mu, a)
         if on_iteration:
-            on_iteration(t - 1, b, c, v, edges.agree(votes, v))
+            on_iteration(t - 1, b, c, v, votes.agreement(v))
         if not last:
-            b = prior + _log_of_a_p(edges, logit, squares, variance)
+            b = prior + _log_of_a_p(votes, logit, variance)
     return v if squash_output else mu, a
 
 
-def _m_step(edges, votes, weight):
-    """mass (J, *), the sum of weights; mu (J, *, D); (V - mu)^2 (E, *, D); sigma^2 (J, *, D)."""
-    mass, weight = edges.gather(weight), weight.unsqueeze(-1)
-    some = (mass + LEAST).unsqueeze(-1)  # (J, *, 1)
-    mu = edges.gather(weight * votes) / some
-    squares = (votes - edges.of_parents(mu)).square()
-    return mass, mu, squares, edges.gather(weight * squares) / some + EPSILON
-
-
-def _log_of_a_p(edges, logit, squares, variance):
+def _log_of_a_p(votes, logit, variance):
     """ln a_j p_ij (E, *), of the activations' logits (J, *)."""
     of_parent = logsigmoid(logit) - 0.5 * (2 * math.pi * variance).log().sum(-1)
-    return edges.of_parents(of_parent) - 0.5 * edges.agree(squares, 1 / variance)
+    return votes.of_parents(of_parent) - 0.5 * votes.distances(variance)
+
+
+class BuiltVotes:
+    """Votes (E, *, D), and what EM needs of them and of their edges."""
+
+    def __init__(self, edges, votes):
+        self.edges, self.votes = edges, votes
+        self.couple, self.of_children, self.of_parents = edges.couple, edges.of_children, edges.of_parents
+
+    def moments(self, weight):
+        """mass (J, *), mu and sigma^2 (J, *, D) for weights (E, *)."""
+        mass, weight = self.edges.gather(weight), weight.unsqueeze(-1)
+        some = (mass + LEAST).unsqueeze(-1)  # (J, *, 1)
+        mu = self.edges.gather(weight * self.votes) / some
+        self.squares = (self.votes - self.of_parents(mu)).square()  # (E, *, D)
+        return mass, mu, self.edges.gather(weight * self.squares) / some + EPSILON
+
+    def distances(self, variance):
+        """(E, *): sum over h of (V_h - mu_h)^2 / sigma_h^2, of the last moments' mu."""
+        return self.edges.agree(self.squares, 1 / variance)
+
+    def agreement(self, v):
+        """(E, *): <V, v>."""
+        return self.edges.agree(self.votes, v)

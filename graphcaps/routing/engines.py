@@ -10,7 +10,7 @@ import torch
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
 from . import attention, dynamic, em, fused, inverted, naive, naive_em, uniform
-from .votes import LinearVotes
+from .votes import LinearVotes, MatrixVotes
 
 log = logging.getLogger("graphcaps")
 
@@ -36,6 +36,8 @@ ENGINES = {
     ("em", "dgl"): em.on_dgl,
     ("em", "torch"): em.on_torch,
 }
+# Engines beside these for votes that are products of 4 x 4 matrices.
+MATRIX_ENGINES = {("em", "fused"): fused.matrix_em}
 # These couple once, whatever the number of iterations.
 ONE_PASS = {"uniform", "attention"}
 # What a routing may be given as ``parameters``; the others have none.
@@ -45,10 +47,10 @@ NOT_FUSED = {
     "inverted": "normalises the parents between them, and doesn't add up its logits",
     "em": "also needs, for each number of the votes, the sum of squares around a parent's mean",
 }
-# These take LinearVotes as they are; for the others the votes are built first.
-TAKES_LINEAR_VOTES = {fused.dynamic, fused.attention, uniform.on_fused}
+# These take votes as they are that are not built; for the others the votes are built first.
+TAKES = {LinearVotes: {fused.dynamic, fused.attention, uniform.on_fused}, MatrixVotes: set(MATRIX_ENGINES.values())}
 # These take votes in half precision as they are, with float32 logits; for the others the votes are widened first.
-TAKES_HALF_VOTES = {fused.dynamic, fused.attention, uniform.on_fused}
+TAKES_HALF_VOTES = {fused.dynamic, fused.attention, uniform.on_fused, fused.matrix_em}
 
 
 def routing_names() -> list[str]:
@@ -61,7 +63,7 @@ def engine_names(routing: str = "dynamic") -> list[str]:
     return [engine for name, engine in ENGINES if name == routing]
 
 
-def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes, routing: str = "dynamic") -> str:
+def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVotes, routing: str = "dynamic") -> str:
     """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``dgl`` if the graph is there
     too, else ``torch``.
 
@@ -74,14 +76,16 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes, routing: s
     'fused'
     """
     device = _device(votes)
-    if device.type == "cpu" and (routing, "fused") in ENGINES and not fused.why_not(votes, routing):
+    known = MATRIX_ENGINES if isinstance(votes, MatrixVotes) else ENGINES
+    if device.type == "cpu" and (routing, "fused") in known and not fused.why_not(votes, routing):
         return "fused"
     return "dgl" if device == graph.device else "torch"
 
 
-def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes):
+def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVotes):
     """The function for ``routing`` on ``engine``; raise ``InputError`` where there is none or it can't run here."""
-    check_names(routing, engine)
+    of_matrices = isinstance(votes, MatrixVotes)
+    check_names(routing, engine, of_matrices)
     device = _device(votes)
     if engine == "auto":
         engine = choose_engine(graph, votes, routing)
@@ -90,23 +94,34 @@ def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor 
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
     needs = fused.why_not(votes, routing) if engine == "fused" else ""
-    shape = tuple((votes.weight if isinstance(votes, LinearVotes) else votes).shape)
+    shape = tuple((votes if isinstance(votes, torch.Tensor) else votes.weight).shape)
     expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use 'torch'")
-    return ENGINES[routing, engine]
+    return (MATRIX_ENGINES if of_matrices and engine == "fused" else ENGINES)[routing, engine]
 
 
-def check_names(routing: str, engine: str) -> None:
-    """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto"."""
+def check_names(routing: str, engine: str, of_matrices: bool = False) -> None:
+    """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto".
+
+    ``of_matrices``: for ``MatrixVotes``.
+    """
     check_name("routing", routing, routing_names())
     known = ["auto", *engine_names(routing)]
+    if of_matrices:
+        known = [name for name in known if name != "fused"] + [e for name, e in MATRIX_ENGINES if name == routing]
     if engine == "fused" and engine not in known:
         why = f"Its passes are those of dynamic routing; {routing} {NOT_FUSED.get(routing, 'has others')}"
+        why = "Only em makes votes that are products of matrices as it goes" if of_matrices else why
         expect(False, "engine", f"one of {', '.join(known)} for {routing} routing", "'fused'", why)
     check_name("engine", engine, known)
 
 
-def _device(votes: torch.Tensor | LinearVotes) -> torch.device:
-    return votes.u.device if isinstance(votes, LinearVotes) else votes.device
+def takes(run, votes: torch.Tensor | LinearVotes | MatrixVotes) -> bool:
+    """Whether the function ``run`` of the table takes such votes as they are."""
+    return isinstance(votes, torch.Tensor) or run in TAKES[type(votes)]
+
+
+def _device(votes: torch.Tensor | LinearVotes | MatrixVotes) -> torch.device:
+    return votes.device if isinstance(votes, torch.Tensor) else votes.u.device
 
 
 @functools.cache

@@ -11,14 +11,16 @@ import importlib.util
 
 import torch
 
-from .votes import LinearVotes
+from .votes import LinearVotes, MatrixVotes
 
 WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time grows with its width
 MODULES = {"cpu": "fused_cpu", "cuda": "fused_gpu"}  # by device; Numba takes half a second to import, Triton as long
 
 
-def why_not(votes: torch.Tensor | LinearVotes, routing: str = "dynamic") -> str:
+def why_not(votes: torch.Tensor | LinearVotes | MatrixVotes, routing: str = "dynamic") -> str:
     """What the engine would need to run ``routing`` on these votes, or "" where it can."""
+    if isinstance(votes, MatrixVotes):
+        return "" if votes.u.device.type == "cpu" else "votes on the CPU for products of matrices"
     u = votes.u if isinstance(votes, LinearVotes) else votes
     widest = max(votes.weight.shape[-2:]) if isinstance(votes, LinearVotes) else votes.shape[-1]
     if u.device.type not in MODULES:
@@ -52,3 +54,9 @@ def attention(graph, votes, activation, b, iterations, on_iteration, squash_outp
     """Self-attention routing (``attention``) of the same votes, on the CPU."""
     engine = importlib.import_module(".attention_cpu", __package__)
     return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)
+
+
+def matrix_em(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """EM routing of ``MatrixVotes``, on the CPU."""
+    engine = importlib.import_module(".matrix_cpu", __package__)
+    return engine.em(graph, votes, activation, b, iterations, on_iteration, squash_output, parameters)

@@ -143,12 +143,12 @@ HUB = 2**24  # bytes that room for one child's linear votes may take whatever th
 
 
 @functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="graphcaps")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has the pool but not its threads
+    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has the pool but not its threads
 
 
 class Passes:
@@ -217,7 +217,7 @@ class Passes:
             own = [value[k] if isinstance(value, list) else value for value in per_thread]
             kernel(*self.ranges[k], self.graph, u, weight, self.shape, self.single, self.height, self.width, *own)
 
-        others = [_pool(len(self.ranges)).submit(part, k) for k in range(1, len(self.ranges))]
+        others = [pool(len(self.ranges)).submit(part, k) for k in range(1, len(self.ranges))]
         part(0)
         for other in others:
             other.result()
