@@ -18,11 +18,13 @@ _HOME = {
     "to_networkx": "graph",
     "squash": "functional",
     "margin_loss": "functional",
+    "spread_loss": "functional",
     "coupling_entropy": "functional",
     "route": "routing",
     "dynamic_routing": "routing",
     "choose_engine": "routing",
     "LinearVotes": "routing",
+    "MatrixVotes": "routing",
     "Routed": "routing",
     "CapsNet": "models",
     "RoutingTrace": "trace",
@@ -41,10 +43,10 @@ if TYPE_CHECKING:
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
-    from .functional import coupling_entropy, margin_loss, squash
+    from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
-    from .routing import LinearVotes, Routed, choose_engine, dynamic_routing, route
+    from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, route
     from .run import load
     from .trace import RoutingTrace
     from .training import train

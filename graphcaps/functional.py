@@ -1,4 +1,7 @@
-"""The formulas of Sabour, Frosst & Hinton 2017, "Dynamic Routing Between Capsules" (arXiv 1710.09829), as functions."""
+"""The formulas of Sabour, Frosst & Hinton 2017, "Dynamic Routing Between Capsules" (arXiv 1710.09829), as functions.
+
+And the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,33 @@ def margin_loss(
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
     return loss.sum(dim=1).mean()
+
+
+def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
+    """Spread loss (Hinton, Sabour & Frosst 2018, equation 3): the sum over wrong classes, the mean over the batch.
+
+    L = sum over i != t of max(0, margin - (a_t - a_i))^2, t the true class
+
+    Args:
+        activations: (B, J) in [0, 1], of the class capsules.
+        labels: (B,) int64 classes in [0, J).
+        margin: how much surer the true class has to be; the paper's grows from 0.2 to 0.9 in training.
+
+    Returns:
+        Scalar >= 0.
+
+    Raises:
+        InputError: the shapes don't fit, or labels are not int64.
+
+    >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
+    tensor(0.0450)
+    """
+    expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
+    fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
+    expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
+    true = activations.gather(1, labels.unsqueeze(1))  # (B, 1)
+    wrong = torch.ones_like(activations).scatter(1, labels.unsqueeze(1), 0)  # (B, J)
+    return ((margin - (true - activations)).relu().square() * wrong).sum(dim=1).mean()
 
 
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
