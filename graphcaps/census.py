@@ -27,7 +27,7 @@ from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
-from .nn.layers import options_of
+from .nn.layers import options_of, sureness
 from .routing import route
 from .task import overlaid
 
@@ -112,8 +112,8 @@ class Census:
 class RoutedBatch(NamedTuple):
     """What a network's capsules did on a batch, after the last routing iteration."""
 
-    u: torch.Tensor
-    """(I, B, P)."""
+    sure: torch.Tensor
+    """(I, B) in [0, 1]: how sure each child is, its length or its activation."""
     c: torch.Tensor
     """(E, B)."""
     v: torch.Tensor
@@ -127,11 +127,11 @@ def routed(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
     last: dict[str, torch.Tensor] = {}
     with evaluating(model):
         for images, _ in batches.in_order():
-            u = model.children_of(overlaid(images))  # (I, B, P)
+            u = model.children_of(overlaid(images))  # (I, B, P), or poses and activations
             options = {"iterations": layer.iterations, **options_of(layer, u)}
-            graph = layer.graph(u.device)
+            graph = layer.graph(images.device)
             route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
-            yield RoutedBatch(u, **last)
+            yield RoutedBatch(sureness(u), **last)
 
 
 def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:
@@ -148,15 +148,15 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
     child_length, child_pull, entropy = torch.zeros(3, edges.num_children, dtype=torch.float64)
     parent_length, parent_pull = torch.zeros(2, edges.num_parents, dtype=torch.float64)
     seen = away = 0
-    for u, c, v in routed(model, batches):
-        child_length = child_length.maximum(_longest(u))
-        parent_length = parent_length.maximum(_longest(v))
+    for sure, c, v in routed(model, batches):
+        child_length = child_length.maximum(_largest(sure))
+        parent_length = parent_length.maximum(_largest(torch.linalg.vector_norm(v, dim=-1)))
         pulls = c.cpu().double() * degree.unsqueeze(1)  # (E, B)
         pull, away = pulls.amax(dim=1), away + int(((pulls - 1).abs() > UNMOVED).sum())
         child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
         parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
         entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
-        seen += u.shape[1]
+        seen += sure.shape[1]
         on_share(seen / batches.num_images)
     counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
     undecided = math.log(edges.num_parents)
@@ -164,9 +164,9 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
     return Census(seen, model.child_types, *counted, undecided=undecided, away=share)
 
 
-def _longest(capsules: torch.Tensor) -> torch.Tensor:
-    """(K, B, D) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
-    return torch.linalg.vector_norm(capsules, dim=-1).amax(dim=1).cpu().double()
+def _largest(lengths: torch.Tensor) -> torch.Tensor:
+    """(K, B) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
+    return lengths.amax(dim=1).cpu().double()
 
 
 def _rounded(values: torch.Tensor) -> list[float]:

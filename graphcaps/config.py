@@ -15,7 +15,16 @@ from typing import Literal
 from .errors import GraphcapsError, InputError, expect
 
 FORMAT_VERSION = 1
-LEARNING_RATES = {"compact": 0.005, "paper": 0.001, "deep": 0.005, "cnn": 0.001, "cnn-small": 0.005}
+LEARNING_RATES = {
+    "compact": 0.005,
+    "paper": 0.001,
+    "deep": 0.005,
+    "cnn": 0.001,
+    "cnn-small": 0.005,
+    "matrix": 0.01,
+    "matrix-small": 0.02,
+}
+MATRIX = ("matrix", "matrix-small")  # models of poses and activations, routed by EM
 WITHOUT_ROUTING = ("cnn", "cnn-small")  # models that have no capsules
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
@@ -30,10 +39,11 @@ class TrainConfig:
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's digits, each anywhere in a black image of 40 x 40.
     smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
-    model: Literal["compact", "paper", "deep", "cnn", "cnn-small"] = "compact"
+    model: Literal["compact", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
     """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep:
     two layers of convolutional capsules before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M
-    parameters). cnn-small: compact with linear layers for its capsules, as many parameters."""
+    parameters). cnn-small: compact with linear layers for its capsules, as many parameters. matrix and matrix-small:
+    4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
@@ -43,10 +53,11 @@ class TrainConfig:
     routing: Literal["dynamic", "uniform", "attention", "inverted", "em"] = "dynamic"
     """Routing algorithm. dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings.
     attention: self-attention, Mazzia et al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour
-    & Frosst 2018. uniform and attention have one pass, whatever the iterations."""
+    & Frosst 2018, and for matrix, which has no other, also the default. uniform and attention have one pass, whatever
+    the iterations."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
     """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU, not for
-    inverted and em. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
+    inverted, and em only for matrix. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
     protocol: Literal["paper", "official"] = "paper"
     """official: the model paper as its authors' code trains it: the margin loss over 20, primary capsules' sums times
     1/32, their biases from 0.1."""
@@ -55,7 +66,8 @@ class TrainConfig:
     train_images: int | None = None
     """Train on that many images only, of each class in proportion, the same for every seed; None: on all."""
     learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.005 for the others."""
+    """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
+    0.005 for the others."""
     augment: Literal["shift", "affine", "none"] = "shift"
     """shift: training images are moved by up to 2 pixels, each of multimnist's digits by up to 4. affine: also turned
     and scaled. none: left alone."""
@@ -80,6 +92,8 @@ class TrainConfig:
         for key in ("data", "out"):
             if isinstance(getattr(self, key), str):
                 object.__setattr__(self, key, Path(getattr(self, key)))
+        if self.model in MATRIX and self.routing == "dynamic":
+            object.__setattr__(self, "routing", "em")
 
     def check(self) -> None:
         """Raise ``InputError`` where a value can't work."""
@@ -98,6 +112,8 @@ class TrainConfig:
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         known = self.protocol == "paper" or self.model == "paper"
         expect(known, "protocol", f"paper for model {self.model}", self.protocol, "official is of --model paper alone")
+        known = self.model not in MATRIX or self.routing == "em"
+        expect(known, "routing", f"em for model {self.model}", self.routing, "Its poses are routed by their spread")
         weight = self.reconstruction_weight
         numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
         expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", weight)

@@ -98,7 +98,12 @@ class Pruning:
 
 
 def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
-    """Raise ``InputError`` where a child of the last capsule layer is to keep more edges than any child has."""
+    """Raise ``InputError`` where a child of the last capsule layer is to keep more edges than any child has.
+
+    Or where children share their matrices, so that there is nothing to leave out.
+    """
+    prunes, kind = hasattr(model.capsules, "pruned"), type(model.capsules).__name__
+    expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share")
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
     for k in keep:
         expect(k <= most, "keep", f"numbers from 1 to {most}, the edges that a child has, and all", k)

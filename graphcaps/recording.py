@@ -9,7 +9,7 @@ import torch
 
 from .data import Batches, ImageSplits
 from .models import CapsNet
-from .nn.layers import options_of
+from .nn.layers import options_of, sureness
 from .task import overlaid
 from .trace import RoutingTrace, observe
 
@@ -82,7 +82,12 @@ def record(
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
-    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), as ``RoutingTrace`` keeps them."""
+    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), as ``RoutingTrace`` keeps them.
+
+    A network without a decoder has no reconstructions.
+    """
+    if not hasattr(model, "decoder"):
+        return {"saliency": kept_saliency(model, images)}
     with torch.no_grad():
         output = CapsNet.forward(model, images)  # in float32, as its routing: Accelerate puts autocast around model()
         longest = output.lengths.argmax(dim=1)  # (N,)
@@ -115,7 +120,7 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
         (N, I, H, W) in [0, 1].
     """
     images = images.detach().requires_grad_()
-    lengths = torch.linalg.vector_norm(model.children_of(images), dim=-1)  # (I, N)
+    lengths = sureness(model.children_of(images))  # (I, N)
     slopes = [torch.autograd.grad(child.sum(), images, retain_graph=True)[0].abs().amax(dim=1) for child in lengths]
     slopes = torch.stack(slopes, dim=1)  # (N, I, H, W)
     return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)

@@ -158,10 +158,11 @@ class Trainer:
         loss_sum, correct = loss_sum.to(self.device), torch.tensor(state.correct, device=self.device)
         self.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
-            rate = one_cycle(state.epoch * steps + state.step, total, self.config.peak_rate)
+            done = state.epoch * steps + state.step
+            rate = one_cycle(done, total, self.config.peak_rate)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            loss, output = self.step(images, labels)
+            loss, output = self.step(images, labels, done / total)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.net.objects), labels).sum()
             state.step += 1
@@ -183,10 +184,15 @@ class Trainer:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
 
-    def step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, NamedTuple]:
-        """Forward, loss, backward, Adam on images or layers; return the loss, detached, and the output."""
+    def step(
+        self, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0
+    ) -> tuple[torch.Tensor, NamedTuple]:
+        """Forward, loss, backward, Adam on images or layers; return the loss, detached, and the output.
+
+        ``progress`` is the share of training that is done.
+        """
         output = self.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-        loss = self.net.loss(output, images, labels)
+        loss = self.net.loss(output, images, labels, progress)
         self.accelerator.backward(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -311,10 +317,9 @@ class Trainer:
         if self.config.model in WITHOUT_ROUTING:
             return None
         layer = self.net.capsules
-        child = torch.zeros(layer.num_children, 1, layer.weight.shape[1], device=self.device)
         if layer.engine != "auto":
             return layer.engine
-        return choose_engine(layer.graph(self.device), layer.votes(child), layer.routing)
+        return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
 
     def _introduce(self, progress: Progress) -> None:
         config = self.config
@@ -333,8 +338,9 @@ class Trainer:
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
         )
         passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
+        edges = layer.graph().num_edges()
         return (
-            f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {len(layer.weight)} edges, "
+            f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
             f"{passes} of {layer.routing} routing on engine '{self._engine()}'"
         )
 

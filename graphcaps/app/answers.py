@@ -51,6 +51,8 @@ class Explorer:
         """
         config, path, classes = run.config, run.checkpoint("best"), None
         model = load_routing(run.path)
+        if not hasattr(model, "decoder"):
+            raise GraphcapsError(f"{run}: expected a network that reconstructs, got {config.model}, without a decoder")
         try:
             images = load_images(config.dataset, data or config.data, download=False).test
         except GraphcapsError:

@@ -216,8 +216,10 @@ class CapsNet(nn.Module):
             chosen = labels
         return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
 
-    def loss(self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """``capsnet_loss`` with the weights of the network's protocol."""
+    def loss(
+        self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
+    ) -> torch.Tensor:
+        """``capsnet_loss`` with the weights of the network's protocol, the same whatever the ``progress``."""
         return capsnet_loss(output, images, labels, self.reconstruction_weight, self.margin_weight)
 
     def receptive_fields(self) -> torch.Tensor:

@@ -109,6 +109,8 @@ class CNN(nn.Module):
         logits = self.layers(images).float()  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
 
-    def loss(self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross entropy, the mean over the batch; labels (B,)."""
+    def loss(
+        self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
+    ) -> torch.Tensor:
+        """Cross entropy, the mean over the batch, the same whatever the ``progress``; labels (B,)."""
         return cross_entropy(output.logits, labels)

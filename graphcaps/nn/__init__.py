@@ -3,7 +3,8 @@
 from .capsule_conv import CapsuleConv
 from .conv_caps import ConvCaps
 from .decoder import Decoder
-from .layers import CapsuleLayer
+from .layers import CapsuleLayer, Poses
+from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .readout import CapsuleReadout
 
@@ -14,6 +15,10 @@ __all__ = [
     "ConvCaps",
     "Decoder",
     "DepthwisePrimaryCaps",
+    "MatrixClassCaps",
+    "MatrixConvCaps",
+    "MatrixPrimaryCaps",
+    "Poses",
     "PrimaryCaps",
     "receptive_fields",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -13,6 +14,13 @@ from ..graph import bipartite_graph, complete_graph
 from ..routing import LinearVotes, route
 from ..routing.engines import check_names
 from .learned import learned_for
+
+
+class Poses(NamedTuple):
+    """Capsules whose pose doesn't say how sure they are: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
+
+    pose: torch.Tensor
+    activation: torch.Tensor
 
 
 class CapsuleLayer(nn.Module):
@@ -98,6 +106,10 @@ class CapsuleLayer(nn.Module):
         super()._load_from_state_dict(*args, **kwargs)
         self._pruned_graph = None  # it was of the edges before
 
+    def blank(self) -> torch.Tensor:
+        """One image's children, all zero, on the layer's device."""
+        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1])
+
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
         return LinearVotes(u.to(self.weight.dtype), self.weight)
@@ -114,9 +126,9 @@ class CapsuleLayer(nn.Module):
         )
 
 
-def check_options(iterations: int, routing: str, engine: str) -> None:
+def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
     """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
-    check_names(routing, engine)
+    check_names(routing, engine, of_matrices)
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
 
@@ -132,14 +144,20 @@ def routed(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
         return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
 
 
-def options_of(layer: nn.Module, u: torch.Tensor) -> dict:
+def sureness(u: torch.Tensor | Poses) -> torch.Tensor:
+    """How sure each capsule is that what it stands for is there, (I, B) in [0, 1]: the length of u (I, B, P), or the
+    activation."""
+    return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
+
+
+def options_of(layer: nn.Module, u: torch.Tensor | Poses) -> dict:
     """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
 
-    For ``em`` a child's pose is u, and its length is how sure it is.
+    For ``em`` a child's pose is u, and its length is how sure it is, where it has no activation.
     """
     return {
         "routing": layer.routing,
         "engine": layer.engine,
-        "activation": torch.linalg.vector_norm(u.float(), dim=-1) if layer.routing == "em" else None,
+        "activation": sureness(u) if layer.routing == "em" else None,
         "parameters": layer.learned() if layer.learned is not None else None,
     }

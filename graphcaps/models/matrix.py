@@ -1,0 +1,149 @@
+"""The network of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with A, B, C and D capsule types.
+
+    image (B, C, H, W) --5x5 convolution, stride 2, A channels, ReLU--> features
+        --1x1 convolutions--> B types of primary capsules
+        --3x3, stride 2--> C types of convolutional capsules --3x3, stride 1--> D types
+        --coordinate addition--> one capsule per class, whose activations are the scores
+
+Every capsule is a 4 x 4 pose and an activation, every layer of capsules is routed by EM, and nothing is padded: images
+of 32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
+
+Parameters, of smallNORB's two channels, 32 x 32 pixels and 5 classes, beside the paper's "68K" and "310K":
+
+                  convolution  primary  3x3, stride 2  3x3, stride 1  classes  beta_u, beta_a   sum       of MNIST
+    matrix-small    3264         8840      18432          36864        1280         74        68,754       68,444
+    matrix          1632        17952     147456         147456        2560        138       317,194      318,964
+
+Without the primary capsules' and the convolution's biases and the betas it would be 316,480: what of the large network
+the paper doesn't count can't be told. The batch normalisation that is added here has 2 A more.
+
+Differs:
+    Batch normalisation follows the ReLU, as in other public code; the paper has none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..errors import check_name, expect
+from ..functional import spread_loss
+from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
+from .capsnet import check_images, check_sizes
+
+# A, B, C, D
+_PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
+SMALLEST = 17  # pixels, for one position of the last window
+STARTS = 0.8, 1.9, 2.6  # of beta_u by layer: -ln sigma before training, on MNIST, so that half of the capsules are on
+MARGINS = 0.2, 0.9  # from the first step of training to the last, growing evenly: the paper's section 3
+
+
+class MatrixOutput(NamedTuple):
+    """scores (B, J) in [0, 1], the class capsules' activations; poses (B, J, 16)."""
+
+    scores: torch.Tensor
+    poses: torch.Tensor
+
+
+class MatrixCapsNet(nn.Module):
+    """Matrix capsules with EM routing; ``from_preset`` makes the paper's two.
+
+    Args:
+        image_shape: (C, H, W).
+        num_classes: J.
+        types: (A, B, C, D), channels of the convolution and types of capsules in each layer before the classes'.
+        iterations, engine: as in ``graphcaps.route``.
+
+    >>> net = MatrixCapsNet.from_preset("matrix-small", image_shape=(1, 28, 28), num_classes=10).eval()
+    >>> scores, poses = net(torch.zeros(2, 1, 28, 28))
+    >>> scores.shape, poses.shape
+    (torch.Size([2, 10]), torch.Size([2, 10, 16]))
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        num_classes: int,
+        types: tuple[int, int, int, int],
+        iterations: int = 3,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        self.image_shape = tuple(image_shape)
+        channels, features, primary, first, second = image_shape[0], *types
+        self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
+        self.primary = MatrixPrimaryCaps(features, primary)
+        grid = tuple((side - 5) // 2 + 1 for side in image_shape[1:])
+        below = MatrixConvCaps(grid, primary, first, 3, 2, iterations, engine)
+        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, iterations, engine)
+        self.between, self.child_types = nn.Sequential(below, above), second
+        fields = self._fields(num_types=1).double()
+        centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
+        self.capsules = MatrixClassCaps(second, centres, num_classes, iterations, engine)
+        for layer, start in zip((*self.between, self.capsules), STARTS, strict=True):
+            nn.init.constant_(layer.learned.beta_u, start)
+        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.objects = 1
+        self.class_names: tuple[str, ...] = ()  # one per class, where known
+
+    @classmethod
+    def from_preset(
+        cls,
+        name: str,
+        image_shape: tuple[int, int, int] = (1, 28, 28),
+        num_classes: int = 10,
+        iterations: int = 3,
+        engine: str = "auto",
+        objects: int = 1,
+    ) -> MatrixCapsNet:
+        """Build a network by name.
+
+        Args:
+            name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
+            image_shape: (C, H, W).
+            num_classes: J.
+            iterations, engine: as in ``graphcaps.route``.
+            objects: 1; spread loss knows one true class.
+
+        Raises:
+            InputError: unknown name, images smaller than the layers take, or more objects than one.
+        """
+        check_name("preset", name, list(_PRESETS))
+        check_sizes(name, SMALLEST, image_shape, num_classes)
+        then = "Choose another capsule network, such as --model compact"
+        expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
+        model = cls(image_shape, num_classes, _PRESETS[name], iterations, engine)
+        model.preset = dict(
+            name=name,
+            image_shape=tuple(image_shape),
+            num_classes=num_classes,
+            iterations=iterations,
+            engine=engine,
+            objects=objects,
+        )
+        return model
+
+    def children_of(self, images: torch.Tensor) -> Poses:
+        """What enters the last layer, of images (B, C, H, W)."""
+        check_images(images, self.image_shape)
+        return self.between(self.primary(self.stem(images)))
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:
+        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are not looked at, other networks decode by them."""
+        pose, activation = self.capsules(self.children_of(images))
+        return MatrixOutput(activation.transpose(0, 1), pose.transpose(0, 1))
+
+    def loss(
+        self, output: MatrixOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
+    ) -> torch.Tensor:
+        """Spread loss, its margin growing with ``progress``, the share of training that is done; labels (B,)."""
+        return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
+
+    def receptive_fields(self) -> torch.Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer is voted for from."""
+        return self._fields(self.child_types)
+
+    def _fields(self, num_types: int) -> torch.Tensor:
+        return receptive_fields([self.stem[0], *self.between], num_types, self.image_shape[1:])

@@ -1,0 +1,231 @@
+"""Matrix capsules: a 4 x 4 pose and an activation each, from a feature map to the classes.
+
+Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing" (ICLR), section 4: primary capsules, convolutional
+capsules and class capsules. A child's vote for a parent is the matrix product of its pose with the edge's 4 x 4 matrix,
+and EM routing gives the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
+parents, of all types and positions.
+
+Poses are kept as 16 numbers, row by row; capsule axis first, types outermost.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from ..graph import complete_graph, local_graph, local_grid, local_index
+from ..graph.local import Pair, as_pair
+from ..routing import MatrixVotes, route
+from .layers import Poses, check_options, graph_device, options_of
+from .learned import EMCosts
+
+SIZE = 16  # numbers of a pose
+WARMTH = 8  # times the final lambda of other layers
+ROW, COLUMN = 3, 7  # the first two elements of a pose's right-hand column
+
+
+class MatrixPrimaryCaps(nn.Module):
+    """Primary capsules: at each position a linear map of the features gives a pose and a logistic unit per type.
+
+    Args:
+        in_channels: channels of the feature map.
+        num_types: B in the paper, kinds of capsule; each stands once at every position.
+
+    Shapes:
+        features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
+        I = num_types * H * W
+
+    >>> pose, activation = MatrixPrimaryCaps(64, 8)(torch.zeros(2, 64, 12, 12))
+    >>> pose.shape, activation.shape
+    (torch.Size([1152, 2, 16]), torch.Size([1152, 2]))
+    """
+
+    def __init__(self, in_channels: int, num_types: int):
+        super().__init__()
+        self.num_types = num_types
+        self.pose = nn.Conv2d(in_channels, num_types * SIZE, 1)
+        self.activation = nn.Conv2d(in_channels, num_types, 1)
+
+    def forward(self, features: torch.Tensor) -> Poses:
+        pose = self.pose(features).float().unflatten(1, (self.num_types, SIZE))  # (B, T, 16, h, w)
+        activation = self.activation(features).float().sigmoid()  # (B, T, h, w)
+        return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
+
+
+class MatrixConvCaps(nn.Module):
+    """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
+
+    Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
+
+    Args:
+        grid, child_types, parent_types, kernel, stride: as in ``ConvCaps``.
+        iterations: R >= 1.
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
+        (h, w) = ``out_grid``
+
+    Raises:
+        InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown engine.
+
+    >>> layer = MatrixConvCaps((12, 12), child_types=8, parent_types=16, kernel=3, stride=2)
+    >>> pose, activation = layer(Poses(torch.zeros(1152, 2, 16), torch.ones(1152, 2)))
+    >>> layer.out_grid, pose.shape, activation.shape
+    ((5, 5), torch.Size([400, 2, 16]), torch.Size([400, 2]))
+    """
+
+    routing = "em"
+
+    def __init__(
+        self,
+        grid: Pair,
+        child_types: int,
+        parent_types: int,
+        kernel: Pair,
+        stride: Pair = 1,
+        iterations: int = 3,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        check_options(iterations, self.routing, engine, of_matrices=True)
+        self.grid, self.kernel_size, self.stride = (
+            as_pair(name, size) for name, size in (("grid", grid), ("kernel", kernel), ("stride", stride))
+        )
+        self.child_types, self.parent_types = child_types, parent_types
+        self.iterations, self.engine = iterations, engine
+        self.register_buffer("index", local_index(*self._window()), persistent=False)  # (E,)
+        rows, columns = self.kernel_size
+        self.weight = nn.Parameter(torch.empty(rows * columns * child_types * parent_types, 4, 4))  # (M, 4, 4)
+        self.learned = EMCosts(parent_types, self.num_parents, self.num_children)
+        _reset(self)
+
+    @property
+    def out_grid(self) -> tuple[int, int]:
+        """(h, w): positions of the parents."""
+        return local_grid(self.grid, self.kernel_size, self.stride)
+
+    @property
+    def num_children(self) -> int:
+        """I."""
+        return self.child_types * self.grid[0] * self.grid[1]
+
+    @property
+    def num_parents(self) -> int:
+        """J."""
+        return self.parent_types * self.out_grid[0] * self.out_grid[1]
+
+    def _window(self):
+        return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
+        return local_graph(*self._window(), device=graph_device(device))
+
+    def votes(self, capsules: Poses) -> MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+        return MatrixVotes(capsules.pose.to(self.weight.dtype), self.weight, self.index)
+
+    def forward(self, capsules: Poses) -> Poses:
+        """Route the children to the parents above their windows."""
+        return _routed(self, capsules)
+
+    def extra_repr(self) -> str:
+        sides = "{} x {} x {}".format
+        return (
+            f"{sides(self.child_types, *self.grid)} -> {sides(self.parent_types, *self.out_grid)} poses, "
+            f"kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {len(self.weight)} matrices, "
+            f"iterations={self.iterations}, engine={self.engine!r}"
+        )
+
+
+class MatrixClassCaps(nn.Module):
+    """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
+
+    A vote says where its child is: the row and column of the centre of the child's receptive field are added to the
+    first two elements of the vote's right-hand column.
+
+    Args:
+        child_types: kinds of capsule, outermost.
+        centres: (positions, 2), row and column of each position's receptive field, in [0, 1] of the image.
+        num_parents: J, classes.
+        iterations: R >= 1.
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
+
+    >>> layer = MatrixClassCaps(16, torch.rand(9, 2), num_parents=10)
+    >>> layer(Poses(torch.zeros(144, 2, 16), torch.ones(144, 2))).activation.shape
+    torch.Size([10, 2])
+    """
+
+    routing = "em"
+
+    def __init__(
+        self, child_types: int, centres: torch.Tensor, num_parents: int, iterations: int = 3, engine: str = "auto"
+    ):
+        super().__init__()
+        check_options(iterations, self.routing, engine, of_matrices=True)
+        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
+        positions = len(centres)
+        self.num_children, self.num_parents = child_types * positions, num_parents
+        self.iterations, self.engine = iterations, engine
+        by_type = torch.arange(child_types * num_parents).view(child_types, 1, num_parents)
+        self.register_buffer("index", by_type.expand(-1, positions, -1).flatten(), persistent=False)  # (E,)
+        shift = torch.zeros(positions, SIZE)
+        shift[:, [ROW, COLUMN]] = centres.to(shift)
+        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
+        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 4, 4))  # (M, 4, 4)
+        self.learned = EMCosts(num_parents, num_parents, self.num_children)
+        _reset(self)
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The complete graph: on ``device`` where the installed DGL can be there, else on the CPU."""
+        return complete_graph(self.num_children, self.num_parents, torch.device(graph_device(device)))
+
+    def blank(self) -> Poses:
+        """One image's children, all zero, on the layer's device."""
+        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
+
+    def votes(self, capsules: Poses) -> MatrixVotes:
+        """The children's votes with their coordinates, not yet multiplied out."""
+        pose = capsules.pose.to(self.weight.dtype)
+        return MatrixVotes(pose, self.weight, self.index, self.shift.to(self.weight.dtype))
+
+    def forward(self, capsules: Poses) -> Poses:
+        """Route the children to the classes."""
+        return _routed(self, capsules)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices, "
+            f"iterations={self.iterations}, engine={self.engine!r}"
+        )
+
+
+def _reset(layer) -> None:
+    """Draw matrices near the identity, so that a pose comes through the layers; route at a higher inverse temperature.
+
+    `matrix-small` after 6400 images of MNIST cut to 20 x 20 pixels (one seed, two iterations, 1000 validation images):
+    81 % right, and 36 % from matrices of the same size around 0; with final lambda times 1, 3 and 8: 73, 83 and 81 %
+    at a learning rate of 0.005, and with 8 at 0.02 86 %.
+    """
+    nn.init.normal_(layer.weight, std=0.3)
+    with torch.no_grad():
+        layer.weight += torch.eye(4)
+    layer.learned.final_lambda *= WARMTH
+
+
+def _routed(layer, capsules: Poses) -> Poses:
+    with torch.autocast(capsules.pose.device.type, enabled=False):
+        found = route(
+            layer.graph(capsules.pose.device),
+            layer.votes(capsules),
+            iterations=layer.iterations,
+            squash_output=False,
+            **options_of(layer, capsules),
+        )
+    return Poses(*found)
