@@ -26,7 +26,7 @@ Version = Callable[[Tensor, Tensor], Tensor]
 
 def scores(output: tuple) -> Tensor:
     """How sure a network is of each class, (B, J) in [0, 1]: the lengths of its class capsules."""
-    return output.lengths
+    return output.scores
 
 
 @dataclass(frozen=True)
