@@ -179,6 +179,16 @@ def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
     assert results["trained"] == 3 and "1 of 4 are trained by another process" in lines[-1]
 
 
+def test_what_another_process_has_measured_is_in_the_table_at_once(plan, tmp_path, monkeypatch):
+    compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    from graphcaps.compare import work
+
+    trained = []
+    monkeypatch.setattr(work, "_write", lambda plan, found, folder: trained.append(len(found)))
+    compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert trained[0] == 4
+
+
 def test_a_run_with_other_settings_is_not_taken_for_the_plans(plan, tmp_path):
     compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
     other = written(tmp_path, TINY.replace("epochs: 1", "epochs: 2"))

@@ -10,7 +10,6 @@ trains is passed over.
 from __future__ import annotations
 
 import json
-import logging
 import statistics
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from ..training import Interrupted, train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
-log = logging.getLogger(__name__)
+MEASURED = "compared.json"  # in a run folder: what was measured there, beside its training
 
 
 class Stopped(GraphcapsError):
@@ -67,6 +66,9 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
             continue
         except Interrupted as stopped:
             raise Stopped(f"graphcaps compare {plan.source} --to {folder}", stopped.signum) from None
+        for other in cells:  # also what another process has measured
+            if (other.row.name, other.seed) not in found and (folder / other.folder / MEASURED).exists():
+                found[other.row.name, other.seed] = _measured(Run.open(folder / other.folder), plan.on, data, device)
         results = _write(plan, found, folder)
     if elsewhere:
         say(f"{len(elsewhere)} of {len(cells)} are trained by another process; run this again when it is done")
@@ -89,7 +91,7 @@ def _trained(config: TrainConfig) -> Run:
 
 def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
     """What a finished run reached, and which images were right; kept in its folder, and measured once."""
-    path = run.path / "compared.json"
+    path = run.path / MEASURED
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     predicted, labels = run.answers()
     right = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}
