@@ -49,7 +49,7 @@ lower-bounds:
 	@$(LOWER_BOUNDS)
 
 # No Python 3.12: some of the oldest libraries have no wheels for it.
-$(OLDEST)/bin/python: PYTHON = python3.10 python3.11
+$(OLDEST)/bin/python: PYTHON = python3.11 python3.10
 $(VENV)/bin/python $(OLDEST)/bin/python:
 	@python=$$(sh .ci/find-python $(PYTHON)) && echo "Making $(@:/bin/python=) from $$python" && \
 		rm -rf $(@:/bin/python=) && "$$python" -m venv $(@:/bin/python=)

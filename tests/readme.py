@@ -12,6 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from graphcaps.compare.plan import measured
+from graphcaps.compare.table import as_markdown
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TRAIN = ROOT / "tests" / "results" / "train.json"
@@ -190,12 +193,20 @@ def _side_by_side(tables: list[dict], cell) -> str:
     return "\n".join(lines)
 
 
+def compare_table() -> str:
+    """What ``graphcaps compare routings`` measured."""
+    found = measured("routings")
+    said = f"{found['trained']} of {found['asked']} trainings, accuracies in %, mean +- standard deviation over seeds."
+    return f"{as_markdown(found)}\n\n{said}"
+
+
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
     return {
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "transformed": transformed_tables(TRANSFORMED),
+        "compare": compare_table(),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter
 
 from graphcaps.viz import style
 from graphcaps.viz.story import count
@@ -28,7 +28,7 @@ def compared(found: dict) -> Figure:
     with style.applied():
         figure = style.blank(style.SCREEN.width, high)
         heading = style.Heading.on(figure)
-        left, right, gap = 0.2, 0.97, 0.045
+        left, right, gap = 0.2, 0.955, 0.06
         width = (right - left - gap * (len(sets) - 1)) / len(sets)
         for k, (key, name) in enumerate(sets.items()):
             axes = figure.add_axes((left + k * (width + gap), 52 / high, width, _ROW * len(rows) / high))
@@ -38,14 +38,14 @@ def compared(found: dict) -> Figure:
             axes.set_yticks(range(len(rows)), [row["name"] for row in rows] if k == 0 else [])
             axes.tick_params(axis="y", length=0)
             axes.locator_params(axis="x", nbins=max(3, 7 // len(sets)))
-            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}%"))
             axes.grid(axis="x", color=style.FAINT, lw=0.6)
             axes.set_axisbelow(True)
         settings = rows[0]["settings"]
         source = ", ".join(
             f"{settings[key]}{unit}" for key, unit in (("dataset", ""), ("epochs", " epochs")) if key in settings
         )
-        heading.say(f"Compared: {found['plan']}", source, f"dots: seeds, {count(most, 'seed')}; bar: mean +- sd")
+        heading.say(f"Compared: {found['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean +- sd")
     return figure
 
 

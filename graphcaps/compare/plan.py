@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..config import TrainConfig
 from ..errors import GraphcapsError, InputError, expect
 
 PLANS = Path(__file__).parent / "plans"
+RESULTS = Path(__file__).parent / "measured"  # results.json of plans, as graphcaps compare wrote them
 _KEYS = ("train", "networks", "vary", "seeds", "test_on", "against")
 _OWN = ("seed", "name", "out", "data", "device")  # settings that a plan can't have: the grid or the machine sets them
 ON = ("affnist",)
@@ -82,6 +84,17 @@ class Plan:
 def plan_names() -> list[str]:
     """Names of the plans that come with graphcaps."""
     return sorted(path.stem for path in PLANS.glob("*.yaml"))
+
+
+def measured(name: str) -> dict:
+    """What was measured of a plan that comes with graphcaps: its results.json, which the README's table is made from.
+
+    Raises:
+        InputError: nothing is kept of such a plan.
+    """
+    known = sorted(path.stem for path in RESULTS.glob("*.json"))
+    expect(name in known, "plan", f"one of {', '.join(known)}", repr(name), f"Run: graphcaps compare {name}")
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def read_plan(source: str) -> Plan:

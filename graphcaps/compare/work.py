@@ -38,7 +38,7 @@ class Stopped(GraphcapsError):
         self.signum = signum
 
 
-def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=print) -> dict:
+def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=print, progress: bool = True) -> dict:
     """Train what isn't trained yet, measure it, and write results.json, table.md and accuracy.png after each training.
 
     Args:
@@ -47,6 +47,7 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
         data: folder with the data sets.
         device: as in ``TrainConfig``.
         say: told, line by line, what is done.
+        progress: as in ``train``.
 
     Returns:
         what results.json holds, see ``table.summary``.
@@ -59,7 +60,7 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
         say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
         config = plan.config(cell, folder, data, device)
         try:
-            run = _trained(config)
+            run = _trained(config, progress)
             found[cell.row.name, cell.seed] = _measured(run, plan.on, data, device)
         except Busy:
             elsewhere.append(cell)
@@ -77,15 +78,15 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
     return results
 
 
-def _trained(config: TrainConfig) -> Run:
+def _trained(config: TrainConfig, progress: bool) -> Run:
     path = config.out / config.name
     if not (path / "config.json").exists():
-        train(config)
+        train(config, progress=progress)
         return Run.open(path)
     run = Run.open(path)
     same_settings(config, run.config, str(run))
     if run.result() is None:
-        train(TrainConfig(data=config.data, device=config.device), resume=path)
+        train(TrainConfig(data=config.data, device=config.device), resume=path, progress=progress)
     return run
 
 
