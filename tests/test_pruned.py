@@ -98,6 +98,7 @@ def kinds(draw):
     }
 
 
+@pytest.mark.routings("dynamic", "uniform", "attention", "inverted")  # the tests' EM has other costs for each parent
 def test_a_batch_of_graphs_routes_as_one_by_one(way, draw, trailing):
     graphs = list(kinds(draw).values())
     votes = [draw(graph.num_edges(), *trailing, 5) for graph in graphs]
