@@ -10,6 +10,7 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError
 from graphcaps.cli import main
+from graphcaps.compare import work
 from graphcaps.compare.plan import plan_names, read_plan
 from graphcaps.compare.statistics import bootstrap, mcnemar
 from graphcaps.compare.work import compare
@@ -179,14 +180,30 @@ def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
     assert results["trained"] == 3 and "1 of 4 are trained by another process" in lines[-1]
 
 
-def test_what_another_process_has_measured_is_in_the_table_at_once(plan, tmp_path, monkeypatch):
-    compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
-    from graphcaps.compare import work
+def test_a_run_that_another_process_is_about_to_make_is_passed_over(plan, tmp_path):
+    config = plan.config(plan.cells[1], tmp_path / "to", tmp_path, "cpu")
+    with work._claimed(config):
+        results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert results["trained"] == 3
 
-    trained = []
-    monkeypatch.setattr(work, "_write", lambda plan, found, folder: trained.append(len(found)))
-    compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
-    assert trained[0] == 4
+
+def test_what_another_process_has_measured_is_in_the_table_at_once(plan, tmp_path, monkeypatch):
+    whole = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    for cell in plan.cells[1:]:
+        (tmp_path / "to" / cell.folder).rename(tmp_path / cell.folder)
+    measure, seen = work._measured, []
+
+    def meanwhile(*arguments):
+        for cell in plan.cells[2:]:
+            if (tmp_path / cell.folder).exists():
+                (tmp_path / cell.folder).rename(tmp_path / "to" / cell.folder)
+        return measure(*arguments)
+
+    write = work._write
+    monkeypatch.setattr(work, "_measured", meanwhile)
+    monkeypatch.setattr(work, "_write", lambda *arguments: seen.append(write(*arguments)) or seen[-1])
+    assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)["trained"] == 4
+    assert seen[0]["trained"] == 4 and whole["trained"] == 4
 
 
 def test_a_run_with_other_settings_is_not_taken_for_the_plans(plan, tmp_path):

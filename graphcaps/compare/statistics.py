@@ -8,7 +8,6 @@ from scipy.stats import binomtest
 from ..errors import expect
 
 DRAWS = 10_000
-_CHUNK = 250
 
 
 def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
@@ -53,16 +52,12 @@ def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: in
     fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1] and right.size and other.size
     expect(fits, "other", f"(T, N={right.shape[-1]})", other.shape)
     random, number = np.random.default_rng(seed), right.shape[1]
-    both = np.concatenate([right, other]).astype(np.float32)
-    found = []
-    for first in range(0, draws, _CHUNK):
-        size = min(_CHUNK, draws - first)
-        times = random.multinomial(number, np.full(number, 1 / number), size=size).astype(np.float32)
-        accuracy = times @ both.T / number  # (size, S + T)
-        means = (
-            np.take_along_axis(part, random.integers(part.shape[1], size=part.shape), axis=1).mean(axis=1)
-            for part in (accuracy[:, : len(right)], accuracy[:, len(right) :])
-        )
-        found.append(np.subtract(*means))
-    low, high = np.quantile(np.concatenate(found), [0.025, 0.975])
+    # Images that the same networks have right are alike: what is drawn is how many there are of each kind.
+    kinds, times = np.unique(np.concatenate([right, other]), axis=1, return_counts=True)  # (S + T, K), (K,)
+    accuracy = random.multinomial(number, times / number, size=draws) @ kinds.T / number  # (draws, S + T)
+    ours, theirs = (
+        np.take_along_axis(part, random.integers(part.shape[1], size=part.shape), axis=1).mean(axis=1)
+        for part in (accuracy[:, : len(right)], accuracy[:, len(right) :])
+    )
+    low, high = np.quantile(ours - theirs, [0.025, 0.975])
     return float(right.mean() - other.mean()), float(low), float(high)

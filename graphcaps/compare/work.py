@@ -9,10 +9,13 @@ trains is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
+import filelock
 import numpy as np
 
 from ..census import census
@@ -55,27 +58,43 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
     Raises:
         GraphcapsError: as ``train``; a run folder with other settings than the plan's; ``Stopped`` on Ctrl-C.
     """
-    cells, elsewhere, found = plan.cells, [], {}
+    cells, elsewhere = plan.cells, 0
     for number, cell in enumerate(cells, 1):
-        say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
         config = plan.config(cell, folder, data, device)
+        if _is_measured(config):
+            continue
+        say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
         try:
-            run = _trained(config, progress)
-            found[cell.row.name, cell.seed] = _measured(run, plan.on, data, device)
+            with _claimed(config):
+                _measured(_trained(config, progress), plan.on, data, device)
         except Busy:
-            elsewhere.append(cell)
+            elsewhere += 1
             continue
         except Interrupted as stopped:
             raise Stopped(f"graphcaps compare {plan.source} --to {folder}", stopped.signum) from None
-        for other in cells:  # also what another process has measured
-            if (other.row.name, other.seed) not in found and (folder / other.folder / MEASURED).exists():
-                found[other.row.name, other.seed] = _measured(Run.open(folder / other.folder), plan.on, data, device)
-        results = _write(plan, found, folder)
+        _write(plan, folder, data, device)
     if elsewhere:
-        say(f"{len(elsewhere)} of {len(cells)} are trained by another process; run this again when it is done")
-    if not found:
-        raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")
-    return results
+        say(f"{elsewhere} of {len(cells)} are trained by another process; run this again when it is done")
+    return _write(plan, folder, data, device)
+
+
+@contextlib.contextmanager
+def _claimed(config: TrainConfig) -> Iterator[None]:
+    """One process at a time for a training, also before there is a run folder; raise ``Busy`` for the others."""
+    config.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(config.out / f".{config.name}.lock").acquire(timeout=0):
+            yield
+    except filelock.Timeout:
+        raise Busy(f"run: expected {config.out / config.name} to be free, but another process has it") from None
+
+
+def _is_measured(config: TrainConfig) -> bool:
+    path = config.out / config.name
+    if (path / "config.json").exists():
+        run = Run.open(path)
+        same_settings(config, run.config, str(run))
+    return (path / MEASURED).exists()
 
 
 def _trained(config: TrainConfig, progress: bool) -> Run:
@@ -84,7 +103,6 @@ def _trained(config: TrainConfig, progress: bool) -> Run:
         train(config, progress=progress)
         return Run.open(path)
     run = Run.open(path)
-    same_settings(config, run.config, str(run))
     if run.result() is None:
         train(TrainConfig(data=config.data, device=config.device), resume=path, progress=progress)
     return run
@@ -131,7 +149,14 @@ def _answers(model, data: Path, device: str) -> dict:
     return {"name": said, "right": (found.predicted == found.labels).int().tolist()}
 
 
-def _write(plan: Plan, found: dict[tuple[str, int], dict], folder: Path) -> dict:
+def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
+    """Results of all runs that are measured, also by another process."""
+    found = {}
+    for cell in plan.cells:
+        if (folder / cell.folder / MEASURED).exists():
+            found[cell.row.name, cell.seed] = _measured(Run.open(folder / cell.folder), plan.on, data, device)
+    if not found:
+        raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")
     results = summary(plan, found)
     write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(folder / "table.md", as_markdown(results) + "\n")
