@@ -69,8 +69,8 @@ class TrainConfig:
     """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""
     augment: Literal["shift", "affine", "none"] = "shift"
-    """shift: training images are moved by up to 2 pixels, each of multimnist's digits by up to 4. affine: also turned
-    and scaled. none: left alone."""
+    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
+    to 4. affine: also turned and scaled. none: left alone."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -116,12 +116,12 @@ class TrainConfig:
         expect(known, "routing", f"em for model {self.model}", self.routing, "Its poses are routed by their spread")
         weight = self.reconstruction_weight
         numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
-        expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", weight)
+        expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", repr(weight))
         few = self.train_images
         expect(few is None or (type(few) is int and few >= 1), "train_images", "an integer >= 1", few)
         rate = self.learning_rate
         numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
-        expect(numeric, "learning_rate", "a number > 0 and < 1e30", rate)
+        expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
 

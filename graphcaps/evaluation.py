@@ -71,7 +71,7 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
     share, spread = correct / total, z * z / total
     centre = share + spread / 2
     half = z * math.sqrt(share * (1 - share) / total + spread / (4 * total))
-    return (centre - half) / (1 + spread), (centre + half) / (1 + spread)
+    return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 
 @contextlib.contextmanager

@@ -103,7 +103,8 @@ def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
     Or where children share their matrices, so that there is nothing to leave out.
     """
     prunes, kind = hasattr(model.capsules, "pruned"), type(model.capsules).__name__
-    expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share")
+    then = "compact, paper and deep have it; in matrix one matrix is for all positions"
+    expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
     for k in keep:
         expect(k <= most, "keep", f"numbers from 1 to {most}, the edges that a child has, and all", k)

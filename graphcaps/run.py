@@ -132,10 +132,10 @@ class Run:
             if predicted.shape != labels.shape or predicted.dtype != np.int64 or labels.dtype != np.int64:
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
             return predicted, labels
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise GraphcapsError(
-                f"{path}: expected a finished run's answers to the test images, got: {error}"
-            ) from None
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            wanted = "a finished run's answers to the test images"
+            then = f"Delete result.json there and make both again with: graphcaps train --resume {self}"
+            raise GraphcapsError(f"{path}: expected {wanted}, got: {error}. {then}") from None
 
     def metrics(self) -> list[dict[str, float]]:
         """Rows of metrics.csv; none before the first epoch ends."""

@@ -10,11 +10,13 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError
 from graphcaps.cli import main
+from graphcaps.compare import statistics as work_statistics
 from graphcaps.compare import work
 from graphcaps.compare.plan import plan_names, read_plan
 from graphcaps.compare.statistics import bootstrap, mcnemar
 from graphcaps.compare.work import compare
 from graphcaps.run import Run
+from graphcaps.training import Trainer
 from graphcaps.viz import compared
 
 from . import small
@@ -76,6 +78,13 @@ def test_a_grid_has_each_network_with_each_value_and_the_first_seed_first(tmp_pa
             TINY.replace("CNN:", "Dynamic:"),
             "networks: expected names that differ in letters or digits, got Dynamic; dyn",
         ),
+        (TINY + "vary: {model: [compact]}", "dynamic: expected no settings that vary has, got model"),
+        (TINY.replace("cnn-small", "compact"), "networks: expected rows with different settings, got dynamic; CNN"),
+        (
+            TINY.replace("cnn-small", "cnn-small, dataset: mnist"),
+            "dataset: expected one for all networks, whose answers",
+        ),
+        (TINY.replace("CNN:", "dynamic:"), "dynamic stands twice in line 4"),
         (TINY + "vary: {iterations: 3}", "vary: iterations: expected a list of values, got 3"),
     ],
 )
@@ -86,7 +95,9 @@ def test_a_plan_that_can_not_be_trained_is_refused_with_its_reason(tmp_path, tex
 
 
 def test_no_such_plan_names_those_there_are():
-    with pytest.raises(InputError, match="plan: expected a YAML file, or one of .*routings.*, got routing"):
+    with pytest.raises(
+        InputError, match="plan: expected a YAML file, or one of .*routings.*, got routing. Did you mean routings"
+    ):
         read_plan("routing")
 
 
@@ -110,6 +121,16 @@ def test_the_bootstrap_covers_what_images_and_seeds_vary():
     assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(2 * 0.09 / 2000), rel=0.1)
     far = np.concatenate([ours, np.zeros_like(ours)])  # one seed failed
     assert bootstrap(far, theirs)[1] < -0.85 and bootstrap(far, theirs)[2] > low
+
+
+def test_seeds_that_are_drawn_anew_vary_as_much_as_what_they_are_from():
+    ours, theirs = np.zeros((3, 100), bool), np.zeros((1, 100), bool)
+    ours[1, :50], ours[2, :] = True, True  # accuracies 0, 1/2, 1 on images that are drawn
+    accuracy = np.tile([0.0, 0.5, 1.0], (50_000, 1))
+    drawn = work_statistics._of_seeds(accuracy, np.random.default_rng(0))
+    assert drawn.mean() == pytest.approx(0.5, abs=0.01)
+    assert drawn.std() == pytest.approx(0.5 / np.sqrt(3), rel=0.02)  # standard error: sd 1/2 of three
+    assert bootstrap(ours, theirs)[0] == 0.5
 
 
 def test_images_that_both_have_right_or_wrong_do_not_widen_the_interval():
@@ -150,7 +171,7 @@ def test_a_comparison_is_what_its_runs_say(plan, tmp_path):
 def test_stopped_and_taken_up_it_gives_the_same(plan, tmp_path, monkeypatch):
     whole = compare(plan, tmp_path / "whole", tmp_path, "cpu", say=lambda line: None)
     stop_at(monkeypatch, 2, signal.SIGINT)
-    with pytest.raises(GraphcapsError, match="Go on with: graphcaps compare .*tiny.yaml --to") as stopped:
+    with pytest.raises(GraphcapsError, match="Go on with: graphcaps compare .*tiny.yaml --data .* --to") as stopped:
         compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
     assert stopped.value.signum == signal.SIGINT
     monkeypatch.undo()
@@ -178,6 +199,12 @@ def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
     with held.lock():
         results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lines.append)
     assert results["trained"] == 3 and "1 of 4 are trained by another process" in lines[-1]
+    dynamic, cnn = results["rows"]
+    assert (len(dynamic["seeds"]), len(cnn["seeds"])) == (2, 1)
+    (seed,) = cnn["seeds"]  # only the seed that both have is compared
+    same = next(one for one in dynamic["seeds"] if one["seed"] == seed["seed"])
+    apart = seed["accuracy"]["test"] - same["accuracy"]["test"]
+    assert cnn["images"]["test"]["difference"] == pytest.approx(apart)
 
 
 def test_a_run_that_another_process_is_about_to_make_is_passed_over(plan, tmp_path):
@@ -204,6 +231,26 @@ def test_what_another_process_has_measured_is_in_the_table_at_once(plan, tmp_pat
     monkeypatch.setattr(work, "_write", lambda *arguments: seen.append(write(*arguments)) or seen[-1])
     assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)["trained"] == 4
     assert seen[0]["trained"] == 4 and whole["trained"] == 4
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_what_was_measured_and_is_damaged_is_measured_again(plan, tmp_path, text):
+    whole = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    (tmp_path / "to" / plan.cells[0].folder / work.MEASURED).write_text(text)
+    assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None) == whole
+
+
+def test_a_training_that_diverges_leaves_the_others_alone(plan, tmp_path, monkeypatch):
+    step = Trainer.step
+
+    def broken(self, images, labels, *progress):
+        loss, output = step(self, images, labels, *progress)
+        return (loss * float("nan") if self.run.path.name == "cnn-seed-0" else loss), output
+
+    monkeypatch.setattr(Trainer, "step", broken)
+    with pytest.raises(GraphcapsError, match="expected 4 trainings, these diverged: cnn-seed-0"):
+        compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    assert json.loads((tmp_path / "to" / "results.json").read_text())["trained"] == 3
 
 
 def test_a_run_with_other_settings_is_not_taken_for_the_plans(plan, tmp_path):

@@ -113,7 +113,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         ("learning_rate", float("nan"), "learning_rate: expected a number > 0 and < 1e30, got nan"),
         ("learning_rate", float("inf"), "learning_rate: expected a number > 0 and < 1e30, got inf"),
         ("learning_rate", 1e30, "learning_rate: expected a number > 0 and < 1e30, got 1e+30"),
-        ("learning_rate", "fast", "learning_rate: expected a number > 0 and < 1e30, got fast"),
+        ("learning_rate", "fast", "learning_rate: expected a number > 0 and < 1e30, got 'fast'"),
         ("protocol", "official", "protocol: expected paper for model compact, got official"),
         ("reconstruction_weight", -1.0, "reconstruction_weight: expected a number >= 0 and < 1e30, got -1.0"),
         ("train_images", 0, "train_images: expected an integer >= 1, got 0"),

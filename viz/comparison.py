@@ -28,14 +28,15 @@ def compared(found: dict) -> Figure:
     with style.applied():
         figure = style.blank(style.SCREEN.width, high)
         heading = style.Heading.on(figure)
-        left, right, gap = 0.2, 0.955, 0.06
+        names = [style.cut(row["name"], 40) for row in rows]
+        left, right, gap = 0.04 + 0.0092 * max(map(len, names)), 0.955, 0.06
         width = (right - left - gap * (len(sets) - 1)) / len(sets)
         for k, (key, name) in enumerate(sets.items()):
             axes = figure.add_axes((left + k * (width + gap), 52 / high, width, _ROW * len(rows) / high))
             for at, row in enumerate(rows):
                 _draw(axes, at, row, key, row["name"] == found["against"])
             axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"accuracy, {name} images")
-            axes.set_yticks(range(len(rows)), [row["name"] for row in rows] if k == 0 else [])
+            axes.set_yticks(range(len(rows)), names if k == 0 else [])
             axes.tick_params(axis="y", length=0)
             axes.locator_params(axis="x", nbins=max(3, 7 // len(sets)))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}%"))

@@ -47,7 +47,7 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
         f"{result['parameters']:,} parameters ({result['parameters_without_decoder']:,} without the decoder), "
         f"{result['seconds']:.0f} s on {result['device']}\n"
-        f"next: graphcaps viz {shlex.quote(result['run'])}"
+        f"next: graphcaps {'viz' if result['engine'] else 'evaluate'} {shlex.quote(result['run'])}"
     )
 
 

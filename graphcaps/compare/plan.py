@@ -9,7 +9,9 @@
     test_on: [affnist]                     # optional: also evaluated on these images
     against: dynamic                       # optional: the row others are held against; default: the first
 
-A plan is checked whole before anything is trained. Imports no torch.
+All rows have one data set, since they are compared image by image. A plan's names and settings are checked before
+anything is trained; what only a network or its data can tell, such as an engine that a routing doesn't have, shows when
+its turn comes. Imports no torch.
 """
 
 from __future__ import annotations
@@ -97,6 +99,17 @@ def measured(name: str) -> dict:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
+class _NoNameTwice(yaml.SafeLoader):
+    """YAML of plain values, in which a name that stands twice is an error and not the last one's."""
+
+    def construct_mapping(self, node, deep=False):
+        names = [self.construct_object(name, deep=True) for name, _ in node.value]
+        for name, (key, _) in zip(names, node.value, strict=True):
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{name} stands twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def read_plan(source: str) -> Plan:
     """Read and check a plan.
 
@@ -113,12 +126,15 @@ def read_plan(source: str) -> Plan:
     known = plan_names()
     path = PLANS / f"{source}.yaml" if source in known else Path(source)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoNameTwice)
     except FileNotFoundError:
-        wanted = f"a YAML file, or one of {', '.join(known)}"
-        raise InputError(f"plan: expected {wanted}, got {source}") from None
+        wanted, close = f"a YAML file, or one of {', '.join(known)}", difflib.get_close_matches(source, known, n=1)
+        hint = f". Did you mean {close[0]}?" if close else ""
+        raise InputError(f"plan: expected {wanted}, got {source}{hint}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
+        place = getattr(error, "problem_mark", None)
+        why = f"{error.problem} in line {place.line + 1}" if place else " ".join(str(error).split())
+        raise InputError(f"plan: expected a YAML file, got {source}: {why}") from None
     try:
         return _checked(found, path.stem, source)
     except InputError as error:
@@ -147,6 +163,13 @@ def _checked(found: object, name: str, source: str) -> Plan:
             plan.config(cell, Path("compare"), Path("data"), "auto").check()
         except InputError as error:
             raise InputError(f"{cell.row.name}: {error}") from None
+    datasets = {plan.config(cell, Path(), Path(), "auto").dataset for cell in plan.cells}
+    expect(
+        len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", ", ".join(sorted(datasets))
+    )
+    alike = [TrainConfig(**row.settings) for row in rows]
+    twice = [row.name for row, config in zip(rows, alike, strict=True) if alike.count(config) > 1]
+    expect(not twice, "networks", "rows with different settings", "; ".join(twice))
     for row in rows if on else ():
         dataset = row.settings.get("dataset", "mnist")
         then = "affNIST's images have 40 x 40 pixels"
@@ -163,6 +186,8 @@ def _rows(networks: dict, shared: dict, varied: dict):
         expect(isinstance(values, list) and values, f"vary: {key}", "a list of values", values)
     for name, own in networks.items():
         own = own or {}
+        both = ", ".join(sorted(own.keys() & varied.keys()))
+        expect(not both, str(name), "no settings that vary has", both)
         for values in itertools.product(*varied.values()):
             also = dict(zip(varied, values, strict=True))
             said = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())

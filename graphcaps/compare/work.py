@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..evaluation import EVALUATION_BATCH, evaluate
 from ..files import replacing, write_text
 from ..hardware import pick_device
 from ..run import Busy, Run, load
-from ..training import Interrupted, train
+from ..training import Diverged, Interrupted, train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
@@ -58,24 +59,34 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
     Raises:
         GraphcapsError: as ``train``; a run folder with other settings than the plan's; ``Stopped`` on Ctrl-C.
     """
-    cells, elsewhere = plan.cells, 0
-    for number, cell in enumerate(cells, 1):
-        config = plan.config(cell, folder, data, device)
-        if _is_measured(config):
+    cells, failed = plan.cells, []
+    configs = [plan.config(cell, folder, data, device) for cell in cells]
+    done = [_is_measured(config) for config in configs]  # of all, before anything is trained or written
+    for number, (cell, config) in enumerate(zip(cells, configs, strict=True), 1):
+        if done[number - 1]:
             continue
         say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
         try:
             with _claimed(config):
                 _measured(_trained(config, progress), plan.on, data, device)
         except Busy:
-            elsewhere += 1
+            say("another process trains it")
+            continue
+        except Diverged as error:
+            say(str(error))
+            failed.append(cell.folder)
             continue
         except Interrupted as stopped:
-            raise Stopped(f"graphcaps compare {plan.source} --to {folder}", stopped.signum) from None
+            words = ["graphcaps", "compare", plan.source, "--data", str(data), "--device", device, "--to", str(folder)]
+            raise Stopped(shlex.join(words), stopped.signum) from None
         _write(plan, folder, data, device)
-    if elsewhere:
-        say(f"{elsewhere} of {len(cells)} are trained by another process; run this again when it is done")
-    return _write(plan, folder, data, device)
+    results = _write(plan, folder, data, device)
+    missing = len(cells) - results["trained"] - len(failed)
+    if missing:
+        say(f"{missing} of {len(cells)} are trained by another process; run this again when it is done")
+    if failed:
+        raise GraphcapsError(f"{folder}: expected {len(cells)} trainings, these diverged: {', '.join(failed)}")
+    return results
 
 
 @contextlib.contextmanager
@@ -91,10 +102,11 @@ def _claimed(config: TrainConfig) -> Iterator[None]:
 
 def _is_measured(config: TrainConfig) -> bool:
     path = config.out / config.name
-    if (path / "config.json").exists():
-        run = Run.open(path)
-        same_settings(config, run.config, str(run))
-    return (path / MEASURED).exists()
+    if not (path / "config.json").exists():
+        return False
+    run = Run.open(path)
+    same_settings(config, run.config, str(run))
+    return (path / MEASURED).exists() and run.result() is not None
 
 
 def _trained(config: TrainConfig, progress: bool) -> Run:
@@ -111,11 +123,10 @@ def _trained(config: TrainConfig, progress: bool) -> Run:
 def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
     """What a finished run reached, and which images were right; kept in its folder, and measured once."""
     path = run.path / MEASURED
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept = _kept(path)
     predicted, labels = run.answers()
     right = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}
     if "validation" not in kept or not set(on) <= kept["on"].keys():
-        kept = {"on": {}, **kept}
         device = pick_device(device)
         model = load(run.path, device=device)
         if "validation" not in kept:
@@ -126,8 +137,20 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
     for name in on:
         right[name] = np.asarray(kept["on"][name]["right"], dtype=bool)
     speeds = [row["images_per_second"] for row in run.metrics()]
+    if not speeds:
+        then = "Delete the folder to train it again"
+        raise GraphcapsError(f"{run.path / 'metrics.csv'}: expected a row per epoch, got none. {then}")
     about = {"images_per_second": statistics.median(speeds), "capsules": kept["validation"]}
     return {"result": run.result(), "right": right, "named": {name: kept["on"][name]["name"] for name in on}, **about}
+
+
+def _kept(path: Path) -> dict:
+    """What was measured before; nothing where it can't be read, since it can be measured again."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {"on": dict(kept["on"]), "validation": kept["validation"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"on": {}}
 
 
 def _census(model, run: Run, data: Path, device: str) -> dict:
@@ -153,7 +176,7 @@ def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
     """Results of all runs that are measured, also by another process."""
     found = {}
     for cell in plan.cells:
-        if (folder / cell.folder / MEASURED).exists():
+        if _is_measured(plan.config(cell, folder, data, device)):
             found[cell.row.name, cell.seed] = _measured(Run.open(folder / cell.folder), plan.on, data, device)
     if not found:
         raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")

@@ -46,6 +46,11 @@ class MatrixOutput(NamedTuple):
     scores: torch.Tensor
     poses: torch.Tensor
 
+    @property
+    def capsules(self) -> torch.Tensor:
+        """(B, J, 16): the poses."""
+        return self.poses
+
 
 class MatrixCapsNet(nn.Module):
     """Matrix capsules with EM routing; ``from_preset`` makes the paper's two.
