@@ -166,7 +166,7 @@ def in_the_tail(params: dict) -> bool:
 
     The other routings are tested on each graph in float64 with a batch, and on one with everything; the rest is slow.
     """
-    if "way" not in params or params["way"].routing == "dynamic" or params.get("graph") == "sparse_7x5":
+    if not {"way", "graph"} <= params.keys() or params["way"].routing == "dynamic" or params["graph"] == "sparse_7x5":
         return False
     return params.get("dtype") == torch.float32 or params.get("trailing", (3,)) != (3,)
 
