@@ -31,13 +31,14 @@ def images():
 @pytest.mark.parametrize("batch_size", [1, 4, 9])
 def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_size):
     found = census(model, Batches(images, batch_size))
-    layer, rows = model.capsules, []
+    layer, rows, away = model.capsules, [], 0
     for image in images.pixels:
         with torch.no_grad():
             u = model.children_of(to_float(image[None]))
             v, routed = dynamic_routing(layer.graph(), layer.votes(u), return_graph=True)
         c = routed.edata["c"].double().view(16, 10)
         entropy = torch.tensor([-sum(x * math.log(x) for x in row) for row in c.tolist()])
+        away += int(((10 * c - 1).abs() > 0.01).sum())
         rows.append((u.norm(dim=-1)[:, 0], 10 * c.amax(1), entropy, v.norm(dim=-1)[:, 0], 10 * c.amax(0)))
     lengths, child_pull, entropy, parent_lengths, parent_pull = (
         torch.stack(column) for column in zip(*rows, strict=True)
@@ -49,6 +50,7 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
     torch.testing.assert_close(found.parent_pull, parent_pull.amax(0), **near)
     assert (found.num_images, found.num_types, found.undecided) == (9, 16, math.log(10))
+    assert 0 < away < 9 * 160 and found.away == pytest.approx(away / (9 * 160), abs=2e-3)
     assert not any(where.any() for where in (found.dead_children, found.dead_parents, found.starved_parents))
 
 
@@ -64,7 +66,7 @@ def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
 def test_with_one_iteration_all_are_starved_and_undecided(images):
     torch.manual_seed(0)
     found = census(CapsNet.from_preset("compact", (1, 12, 12), iterations=1), Batches(images, 4))
-    assert found.starved_children.all() and found.starved_parents.all()
+    assert found.starved_children.all() and found.starved_parents.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
 
 
