@@ -25,7 +25,8 @@ def compare(
         plan: A YAML file of networks, what is varied, and seeds, or one that comes with graphcaps. routings: five
             routings and a CNN on MNIST. routings40: the same in 40 x 40, tested on affNIST. iterations: 1, 2, 3 and 5,
             with and without reconstruction. samples: fewer training images. paper: the 2017 paper's network, its
-            authors' protocol, its CNN; for a GPU.
+            authors' protocol, its CNN; for a GPU. A file has names with settings of train, such as
+            {networks: {routed: {routing: dynamic}, not routed: {routing: uniform}}, train: {epochs: 5}, seeds: [0, 1]}
         data: Folder with the data sets; what is missing is downloaded into it.
         device: Where to train; auto takes a GPU if there is one.
         to: Folder for the runs and the results; default: compare/PLAN.
