@@ -85,6 +85,9 @@ def why_not(way: Way) -> str:
 
 def pytest_addoption(parser):
     parser.addoption("--fact", type=int, choices=list(FACTS), help="run only the tests of this fact")
+    parser.addoption(
+        "--routing", choices=sorted({name for name, _ in ENGINES}), help="of all ways, take this routing's"
+    )
 
 
 def pytest_generate_tests(metafunc):
@@ -92,6 +95,8 @@ def pytest_generate_tests(metafunc):
         devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         only = metafunc.definition.get_closest_marker("routings")
         names = [name for name in ENGINES if only is None or name[0] in only.args]
+        wanted = metafunc.config.getoption("routing")
+        names = [name for name in names if name[0] == wanted] or names
         ways = [Way(*name, device) for device in devices for name in names]
         metafunc.parametrize("way", ways, ids=str, indirect=True)
 
