@@ -31,7 +31,6 @@ from .data import Batches
 from .data.transforms import rotated, shifted
 from .errors import expect
 from .evaluation import evaluating
-from .robustness import scores
 
 IMAGES = 1000
 """Images that are swept, the first ones of the set."""
@@ -143,7 +142,7 @@ def equivariance(
     with evaluating(model):
         for images, _ in batches.in_order():
             images = images[: total - seen]
-            clean = scores(model(images))  # (B, J)
+            clean = model(images).scores  # (B, J)
             winner, rows = clean.argmax(dim=1), torch.arange(len(images), device=images.device)
             for name, parameter in PARAMETERS.items():
                 steps = [model(parameter.apply(images, value)).capsules[rows, winner] for value in parameter.values]

@@ -24,11 +24,6 @@ Version = Callable[[Tensor, Tensor], Tensor]
 """Images (B, C, H, W) in [0, 1] and their places (B,) in the set -> what the network sees of them."""
 
 
-def scores(output: tuple) -> Tensor:
-    """How sure a network is of each class, (B, J) in [0, 1]: the lengths of its class capsules."""
-    return output.scores
-
-
 @dataclass(frozen=True)
 class Row:
     """Answers on one version of the test images.
@@ -174,7 +169,7 @@ def _answer(
         for layers, labels in batches.in_order():
             images, places = overlaid(layers), torch.arange(seen, seen + len(labels))
             for n, version in enumerate(versions):
-                of_classes = scores(model(version(images, places)))  # (B, J)
+                of_classes = model(version(images, places)).scores  # (B, J)
                 answer = longest(of_classes, model.objects)
                 answers[n].append(answer)
                 sure[n].append(of_classes.gather(1, answer.view(len(labels), -1)).mean(dim=1))

@@ -84,7 +84,7 @@ def mutated(folder: Path, mutation: dict):
 def forget_inlined(path: Path) -> None:
     """Numba looks at the kernels' file alone, not at what is compiled into them: drop what it keeps of them."""
     if path.name in ("tiles_cpu.py", "vectors.py"):
-        for kept in path.parent.glob("__pycache__/kernels_cpu.*.nb?"):
+        for kept in path.parent.glob("__pycache__/kernels_*cpu.*.nb?"):
             kept.unlink()
 
 

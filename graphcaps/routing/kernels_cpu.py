@@ -56,14 +56,15 @@ from .vectors import (
 INLINED = "9e3eaf78d4d8bfba"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
 
 
-def _compiled(function):
+def compiled(function):
+    """A kernel as machine code, kept on disk where that can be written."""
     try:
         return njit(function, nogil=True, error_model="numpy", cache=True)
     except RuntimeError:  # no folder that can be written to: compile anew in each process
         return njit(function, nogil=True, error_model="numpy")
 
 
-@_compiled
+@compiled
 def arrange(lo, hi, graph, u, weight, shape, single, height, width, rows):
     """rows (E, B, D), by child = votes u (E, B, D), in the graph's order."""
     indptr, eid, _, _ = graph
@@ -75,7 +76,7 @@ def arrange(lo, hi, graph, u, weight, shape, single, height, width, rows):
             store_past_cache(rows, to + x * size, load(u, row + x * size, width))
 
 
-@_compiled
+@compiled
 def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, before, c, s, start):
     """One iteration for children lo:hi: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
@@ -104,7 +105,7 @@ def iterate(lo, hi, graph, u, weight, shape, single, height, width, prior, befor
         i = end
 
 
-@_compiled
+@compiled
 def step_back(
     lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, iterations, c, db_above, db, dv
 ):
@@ -145,7 +146,7 @@ def step_back(
         i = end
 
 
-@_compiled
+@compiled
 def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, parents, iterations, start, du):
     """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
 
@@ -177,7 +178,7 @@ def gradient(lo, hi, graph, u, weight, shape, single, height, width, c, db, pare
                 store_past_cache(du, to + x * size, change)
 
 
-@_compiled
+@compiled
 def linear_gradient(
     lo, hi, graph, u, weight, shape, single, height, width, prior, before, ds, v, iterations, start, du, dweight
 ):
@@ -213,7 +214,7 @@ def linear_gradient(
         i = end
 
 
-@_compiled
+@compiled
 def agree(lo, hi, graph, u, weight, shape, single, height, width, v, to):
     """to (E, B) = <u_hat, v>."""
     indptr, eid, dst, wid = graph

@@ -18,16 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_cpu import compiled
 from .vectors import dot, fma, get, load, multiply, put, spread, store, subtract
 
 INLINED = "9e3eaf78d4d8bfba"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
-
-
-def _compiled(function):
-    try:
-        return njit(function, nogil=True, error_model="numpy", cache=True)
-    except RuntimeError:  # no folder that can be written to: compile anew in each process
-        return njit(function, nogil=True, error_model="numpy")
 
 
 @njit(inline="always")
@@ -48,7 +42,7 @@ def _spread_back(slope, left, dleft, at, right, dright, of, width):
         store(dright, of + k, fma(slope, load(left, at + k, width), load(dright, of + k, width)))
 
 
-@_compiled
+@compiled
 def moments(lo, hi, graph, left, right, shift, width, weight, least, epsilon, mass, mu, variance):
     """mass = sum of w, mu = sum of w V / (mass + least), variance = sum of w (V - mu)^2 / (mass + least) + epsilon."""
     indptr, src, wid, children, longest = graph
@@ -75,7 +69,7 @@ def moments(lo, hi, graph, left, right, shift, width, weight, least, epsilon, ma
             store(variance, to * 16, fma(one / some, squares, spread(epsilon, width)))
 
 
-@_compiled
+@compiled
 def moments_back(lo, hi, graph, left, right, shift, width, weight, mu, ds, dq, dmass, dweight, dleft, dright):
     """From slopes of mass, of s = sum of w V and of q = sum of w (V - mu)^2: dweight, dleft and dright."""
     indptr, src, wid, children, _ = graph
@@ -95,7 +89,7 @@ def moments_back(lo, hi, graph, left, right, shift, width, weight, mu, ds, dq, d
                 _spread_back(slope, left, dleft, at, right, dright, of, width)
 
 
-@_compiled
+@compiled
 def distances(lo, hi, graph, left, right, shift, width, mu, precision, distance):
     """distance = sum over the 16 numbers of precision (V - mu)^2."""
     indptr, src, wid, children, _ = graph
@@ -111,7 +105,7 @@ def distances(lo, hi, graph, left, right, shift, width, mu, precision, distance)
                 put(distance, x * edges + k, dot(exact, multiply(far, far)))
 
 
-@_compiled
+@compiled
 def distances_back(lo, hi, graph, left, right, shift, width, mu, precision, slopes, dmu, dprecision, dleft, dright):
     """From slopes of the distances: those of mu, precision, left and right."""
     indptr, src, wid, children, _ = graph
