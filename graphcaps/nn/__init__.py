@@ -1,6 +1,7 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
 from .capsule_conv import CapsuleConv
+from .concurrent import ConcurrentCaps
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .layers import CapsuleLayer, Poses
@@ -12,6 +13,7 @@ __all__ = [
     "CapsuleConv",
     "CapsuleLayer",
     "CapsuleReadout",
+    "ConcurrentCaps",
     "ConvCaps",
     "Decoder",
     "DepthwisePrimaryCaps",

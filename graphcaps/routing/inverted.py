@@ -10,6 +10,7 @@ v_ij are the votes ``u_hat``, r_ij the couplings ``c``. Unlike in dynamic routin
 
 The paper iterates all layers of a network at once ("concurrent") or layer by layer ("sequential"). A call routes
 between two layers, so a network of such calls is sequential; between two layers alone there is no difference.
+``graphcaps.nn.ConcurrentCaps`` routes several layers at once.
 
 Differs:
     a_ij is divided by sqrt(D), as in the authors' code and not in Procedure 1.
@@ -68,7 +69,7 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
 
 
 def _route(edges, u_hat, prior, iterations, on_iteration, squash_output, parameters):
-    dim, b = u_hat.shape[-1], prior
+    b = prior
     parameters = parameters or InvertedParameters()
     fed = edges.fed().to(u_hat.dtype).view(-1, *[1] * (u_hat.dim() - 1))  # (J, 1, ..., 1)
     for r in range(iterations):
@@ -81,8 +82,13 @@ def _route(edges, u_hat, prior, iterations, on_iteration, squash_output, paramet
         if on_iteration:
             on_iteration(r, b, c, v, edges.agree(u_hat, v))
         if not last:
-            b = prior + edges.agree(u_hat, p) * max(1, dim) ** -0.5
+            b = prior + logits(edges, u_hat, p)
     return v if squash_output else p, activation
+
+
+def logits(edges, u_hat, p):
+    """b (E, *): how votes (E, *, D) agree with the parents' poses (J, *, D); ``edges`` as in ``steps``."""
+    return edges.agree(u_hat, p) * max(1, u_hat.shape[-1]) ** -0.5
 
 
 def _layer_norm(s, parameters):

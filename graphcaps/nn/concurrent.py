@@ -1,0 +1,87 @@
+"""Several layers of capsules that route at the same time: the other schedule of inverted dot-product attention.
+
+Tsai, Srivastava, Goh & Salakhutdinov 2020 (arXiv 2002.04764), Procedure 2. With v^0 = u, and p^l, v^l the poses and
+capsules of layer l:
+
+    iteration 1, from below:     p^l, v^l = a step from v^(l-1), coupled uniformly               l = 1, 2, ..., L
+    every later one, at once:    p^l, v^l = a step from v^(l-1), coupled as it agrees with p^l   all v, p of the last
+
+so that no layer settles before those above it have spoken. Layers called one after the other, each with all of its
+iterations, are the paper's "sequential".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from ..errors import expect
+from ..routing import inverted, route, steps
+from .conv_caps import ConvCaps
+from .layers import CapsuleLayer, options_of
+
+
+class ConcurrentCaps(nn.Module):
+    """Layers of capsules, each routed once in every iteration.
+
+    Args:
+        layers: ``CapsuleLayer`` or ``ConvCaps`` with routing ``"inverted"``, from below; one layer routes as by itself.
+        iterations: R >= 1, of all layers; None: those of the last layer. The layers' own don't count here.
+
+    Shapes:
+        u (I, B, P) of the first layer -> v (J, B, D) of the last
+
+    Raises:
+        InputError: no layers, other routings, layers that don't fit on each other.
+
+    >>> layers = ConvCaps(5, 4, 4, kernel=3, routing="inverted"), CapsuleLayer(36, 10, routing="inverted")
+    >>> ConcurrentCaps(layers, iterations=2)(torch.zeros(100, 2, 8)).shape
+    torch.Size([10, 2, 16])
+    """
+
+    def __init__(self, layers: Iterable[CapsuleLayer | ConvCaps], iterations: int | None = None):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        expect(len(self.layers) > 0, "layers", "one or more", "none")
+        for k, layer in enumerate(self.layers):
+            expect(
+                getattr(layer, "routing", None) == "inverted",
+                f"layers[{k}]",
+                "a layer with routing 'inverted'",
+                getattr(layer, "routing", type(layer).__name__),
+            )
+        for k, (below, above) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
+            given = below.num_parents, below.weight.shape[-1]
+            taken = above.num_children, above.weight.shape[-2]
+            expect(given == taken, f"layers[{k + 1}]", "{} children of {} numbers".format(*given), taken)
+        self.iterations = self.layers[-1].iterations if iterations is None else iterations
+        whole = isinstance(self.iterations, int) and not isinstance(self.iterations, bool)
+        expect(whole and self.iterations >= 1, "iterations", "an integer >= 1", self.iterations)
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) of the first layer to parents v (J, B, D) of the last."""
+        with torch.autocast(u.device.type, enabled=False):
+            capsules, poses = [u], []
+            for layer in self.layers:
+                pose, v = _step(layer, capsules[-1])
+                capsules.append(v)
+                poses.append(pose)
+            for _ in range(self.iterations - 1):
+                now = [_step(*at) for at in zip(self.layers, capsules[:-1], poses, strict=True)]
+                poses, capsules = [pose for pose, _ in now], [u, *(v for _, v in now)]
+            return capsules[-1]
+
+    def extra_repr(self) -> str:
+        return f"iterations={self.iterations}"
+
+
+def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The parents' next poses and capsules (J, B, D), coupled as votes agree with ``pose``, or uniformly."""
+    graph, prior = layer.graph(u.device), None
+    u_hat = layer.votes(u).tensor(graph)
+    if pose is not None:
+        prior = inverted.logits(steps.on_torch(graph, u_hat), u_hat, pose)
+    pose, activation = route(graph, u_hat, prior=prior, iterations=1, squash_output=False, **options_of(layer, u))
+    return pose, steps.stretched(pose, activation)
