@@ -3,6 +3,7 @@
 
 const FINE = 4; // points per pixel, and side, of what is averaged to pixels
 const DOT = 2; // a drawing that isn't larger is not enlarged
+const HAIR = 0.01; // a line without length has no round ends: a canvas doesn't paint it
 const AS_DRAWN = { scale: 1, x: 0, y: 0 };
 const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
@@ -65,7 +66,8 @@ class Desk {
     Object.assign(context, { strokeStyle: "#ffffff", lineWidth, lineCap: "round", lineJoin: "round" });
     for (const line of this.lines) {
       context.beginPath();
-      for (const [px, py] of [line[0], ...line]) context.lineTo(scale * (px - x), scale * (py - y));
+      context.moveTo(scale * (line[0][0] - x) - HAIR, scale * (line[0][1] - y));
+      for (const [px, py] of line) context.lineTo(scale * (px - x), scale * (py - y));
       context.stroke();
     }
     context.restore();
