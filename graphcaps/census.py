@@ -9,25 +9,27 @@ capsules of a CapsNet starve in training and that routing is far from a parse tr
     entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln J is undecided, 0 decided
     away      the share of all edges and images whose pull is off 1 by more than 1 %: couplings that routing has moved
 
-all after the last routing iteration.
+all after the last routing iteration. ``census_of_layers`` counts each of several routed layers; there a layer's parents
+are the children of the next.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
+from ._dgl import DGLGraph
 from .data import Batches
 from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
-from .nn.layers import options_of, sureness
+from .nn.layers import Poses, options_of, sureness
 from .routing import route
 from .task import overlaid
 
@@ -48,13 +50,13 @@ class Census:
     child_pull: torch.Tensor
     """(I,) in [0, J]: the largest pull of its edges on any image."""
     entropy: torch.Tensor
-    """(I,) in [0, ln J] nats: the mean over images."""
+    """(I,) in [0, undecided] nats: the mean over images."""
     parent_length: torch.Tensor
     """(J,) in [0, 1): the largest |v_j| of any image."""
     parent_pull: torch.Tensor
     """(J,) in [0, J]: the largest pull of its edges on any image."""
-    undecided: float
-    """ln J: the entropy of uniform couplings."""
+    undecided: torch.Tensor
+    """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
     away: float
     """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
 
@@ -88,13 +90,13 @@ class Census:
             "images": self.num_images,
             "dead_at_most": NEVER_THERE,
             "starved_at_most": NEVER_ABOVE,
-            "undecided_entropy": self.undecided,
             "away_from_uniform": round(self.away, 6),
             "children": {
                 "types": self.num_types,
                 "largest_length": _rounded(self.child_length),
                 "largest_pull": _rounded(self.child_pull),
                 "mean_entropy": _rounded(self.entropy),
+                "undecided_entropy": _rounded(self.undecided),
                 "dead": _where(self.dead_children),
                 "starved": _where(self.starved_children),
             },
@@ -107,6 +109,12 @@ class Census:
             },
         }
         return json.dumps(found) + "\n"
+
+
+def relative_entropy(entropy: torch.Tensor, undecided: torch.Tensor) -> float:
+    """In [0, 1]: the mean of entropy / undecided, both (I,), over children that have a choice; 1 where none has."""
+    choosing = undecided > 0
+    return float((entropy / undecided)[choosing].mean()) if choosing.any() else 1.0
 
 
 class RoutedBatch(NamedTuple):
@@ -123,45 +131,80 @@ class RoutedBatch(NamedTuple):
 @torch.no_grad()
 def routed(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
     """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
-    layer = model.capsules
-    last: dict[str, torch.Tensor] = {}
     with evaluating(model):
         for images, _ in batches.in_order():
-            u = model.children_of(overlaid(images))  # (I, B, P), or poses and activations
-            options = {"iterations": layer.iterations, **options_of(layer, u)}
-            graph = layer.graph(images.device)
-            route(graph, layer.votes(u), on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v), **options)
-            yield RoutedBatch(sureness(u), **last)
+            yield _observed(model.capsules, model.children_of(overlaid(images)))
+
+
+def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
+    """What a layer makes of its children (I, B, P)."""
+    last: dict[str, torch.Tensor] = {}
+    route(
+        layer.graph(sureness(u).device),
+        layer.votes(u),
+        iterations=layer.iterations,
+        on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
+        **options_of(layer, u),
+    )
+    return RoutedBatch(sureness(u), **last)
 
 
 def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:
-    """Route all images of ``batches`` in eval mode and count; memory is that of one batch.
+    """Route all images of ``batches`` in eval mode and count what the last layer does; memory is that of one batch.
 
     Args:
         model: on the device of the batches; its mode is put back afterwards.
         batches: the images, taken in order.
         on_share: called after each batch with the share of images done.
     """
-    graph = model.capsules.graph()
-    edges = links(graph)
-    degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]  # (E,)
-    child_length, child_pull, entropy = torch.zeros(3, edges.num_children, dtype=torch.float64)
-    parent_length, parent_pull = torch.zeros(2, edges.num_parents, dtype=torch.float64)
-    seen = away = 0
-    for sure, c, v in routed(model, batches):
-        child_length = child_length.maximum(_largest(sure))
-        parent_length = parent_length.maximum(_largest(torch.linalg.vector_norm(v, dim=-1)))
-        pulls = c.cpu().double() * degree.unsqueeze(1)  # (E, B)
-        pull, away = pulls.amax(dim=1), away + int(((pulls - 1).abs() > UNMOVED).sum())
-        child_pull = child_pull.scatter_reduce(0, edges.src, pull, "amax")
-        parent_pull = parent_pull.scatter_reduce(0, edges.dst, pull, "amax")
-        entropy += coupling_entropy(graph, c).sum(dim=1).cpu().double()
-        seen += sure.shape[1]
-        on_share(seen / batches.num_images)
-    counted = child_length, child_pull, entropy / seen, parent_length, parent_pull
-    undecided = math.log(edges.num_parents)
-    share = away / (seen * len(edges.src)) if len(edges.src) else 0.0
-    return Census(seen, model.child_types, *counted, undecided=undecided, away=share)
+    tally = _Tally(model.capsules.graph(), model.child_types)
+    for batch in routed(model, batches):
+        tally.add(batch)
+        on_share(tally.seen / batches.num_images)
+    return tally.found()
+
+
+@torch.no_grad()
+def census_of_layers(model: CapsNet, batches: Batches) -> list[Census]:
+    """The same of each routed layer, from below; the last is what ``census`` counts."""
+    layers = [*model.between, model.capsules]
+    types = [model.primary.num_types, *(layer.parent_types for layer in model.between)]
+    tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
+    with evaluating(model):
+        for images, _ in batches.in_order():
+            u = model.primary(model.stem(overlaid(images)))
+            for layer, tally in zip(layers, tallies, strict=True):
+                tally.add(_observed(layer, u))
+                u = layer(u)
+    return [tally.found() for tally in tallies]
+
+
+class _Tally:
+    """A layer's census while batches come in."""
+
+    def __init__(self, graph: DGLGraph, num_types: int):
+        self.graph, self.num_types, self.edges = graph, num_types, links(graph)
+        self.degrees = torch.bincount(self.edges.src, minlength=self.edges.num_children)  # (I,)
+        self.child_length, self.child_pull, self.entropy = torch.zeros(3, self.edges.num_children, dtype=torch.float64)
+        self.parent_length, self.parent_pull = torch.zeros(2, self.edges.num_parents, dtype=torch.float64)
+        self.seen = self.away = 0
+
+    def add(self, batch: RoutedBatch) -> None:
+        src, dst = self.edges.src, self.edges.dst
+        self.child_length = self.child_length.maximum(_largest(batch.sure))
+        self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
+        pulls = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
+        pull, self.away = pulls.amax(dim=1), self.away + int(((pulls - 1).abs() > UNMOVED).sum())
+        self.child_pull = self.child_pull.scatter_reduce(0, src, pull, "amax")
+        self.parent_pull = self.parent_pull.scatter_reduce(0, dst, pull, "amax")
+        self.entropy += coupling_entropy(self.graph, batch.c).sum(dim=1).cpu().double()
+        self.seen += batch.sure.shape[1]
+
+    def found(self) -> Census:
+        counted = self.child_length, self.child_pull, self.entropy / self.seen, self.parent_length, self.parent_pull
+        undecided = self.degrees.clamp_min(1).double().log()
+        share = self.away / (self.seen * len(self.edges.src)) if len(self.edges.src) else 0.0
+        return Census(self.seen, self.num_types, *counted, undecided=undecided, away=share)
 
 
 def _largest(lengths: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from .census import NEVER_ABOVE, NEVER_THERE, Census
+from .census import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
 from .data import DATASETS, read_image
 from .equivariance import FEWEST, Equivariance
 from .evaluation import Evaluation, wilson_interval
@@ -40,16 +40,19 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
     """What a census counted, per type of child and per parent."""
-    measured = found.child_length, found.child_pull, found.entropy, found.dead_children, found.starved_children
+    measured = found.child_length, found.child_pull, found.entropy, found.undecided
+    measured += found.dead_children, found.starved_children
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
+    least, most = (float(end) for end in found.undecided.aminmax())
+    level = f"{most:.3f} nat" if least == most else f"{least:.3f} to {most:.3f} nat, as it has edges,"
     lines = [
-        f"{found.num_images:,} test images; a child's entropy is {found.undecided:.3f} nat undecided, 0 decided",
+        f"{found.num_images:,} test images; a child's entropy is {level} undecided, 0 decided",
         "",
         "child type  capsules  dead  starved  largest length  largest pull  mean entropy  of undecided",
     ]
-    for name, length, pull, entropy, dead, starved in [*rows, ("all", *measured)]:
+    for name, length, pull, entropy, undecided, dead, starved in [*rows, ("all", *measured)]:
         mean = float(entropy.mean())
-        share = f"{mean / found.undecided:.1%}" if found.undecided else "-"
+        share = f"{relative_entropy(entropy, undecided):.1%}" if undecided.any() else "-"
         counts = f"{len(length):>8}  {int(dead.sum()):>4}  {int(starved.sum()):>7}"
         numbers = f"{float(length.max()):>14.3f}  {float(pull.max()):>12.2f}  {mean:>12.3f}  {share:>12}"
         lines.append(f"{name:>10}  {counts}  {numbers}")

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, dynamic_routing
-from graphcaps.census import census
+from graphcaps.census import census, census_of_layers, relative_entropy
 from graphcaps.data import Batches, Images, to_float
+from graphcaps.models import from_preset
 from graphcaps.report import census_tables
 
 from . import small
@@ -49,7 +50,8 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     torch.testing.assert_close(found.entropy, entropy.mean(0), **near)
     torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
     torch.testing.assert_close(found.parent_pull, parent_pull.amax(0), **near)
-    assert (found.num_images, found.num_types, found.undecided) == (9, 16, math.log(10))
+    assert (found.num_images, found.num_types) == (9, 16)
+    torch.testing.assert_close(found.undecided, torch.full((16,), math.log(10)).double())
     assert 0 < away < 9 * 160 and found.away == pytest.approx(away / (9 * 160), abs=2e-3)
     assert not any(where.any() for where in (found.dead_children, found.dead_parents, found.starved_parents))
 
@@ -95,3 +97,39 @@ def test_types_are_outermost():
     stored = json.loads(found.to_json(tuple("0123456789")))
     assert stored["children"]["dead"] == [4, 5, 6, 7] and stored["parents"]["dead"] == []
     assert stored["children"]["largest_length"] == pytest.approx(found.child_length.tolist(), abs=1e-6)
+
+
+def layers_of(name: str) -> tuple[torch.nn.Module, list]:
+    """An untrained network, and the census of each of its layers on some images."""
+    torch.manual_seed(0)
+    size = 23
+    model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
+    pixels = torch.randint(256, (3, 1, size, size), dtype=torch.uint8)
+    return model, census_of_layers(model, Batches(Images(pixels, torch.arange(3)), 2))
+
+
+@pytest.mark.parametrize("name", ["deep", "matrix-small"])
+def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_next(name):
+    model, found = layers_of(name)
+    layers = [*model.between, model.capsules]
+    assert [len(one.entropy) for one in found] == [layer.num_children for layer in layers]
+    assert [one.num_images for one in found] == [3, 3, 3]
+    for one, layer in zip(found, layers, strict=True):
+        torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
+        assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
+    for below, above in zip(found, found[1:], strict=False):
+        torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
+
+
+def test_the_last_layer_is_what_the_census_of_a_network_counts(model, images):
+    batches = Batches(images, 4)
+    alone, (last,) = census(model, batches), census_of_layers(model, batches)
+    for name in ("child_length", "child_pull", "entropy", "parent_length", "parent_pull", "undecided"):
+        assert torch.equal(getattr(alone, name), getattr(last, name))
+    assert alone.away == last.away
+
+
+def test_children_without_a_choice_do_not_count_as_undecided():
+    entropy, undecided = torch.tensor([0.0, 0.5, 0.25]), torch.tensor([0.0, 1.0, 1.0])
+    assert relative_entropy(entropy, undecided) == 0.375
+    assert relative_entropy(entropy[:1], undecided[:1]) == 1

@@ -121,7 +121,9 @@ def test_a_comparison_is_what_its_runs_say(plan, tmp_path):
         assert [seed["wrong"]["test"] for seed in row["seeds"]] == [41 - one["test_correct"] for one in found]
     dynamic, cnn = results["rows"]
     assert "difference" not in dynamic["images"]["test"] and len(cnn["images"]["test"]["mcnemar"]) == 2
-    assert dynamic["seeds"][0]["capsules"]["capsules"] == 26 and cnn["seeds"][0]["capsules"] is None
+    assert [layer["capsules"] for layer in dynamic["seeds"][0]["capsules"]] == [26] and cnn["seeds"][0][
+        "capsules"
+    ] is None
     assert (tmp_path / "to" / "table.md").read_text().count("\n") == 4
     assert (tmp_path / "to" / "accuracy.png").stat().st_size > 1000
 
@@ -146,7 +148,7 @@ def test_what_is_trained_and_measured_is_not_done_again(plan, tmp_path, monkeypa
     def never(*args, **kwargs):
         raise AssertionError
 
-    for name in ("train", "load", "census"):
+    for name in ("train", "load", "census_of_layers"):
         monkeypatch.setattr(f"graphcaps.compare.work.{name}", never)
     assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None) == first
 

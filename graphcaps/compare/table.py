@@ -10,6 +10,8 @@ from ..errors import GraphcapsError
 from .plan import Plan
 from .statistics import bootstrap, mcnemar
 
+COUNTS, SHARES = ("dead", "starved"), ("entropy", "away")  # of a layer's capsules, and of its couplings
+
 
 def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
     """All that was measured so far, and each row against one.
@@ -84,7 +86,7 @@ def as_markdown(results: dict) -> str:
     titles = ["network", "parameters", "seeds"]
     for name in sets.values():
         titles += [f"{name} accuracy", f"against {results['against']}", "McNemar p"]
-    titles += ["seconds", "images/s", "dead", "starved", "entropy", "away"]
+    titles += ["seconds", "images/s", *COUNTS, *SHARES]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for row in results["rows"]:
         words = [row["name"], f"{row['parameters']:,}", str(len(row["seeds"]))]
@@ -109,10 +111,16 @@ def _said(images: dict) -> list[str]:
     return [accuracy, margin, ", ".join(f"{p:.2g}" for p in images["mcnemar"]) or "-"]
 
 
-def _capsules(counted: list[dict | None]) -> list[str]:
-    """Means over the seeds: dead and starved of all capsules, entropy of undecided, couplings away from uniform."""
+def _capsules(counted: list[list[dict] | None]) -> list[str]:
+    """Means over the seeds, of each layer from below: dead and starved of its capsules, entropy of undecided, couplings
+    away from uniform.
+
+    >>> layer = {"dead": 0, "starved": 2, "capsules": 26, "entropy": 0.9, "away": 0.75}
+    >>> _capsules([[layer], [layer | {"starved": 3}]])
+    ['0 of 26', '2.5 of 26', '90.0%', '75.0%']
+    """
     if None in counted:
         return ["-"] * 4
-    whole = counted[0]["capsules"]
-    dead, starved = (f"{fmean(one[key] for one in counted):.3g} of {whole:,}" for key in ("dead", "starved"))
-    return [dead, starved, *(f"{fmean(one[key] for one in counted):.1%}" for key in ("entropy", "away"))]
+    layers = [{key: fmean(one[key] for one in seeds) for key in seeds[0]} for seeds in zip(*counted, strict=True)]
+    counts = [", ".join(f"{layer[key]:.3g} of {layer['capsules']:,.0f}" for layer in layers) for key in COUNTS]
+    return counts + [", ".join(f"{layer[key]:.1%}" for layer in layers) for key in SHARES]

@@ -19,7 +19,7 @@ from pathlib import Path
 import filelock
 import numpy as np
 
-from ..census import census
+from ..census import census_of_layers, relative_entropy
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
@@ -31,6 +31,7 @@ from ..training import Diverged, Interrupted, train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
+CENSUS_BATCH = 50  # the votes of all of a batch are built
 MEASURED = "compared.json"  # in a run folder: what was measured there, beside its training
 
 
@@ -148,22 +149,26 @@ def _kept(path: Path) -> dict:
     """What was measured before; nothing where it can't be read, since it can be measured again."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return {"on": dict(kept["on"]), "validation": kept["validation"]}
+        census = kept["validation"]
+        return {"on": dict(kept["on"]), "validation": census if census is None else [dict(layer) for layer in census]}
     except (OSError, ValueError, KeyError, TypeError):
         return {"on": {}}
 
 
-def _census(model, run: Run, data: Path, device: str) -> dict:
+def _census(model, run: Run, data: Path, device: str) -> list[dict]:
+    """How the capsules are used, of each routed layer from below."""
     images = load_images(run.config.dataset, data).val
-    found = census(model, Batches(images, EVALUATION_BATCH, device=device))
-    children, parents = len(found.entropy), len(found.parent_length)
-    return {
-        "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
-        "starved": int(found.starved_children.sum() + found.starved_parents.sum()),
-        "capsules": children + parents,
-        "entropy": float(found.entropy.mean()) / found.undecided if found.undecided else 1.0,
-        "away": found.away,
-    }
+    layers = census_of_layers(model, Batches(images, CENSUS_BATCH, device=device))
+    return [
+        {
+            "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
+            "starved": int(found.starved_children.sum() + found.starved_parents.sum()),
+            "capsules": len(found.entropy) + len(found.parent_length),
+            "entropy": relative_entropy(found.entropy, found.undecided),
+            "away": found.away,
+        }
+        for found in layers
+    ]
 
 
 def _answers(model, data: Path, device: str) -> dict:
