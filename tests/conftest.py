@@ -167,20 +167,22 @@ def draw():
 
 
 def in_the_tail(params: dict) -> bool:
-    """Whether a test of a way is one of many alike: they share dynamic routing's doors, which have all of them.
-
-    The other routings are tested on each graph in float64 with a batch, and on one with everything; the rest is slow.
-    """
-    if not {"way", "graph"} <= params.keys() or params["way"].routing == "dynamic" or params["graph"] == "sparse_7x5":
+    """Whether a test of a way is one of many alike: each graph is tested in float64 with a batch, and one graph with
+    every dtype and every trailing shape; the rest of the grid is the tail."""
+    if not {"way", "graph"} <= params.keys() or params["graph"] == "sparse_7x5":
         return False
     return params.get("dtype") == torch.float32 or params.get("trailing", (3,)) != (3,)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        if hasattr(item, "callspec") and in_the_tail(item.callspec.params):
-            item.add_marker(pytest.mark.slow)
+    # The routings share their doors: in the tail, dynamic routing goes through them for all, among the slow tests.
+    tail = [item for item in items if hasattr(item, "callspec") and in_the_tail(item.callspec.params)]
+    others = {item for item in tail if item.callspec.params["way"].routing != "dynamic"}
+    for item in tail:
+        item.add_marker(pytest.mark.slow)
+    config.hook.pytest_deselected(items=list(others))
+    items[:] = [item for item in items if item not in others]
     wanted = config.getoption("fact")
     for item in items:
         way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()

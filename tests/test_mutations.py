@@ -6,13 +6,14 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+
+from .nursery import Nursery, run_pytest
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +32,6 @@ def copy_project(folder: Path, *tests: str) -> None:
         shutil.copy(ROOT / name, folder / name)
 
 
-def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
-    # Wide, so that pytest's summary gives each failure with its reason.
-    environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "400", "OMP_NUM_THREADS": "1"}
-    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    return done.returncode, done.stdout + done.stderr
-
-
 def replace_once(path: Path, old: str, new: str) -> None:
     """Put ``new`` in the place of ``old``, which stands there exactly once; further lines are indented as the first."""
     text, first = path.read_text(encoding="utf-8"), old.splitlines()[0]
@@ -55,15 +47,33 @@ def replace_once(path: Path, old: str, new: str) -> None:
 
 
 FACTS = "tests/test_facts.py"
-FACT_OF = {(mutation["tests"], mutation.get("fact")) for mutation in MUTATIONS if "tests" in mutation}
+
+
+def arguments(mutation: dict) -> tuple[str, ...]:
+    """What pytest is given to find the mistake."""
+    fact = ("--fact", str(mutation["fact"])) if "fact" in mutation else ()
+    if "tests" in mutation:
+        return (mutation["tests"], *fact)
+    # making thousands of tests takes longer than those that find the mistake
+    return (FACTS, *fact, "--routing", mutation.get("routing", "dynamic"))
+
+
+def run_by_some() -> list[tuple[str, ...]]:
+    """What must be green without a mutation: each file, with the facts and routings that any mutation asks of it."""
+    every = {arguments(mutation) for mutation in MUTATIONS}
+    whole = {one for one in every if len(one) == 1}
+    facts = {(FACTS, *one[-2:]) for one in every if one[0] == FACTS}
+    return sorted(whole | facts | {one for one in every if one[0] != FACTS and one[:1] not in whole})
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
+def project(tmp_path_factory) -> Iterator[Nursery]:
     """One copy for all mutations, so that what Numba has compiled in it serves the next."""
     folder = tmp_path_factory.mktemp("project")
-    copy_project(folder, *{FACTS, *(tests for tests, _ in FACT_OF)})
-    return folder
+    copy_project(folder, *{arguments(mutation)[0] for mutation in MUTATIONS})
+    nursery = Nursery(folder)
+    yield nursery
+    nursery.close()
 
 
 @contextlib.contextmanager
@@ -90,20 +100,17 @@ def forget_inlined(path: Path) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation["name"].replace(" ", "_"))
 def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, project):
-    fact = ["--fact", str(mutation["fact"])] if "fact" in mutation else []
-    if "tests" not in mutation:  # making thousands of tests takes longer than those that find the mistake
-        fact += ["--routing", mutation.get("routing", "dynamic")]
-    with mutated(project, mutation):
-        code, said = run_pytest(project, mutation.get("tests", FACTS), "-x", *fact)
+    with mutated(project.folder, mutation):
+        code, said = project.run(*arguments(mutation), "-x")
     assert code == pytest.ExitCode.TESTS_FAILED, said
     # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
     assert re.search(r"^FAILED \S+ - (AssertionError|assert |.*GradcheckError)", said, re.MULTILINE), said
     assert not re.search(r"^ERROR ", said, re.MULTILINE), said
 
 
-@pytest.mark.parametrize(("tests", "fact"), [(FACTS, None), *sorted(FACT_OF, key=str)])
-def test_the_copy_is_green_without_a_mutation(tests, fact, project):
-    code, said = run_pytest(project, tests, *(["--fact", str(fact)] if fact else []))
+@pytest.mark.parametrize("asked", run_by_some(), ids=" ".join)
+def test_the_copy_is_green_without_a_mutation(asked, project):
+    code, said = project.run(*asked)
     assert code == pytest.ExitCode.OK, said
 
 
