@@ -78,7 +78,7 @@ def prune_table(found: dict) -> str:
 def transformed_tables(folder: Path) -> str:
     """What ``graphcaps evaluate --on`` measured: a line per transform, and a line per parameter of equivariance."""
     lines = ["| test images | severity | accuracy, % (mean winning score); bold: as they are |", "|---|---|---|"]
-    for name in ("noisy", "scrambled"):
+    for name in ("rotated", "shifted", "noisy", "scrambled"):
         found = json.loads((folder / f"{name}.json").read_text())
         cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in found["rows"]]
         cells[found["clean"]] = f"**{cells[found['clean']]}**"
