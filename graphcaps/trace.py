@@ -93,6 +93,11 @@ class RoutingTrace:
     def num_images(self) -> int:
         return self.c.shape[2]
 
+    def up_to_training(self) -> RoutingTrace:
+        """The same without iterations beyond those of training: the last one made the network's answers."""
+        kept = {name: getattr(self, name)[:, : self.trained_iterations] for name in ("b", "c", "agreement", "lengths")}
+        return dataclasses.replace(self, **kept)
+
     @classmethod
     def of(cls, graph, votes, iterations: int = 10, *, prior=None, engine: str = "auto", **about) -> RoutingTrace:
         """Route ``votes`` and keep every iteration: a trace without a model.

@@ -276,7 +276,7 @@ def test_draw_writes_every_file_and_reports_each(trace, tmp_path):
 
 
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
-def test_stills_show_the_last_step_in_a_column_of_a_paper(tmp_path, format):
+def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
     written = viz.draw(short, tmp_path, format=format)
     names = ["entropy", "graph", "histogram", "entropy-epochs", "graph-epochs", "histogram-epochs", "sheet"]
@@ -296,10 +296,21 @@ def test_stills_show_the_last_step_in_a_column_of_a_paper(tmp_path, format):
 def test_the_text_of_vector_pictures_is_text(trace, tmp_path):
     (svg,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="svg")
     said = re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
-    longest = trace.lengths[-1, -1, 0]
-    assert {"class 0", "coupling c", f"{longest.max():.2f}", f"{longest.min():.2f}"} <= set(said)
+    lengths = trace.lengths[-1, 2, 0]
+    assert {"class 0", "coupling c", f"{lengths.max():.2f}", f"{lengths.min():.2f}"} <= set(said)
     (pdf,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="pdf")
     assert b"/FontFile2" in pdf.read_bytes() and b"/Type3" not in pdf.read_bytes()
+
+
+@pytest.mark.parametrize("what", ["graph", "histogram", "entropy"])
+def test_a_still_is_the_networks_answer_and_of_entropy_the_whole_curve(trace, tmp_path, what):
+    beyond = dataclasses.replace(trace, trained_iterations=3)
+    cut = {name: getattr(trace, name)[:, :3] for name in ("b", "c", "agreement", "lengths")}
+    files = [
+        viz.draw(some, tmp_path / name, what=what, over="iterations", format="svg")[0].read_bytes()
+        for name, some in (("beyond", beyond), ("cut", dataclasses.replace(beyond, **cut)))
+    ]
+    assert (files[0] == files[1]) == (what != "entropy")
 
 
 def test_draw_of_a_trace_without_model_writes_what_it_can(tmp_path):

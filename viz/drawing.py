@@ -48,8 +48,9 @@ def draw(
         folder: made where it is missing; files of the same names are replaced.
         what: entropy, graph, histogram, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
-        format: gif or mp4 (needs ``pip install "graphcaps[video]"``); png, svg or pdf: the last step alone, 3.4 inches
-            wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
+        format: gif or mp4 (needs ``pip install "graphcaps[video]"``); png, svg or pdf: the network's answer, after the
+            last iteration of training, or the last epoch, and all of the entropy's curve; 3.4 inches wide for a column
+            of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
         image: which image of the trace moves, or is shown first in the explorer, from 0.
         top: of a larger graph, how many of the strongest couplings are drawn, >= 1.
         on_written: called with each path when its file is complete.
@@ -87,7 +88,8 @@ def draw(
             return written
         for story in stories:
             for name in moving:
-                picture = _picture(name, trace, story, image, top, medium)
+                answer = format in STILL and name != "entropy"
+                picture = _picture(name, trace.up_to_training() if answer else trace, story, image, top, medium)
                 path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
                 _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)

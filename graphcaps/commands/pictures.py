@@ -37,7 +37,8 @@ def viz(
             couplings. sheet: a still of training curves and reconstructions. all: these four.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
-            png, svg, pdf: the last step (of graphs: the last iteration of training), sized for a column of a paper.
+            png, svg, pdf: the network's answer (after the last iteration of training, or the last epoch), and all of
+            the entropy's curve, sized for a column of a paper.
             html: the explorer, one page with all images, iterations and epochs, to open from the disk.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
             with graphs: which graph.
