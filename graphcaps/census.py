@@ -5,8 +5,9 @@ capsules of a CapsNet starve in training and that routing is far from a parse tr
 
     dead      the largest |u_i| or |v_j| of any image is at most 0.01: the capsule is never there
     starved   the largest pull on any image and edge is at most 1.01, where an edge's pull is c_ij * (edges of child i),
-              so 1 while undecided: the child never chooses, or the parent is never chosen, by more than 1 %
-    entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln J is undecided, 0 decided
+              so 1 while undecided: the child never chooses, or the parent is never chosen, by more than 1 %; a child
+              with less than two edges has nothing to choose, and a parent without edges can't be chosen: not starved
+    entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln of the child's edges is undecided, 0 decided
     away      the share of all edges and images whose pull is off 1 by more than 1 %: couplings that routing has moved
 
 all after the last routing iteration. ``census_of_layers`` counts each of several routed layers; there a layer's parents
@@ -68,7 +69,7 @@ class Census:
     @property
     def starved_children(self) -> torch.Tensor:
         """(I,) bool."""
-        return self.child_pull <= NEVER_ABOVE
+        return (self.child_pull <= NEVER_ABOVE) & (self.undecided > 0)
 
     @property
     def dead_parents(self) -> torch.Tensor:
@@ -78,7 +79,7 @@ class Census:
     @property
     def starved_parents(self) -> torch.Tensor:
         """(J,) bool."""
-        return self.parent_pull <= NEVER_ABOVE
+        return (self.parent_pull <= NEVER_ABOVE) & (self.parent_pull > 0)
 
     def by_type(self, values: torch.Tensor) -> torch.Tensor:
         """(I,) numbers of the children as (T, capsules of a type)."""

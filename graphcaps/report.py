@@ -43,7 +43,8 @@ def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
     measured = found.child_length, found.child_pull, found.entropy, found.undecided
     measured += found.dead_children, found.starved_children
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
-    least, most = (float(end) for end in found.undecided.aminmax())
+    choosing = found.undecided[found.undecided > 0]
+    least, most = (float(end) for end in (choosing if len(choosing) else found.undecided).aminmax())
     level = f"{most:.3f} nat" if least == most else f"{least:.3f} to {most:.3f} nat, as it has edges,"
     lines = [
         f"{found.num_images:,} test images; a child's entropy is {level} undecided, 0 decided",

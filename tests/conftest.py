@@ -174,11 +174,17 @@ def in_the_tail(params: dict) -> bool:
     return params.get("dtype") == torch.float32 or params.get("trailing", (3,)) != (3,)
 
 
+def is_dynamics_alone(params: dict) -> bool:
+    """Whether a test of the tail is made for dynamic routing only; the others are tested on each graph in float32 with
+    a batch, in float64 with and without one, and with heads on one graph."""
+    float32, trailing = params.get("dtype") == torch.float32, params.get("trailing", (3,))
+    return params["way"].routing != "dynamic" and (trailing == (2, 3) or (float32 and trailing == ()))
+
+
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(config, items):
-    # The routings share their doors: in the tail, dynamic routing goes through them for all, among the slow tests.
     tail = [item for item in items if hasattr(item, "callspec") and in_the_tail(item.callspec.params)]
-    others = {item for item in tail if item.callspec.params["way"].routing != "dynamic"}
+    others = {item for item in tail if is_dynamics_alone(item.callspec.params)}
     for item in tail:
         item.add_marker(pytest.mark.slow)
     config.hook.pytest_deselected(items=list(others))

@@ -60,7 +60,7 @@ class Nursery:
     def __init__(self, folder: Path):
         self.folder = folder
         command = [sys.executable, "-c", PROGRAM, str(LONGEST)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": None}
         self.process = None
         if sys.platform == "linux":
             self.process = subprocess.Popen(command, cwd=folder, env=environment(folder), text=True, **pipes)

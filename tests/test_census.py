@@ -116,7 +116,9 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
     assert [one.num_images for one in found] == [3, 3, 3]
     for one, layer in zip(found, layers, strict=True):
         torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
+        assert not one.starved_children[one.undecided == 0].any()  # outside all windows
         assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
+    assert (found[0].undecided == 0).any() == (name == "matrix-small")
     for below, above in zip(found, found[1:], strict=False):
         torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
 

@@ -56,11 +56,14 @@ def test_each_layer_routes_once_in_every_iteration(iterations, draw):
     np.testing.assert_allclose(ConcurrentCaps([below, above], iterations)(u).detach().numpy(), out, atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_one_layer_routes_as_by_itself(iterations, draw):
+def test_one_layer_routes_as_by_itself(iterations, dtype, draw):
     torch.manual_seed(0)
-    alone, u = layer(N, J, iterations), draw(N, B, P)
-    torch.testing.assert_close(ConcurrentCaps([alone])(u), alone(u))
+    alone, u = layer(N, J, iterations).to(dtype), draw(N, B, P, dtype=dtype)
+    found, wanted = ConcurrentCaps([alone])(u), alone(u)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, wanted, **({} if dtype == torch.float64 else {"rtol": 0, "atol": 0}))
 
 
 def test_after_more_than_one_iteration_it_is_not_one_layer_after_the_other(draw):

@@ -82,17 +82,20 @@ def mutated(folder: Path, mutation: dict):
     path = folder / mutation["file"]
     text, times = path.read_bytes(), path.stat()
     replace_once(path, mutation["old"], mutation["new"])
-    forget_inlined(path)
+    forget(path)
     try:
         yield
     finally:
         path.write_bytes(text)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        forget_inlined(path)
+        forget(path)
 
 
-def forget_inlined(path: Path) -> None:
-    """Numba looks at the kernels' file alone, not at what is compiled into them: drop what it keeps of them."""
+def forget(path: Path) -> None:
+    """Drop what is compiled of a file: Python knows it by its size and the second it was written in, and Numba looks at
+    the kernels' file alone, not at what is compiled into them."""
+    for kept in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+        kept.unlink()
     if path.name in ("tiles_cpu.py", "vectors.py"):
         for kept in path.parent.glob("__pycache__/kernels_*cpu.*.nb?"):
             kept.unlink()

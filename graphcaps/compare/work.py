@@ -31,7 +31,7 @@ from ..training import Diverged, Interrupted, train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
-CENSUS_BATCH = 50  # the votes of all of a batch are built
+MOST_VOTES = 2**20  # that a census builds at once, of a batch
 MEASURED = "compared.json"  # in a run folder: what was measured there, beside its training
 
 
@@ -149,8 +149,10 @@ def _kept(path: Path) -> dict:
     """What was measured before; nothing where it can't be read, since it can be measured again."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        census = kept["validation"]
-        return {"on": dict(kept["on"]), "validation": census if census is None else [dict(layer) for layer in census]}
+        on, census = dict(kept["on"]), kept["validation"]
+        if isinstance(census, dict):  # of the last layer alone, as it was written before
+            return {"on": on}
+        return {"on": on, "validation": census if census is None else [dict(layer) for layer in census]}
     except (OSError, ValueError, KeyError, TypeError):
         return {"on": {}}
 
@@ -158,7 +160,9 @@ def _kept(path: Path) -> dict:
 def _census(model, run: Run, data: Path, device: str) -> list[dict]:
     """How the capsules are used, of each routed layer from below."""
     images = load_images(run.config.dataset, data).val
-    layers = census_of_layers(model, Batches(images, CENSUS_BATCH, device=device))
+    widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
+    batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
+    layers = census_of_layers(model, Batches(images, batch, device=device))
     return [
         {
             "dead": int(found.dead_children.sum() + found.dead_parents.sum()),

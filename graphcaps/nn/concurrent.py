@@ -8,6 +8,9 @@ capsules of layer l:
 
 so that no layer settles before those above it have spoken. Layers called one after the other, each with all of its
 iterations, are the paper's "sequential".
+
+Differs: a layer gives the next its capsules v, poses stretched to how sure they are (``routing/inverted.py``), where
+the paper hands on the poses; u is taken as it comes, where the paper normalises it.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ class ConcurrentCaps(nn.Module):
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) of the first layer to parents v (J, B, D) of the last."""
+        dtype = self.layers[-1].weight.dtype
         with torch.autocast(u.device.type, enabled=False):
             capsules, poses = [u], []
             for layer in self.layers:
@@ -71,7 +75,7 @@ class ConcurrentCaps(nn.Module):
             for _ in range(self.iterations - 1):
                 now = [_step(*at) for at in zip(self.layers, capsules[:-1], poses, strict=True)]
                 poses, capsules = [pose for pose, _ in now], [u, *(v for _, v in now)]
-            return capsules[-1]
+            return capsules[-1].to(dtype)
 
     def extra_repr(self) -> str:
         return f"iterations={self.iterations}"
@@ -81,6 +85,7 @@ def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[tor
     """The parents' next poses and capsules (J, B, D), coupled as votes agree with ``pose``, or uniformly."""
     graph, prior = layer.graph(u.device), None
     u_hat = layer.votes(u).tensor(graph)
+    u_hat = u_hat.to(torch.promote_types(u_hat.dtype, torch.float32))  # as route does between iterations
     if pose is not None:
         prior = inverted.logits(steps.on_torch(graph, u_hat), u_hat, pose)
     pose, activation = route(graph, u_hat, prior=prior, iterations=1, squash_output=False, **options_of(layer, u))
