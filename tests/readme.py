@@ -193,9 +193,9 @@ def _side_by_side(tables: list[dict], cell) -> str:
     return "\n".join(lines)
 
 
-def compare_table() -> str:
-    """What ``graphcaps compare routings`` measured."""
-    found = measured("routings")
+def compare_table(plan: str) -> str:
+    """What ``graphcaps compare PLAN`` measured."""
+    found = measured(plan)
     said = f"{found['trained']} of {found['asked']} trainings, accuracies in %, mean +- standard deviation over seeds."
     return f"{as_markdown(found)}\n\n{said}"
 
@@ -206,7 +206,8 @@ def tables() -> dict[str, str]:
         "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "transformed": transformed_tables(TRANSFORMED),
-        "compare": compare_table(),
+        "compare": compare_table("routings"),
+        "compare40": compare_table("routings40"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
