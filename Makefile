@@ -40,8 +40,9 @@ gpu: $(VENV)/installed-dev
 test-fast: $(VENV)/installed-dev
 	$(VENV)/bin/python $(PYTEST)
 
+# What a page or a stopwatch shows doesn't depend on the libraries' age.
 test-oldest: $(OLDEST)/installed-dev
-	$(OLDEST)/bin/python $(PYTEST)
+	$(OLDEST)/bin/python $(PYTEST) --ignore-glob='tests/test_*_browser.py' --ignore=tests/test_bench.py
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml
 
