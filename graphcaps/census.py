@@ -176,7 +176,8 @@ def census_of_layers(model: CapsNet, batches: Batches) -> list[Census]:
             u = model.primary(model.stem(overlaid(images)))
             for layer, tally in zip(layers, tallies, strict=True):
                 tally.add(_observed(layer, u))
-                u = layer(u)
+                if layer is not model.capsules:
+                    u = layer(u)
     return [tally.found() for tally in tallies]
 
 
