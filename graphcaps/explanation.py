@@ -18,8 +18,8 @@ from pathlib import Path
 import networkx
 import numpy as np
 
+from .atomic import replacing, write_text
 from .errors import GraphcapsError, expect
-from .files import replacing, write_text
 from .trace import RoutingTrace
 
 KEEP = 0.9

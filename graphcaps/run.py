@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import filelock
 import numpy as np
 
+from .atomic import remove_unfinished, replacing, write_text
 from .config import WITHOUT_ROUTING, TrainConfig
 from .errors import GraphcapsError
-from .files import remove_unfinished, replacing, write_text
 from .trace import RoutingTrace
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import torch
 
 import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
+from graphcaps.atomic import replacing, write_text
 from graphcaps.data import to_float
-from graphcaps.files import replacing, write_text
 from graphcaps.run import Run, find_runs, newest_run
 from graphcaps.summary import runs_table
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from graphcaps import GraphcapsError, LinearVotes, RoutingTrace, bipartite_graph, complete_graph, route
+from graphcaps.atomic import replacing, write_text
 from graphcaps.errors import InputError
-from graphcaps.files import replacing, write_text
 from graphcaps.trace import FORMAT_VERSION, observe
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from graphcaps.atomic import made, replacing, write_text
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.files import made, replacing, write_text
 from graphcaps.graph_trace import GraphTrace
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style

@@ -12,8 +12,8 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from PIL import Image
 
+from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError
-from graphcaps.files import replacing
 from graphcaps.viz import style
 from graphcaps.viz.story import Story
 

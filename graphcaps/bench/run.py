@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
+from ..atomic import replacing, write_text
 from ..errors import expect
-from ..files import replacing, write_text
 from ..hardware import pick_device
 from . import machine
 from .inputs import FULL, SEED, Sizes

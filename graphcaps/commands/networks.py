@@ -94,7 +94,7 @@ def evaluate(
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     result = evaluate(model, batches)
     print(accuracy_table(result, splits.class_names))
-    from ..files import replacing
+    from ..atomic import replacing
     from ..viz import confusion
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -173,9 +173,9 @@ def prune(
     from ..run import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
+    from ..atomic import replacing, write_text
     from ..data import Batches, load_images
     from ..evaluation import EVALUATION_BATCH
-    from ..files import replacing, write_text
     from ..hardware import pick_device
     from ..progress import bar
     from ..pruning import check_keep, mean_coupling

@@ -116,9 +116,9 @@ def explain(
         if chosen.config.routing in NOTES:
             print(f"note: {NOTES[chosen.config.routing]}")
     if what != "parts":
+        from ..atomic import write_text
         from ..data import Batches, load_images
         from ..evaluation import EVALUATION_BATCH
-        from ..files import write_text
         from ..hardware import pick_device
         from ..progress import bar
         from ..report import census_tables

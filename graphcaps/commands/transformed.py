@@ -50,8 +50,8 @@ def evaluate_on(
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
     """
+    from ..atomic import replacing, write_text
     from ..equivariance import check_capsules
-    from ..files import replacing, write_text
 
     if "equivariance" in names:
         check_capsules(model)

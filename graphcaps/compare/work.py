@@ -19,12 +19,12 @@ from pathlib import Path
 import filelock
 import numpy as np
 
+from ..atomic import replacing, write_text
 from ..census import census_of_layers, relative_entropy
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
 from ..evaluation import EVALUATION_BATCH, evaluate
-from ..files import replacing, write_text
 from ..hardware import pick_device
 from ..run import Busy, Run, load
 from ..training import Diverged, Interrupted, train

@@ -18,8 +18,8 @@ from types import ModuleType
 
 import torch
 
+from ..atomic import made
 from ..errors import GraphcapsError
-from ..files import made
 
 DOWNLOAD_ERRORS = (OSError, RuntimeError, HTTPException)
 SECONDS_OF_SILENCE = 30.0

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..atomic import made
 from ..errors import GraphcapsError
-from ..files import made
 from .download import DOWNLOAD_ERRORS, SECONDS_OF_SILENCE
 
 MOST_BYTES = 1 << 30

@@ -13,10 +13,10 @@ import torch
 
 from .. import __version__
 from .._dgl import dgl
+from ..atomic import write_text
 from ..data.citation import load_cora
 from ..data.tu import load_graphs
 from ..errors import expect
-from ..files import write_text
 from ..graph_trace import FILE_NAME
 from ..progress import bar
 from . import cora, molecules, table, trials
