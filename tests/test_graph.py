@@ -15,7 +15,8 @@ import torch
 import graphcaps
 from graphcaps import GraphcapsError, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
-from graphcaps.graph import EDGE_TYPE, links, structure
+from graphcaps.graph import EDGE_TYPE, links
+from graphcaps.graph import links as structure
 
 
 def ends(graph):

@@ -1,12 +1,12 @@
 """Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
-from .drawn import to_networkx
+from .links import Links, links, once_per_structure
 from .local import local_graph, local_grid, local_index
 from .nearest import nearest_graph
 from .nodes import COMPETITIONS, check_competition, expand, membership
 from .pruned import strongest_edges
-from .structure import Links, links, once_per_structure
+from .to_networkx import to_networkx
 
 __all__ = [
     "COMPETITIONS",

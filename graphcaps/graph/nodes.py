@@ -13,7 +13,7 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import check_name, expect
 from .bipartite import bipartite_graph, check_graph
-from .structure import once_per_structure
+from .links import once_per_structure
 
 COMPETITIONS = ("capsules", "neighbours")
 

@@ -7,7 +7,7 @@ import torch
 from .._dgl import DGLGraph, dgl
 from ..errors import expect
 from .bipartite import check_graph
-from .structure import links
+from .links import links
 
 
 def strongest_edges(graph: DGLGraph, strength: torch.Tensor, k: int) -> tuple[DGLGraph, torch.Tensor]:

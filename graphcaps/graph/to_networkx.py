@@ -7,7 +7,7 @@ import networkx
 from .._dgl import DGLGraph
 from ..errors import expect
 from .bipartite import check_graph
-from .structure import links
+from .links import links
 
 
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
