@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
-from graphcaps.routing import fused_cpu, kernels_cpu, kernels_matrix_cpu
 from graphcaps.routing.engines import ENGINES, engine_names
-from graphcaps.routing.tiles_cpu import LANES
+from graphcaps.routing.fused.cpu import kernels, kernels_em, passes
+from graphcaps.routing.fused.cpu.tiles import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
 
@@ -51,9 +51,9 @@ def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
 @pytest.mark.parametrize("votes_of", ["in_place", "in_order", "children"])
 def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, monkeypatch):
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
-    monkeypatch.setattr(fused_cpu, "TILE", 1)
-    monkeypatch.setattr(fused_cpu, "BLOCK", 64)
-    monkeypatch.setattr(fused_cpu, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
+    monkeypatch.setattr(passes, "TILE", 1)
+    monkeypatch.setattr(passes, "BLOCK", 64)
+    monkeypatch.setattr(passes, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
     torch.manual_seed(0)
     src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
     graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
@@ -180,9 +180,9 @@ def test_a_forked_process_can_route():
     code = (
         "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
         "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
-        "from graphcaps.routing import fused_cpu; fused_cpu.pool(2).submit(int).result()\n"
+        "from graphcaps.routing.fused.cpu import passes; passes.pool(2).submit(int).result()\n"
         "child = os.fork()\n"
-        "if not child: signal.alarm(60); print(fused_cpu.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
+        "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -191,10 +191,10 @@ def test_a_forked_process_can_route():
 
 def test_the_kernels_file_changes_with_what_it_compiles_in():
     """Numba's disk cache would take kernels compiled with older vectors or tiles, and knows only their own file."""
-    inlined = [Path(kernels_cpu.__file__).with_name(name).read_bytes() for name in ("vectors.py", "tiles_cpu.py")]
+    inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("simd.py", "tiles.py")]
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
-    for kernels in (kernels_cpu, kernels_matrix_cpu):
-        assert checksum == kernels.INLINED, f"{Path(kernels.__file__).name}: write INLINED = {checksum!r}"
+    for module in (kernels, kernels_em):
+        assert checksum == module.INLINED, f"{Path(module.__file__).name}: write INLINED = {checksum!r}"
 
 
 @pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
@@ -231,7 +231,7 @@ def test_the_gradient_of_huge_votes_is_right_in_float32():
 
 def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch):
     """Room for its linear votes, in each thread, would be more than the votes of all."""
-    monkeypatch.setattr(fused_cpu, "HUB", 0)
+    monkeypatch.setattr(passes, "HUB", 0)
     graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
     u, weight = torch.randn(4, 3, 5, requires_grad=True), torch.randn(5, 6, requires_grad=True)
     built, tensor = [], LinearVotes.tensor
@@ -244,8 +244,8 @@ def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch):
 
 def test_a_large_batch_is_no_reason_to_build_linear_votes(monkeypatch, threads):
     """Room is for a tile of its images: here 16 of 3000."""
-    monkeypatch.setattr(fused_cpu, "HUB", 0)
-    monkeypatch.setattr(fused_cpu, "TILE", 1)
+    monkeypatch.setattr(passes, "HUB", 0)
+    monkeypatch.setattr(passes, "TILE", 1)
     monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
     votes = LinearVotes(torch.randn(16, 3000, 2), torch.randn(16 * 10, 2, 3))
     assert dynamic_routing(complete_graph(16, 10), votes, engine="fused").shape == (10, 3000, 3)

@@ -76,8 +76,9 @@ def compile_only(self, *arguments, grid, warmup, **options):
 
 JITFunction.run = compile_only
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, route
-from graphcaps.routing import fused, fused_gpu
-fused.MODULES["cpu"] = "fused_gpu"
+from graphcaps.routing import fused
+from graphcaps.routing.fused.cuda import dynamic as fused_gpu
+fused.MODULES["cpu"] = "cuda.dynamic"
 
 def leaf(*shape, dtype):
     return torch.randn(shape).to(dtype).requires_grad_()
@@ -130,7 +131,7 @@ def device(monkeypatch) -> str:
         if reason := fused.without_triton("cuda"):
             pytest.skip(f"expected {reason}")
     else:
-        monkeypatch.setitem(fused.MODULES, "cpu", "fused_gpu")
+        monkeypatch.setitem(fused.MODULES, "cpu", "cuda.dynamic")
     for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
         monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
     return "cpu" if INTERPRETED else "cuda"
@@ -147,16 +148,16 @@ def poisoned(make):
 @pytest.fixture
 def few_programs(device, monkeypatch):
     """Several children for each program and several programs for a batch, as large layers have them."""
-    from graphcaps.routing import passes_gpu
+    from graphcaps.routing.fused.cuda import launch as launch
 
-    monkeypatch.setattr(passes_gpu, "PROGRAMS", 2)
-    monkeypatch.setattr(passes_gpu, "TILE", 64)
+    monkeypatch.setattr(launch, "PROGRAMS", 2)
+    monkeypatch.setattr(launch, "TILE", 64)
 
 
 @pytest.fixture
 def short_segments(device, monkeypatch):
     """Parents cut into segments, as those of very many in-edges are."""
-    from graphcaps.routing import fused_gpu
+    from graphcaps.routing.fused.cuda import dynamic as fused_gpu
 
     monkeypatch.setattr(fused_gpu, "SEGMENT", 7)
     monkeypatch.setattr(fused_gpu, "PROGRAMS", 2**31)
@@ -227,10 +228,10 @@ def test_without_a_prior_and_with_any_trailing_dims(device, make, trailing, draw
 
 
 def test_a_complete_graph_of_wide_votes_routes_by_parent(device, monkeypatch, draw):
-    from graphcaps.routing import passes_gpu
+    from graphcaps.routing.fused.cuda import launch as launch
 
-    monkeypatch.setattr(passes_gpu, "WIDEST_CHILD", 8)
-    monkeypatch.setattr(passes_gpu.ByChild, "forward", None)
+    monkeypatch.setattr(launch, "WIDEST_CHILD", 8)
+    monkeypatch.setattr(launch.ByChild, "forward", None)
     assert_equals_naive(complete_graph(3, 2), leaf(draw, 6, 5, 7), leaf(draw, 6), device)
 
 
@@ -359,7 +360,7 @@ def test_a_second_derivative_is_refused(device, draw):
 
 
 def test_index_arrays_are_taken_once_and_go_with_the_graph(device, draw):
-    from graphcaps.routing import fused_gpu
+    from graphcaps.routing.fused.cuda import dynamic as fused_gpu
 
     gc.collect()
     graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._rows.kept)

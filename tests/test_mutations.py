@@ -97,8 +97,8 @@ def forget(path: Path) -> None:
     the kernels' file alone, not at what is compiled into them."""
     for kept in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
         kept.unlink()
-    if path.name in ("tiles_cpu.py", "vectors.py"):
-        for kept in path.parent.glob("__pycache__/kernels_*cpu.*.nb?"):
+    if path.name in ("tiles.py", "simd.py"):
+        for kept in path.parent.glob("__pycache__/kernels*.nb?"):
             kept.unlink()
 
 

@@ -10,7 +10,8 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, local_graph, route
 from graphcaps.graph import links
-from graphcaps.routing import EMParameters, InvertedParameters, dynamic, steps
+from graphcaps.routing import EMParameters, InvertedParameters, dynamic
+from graphcaps.routing import edge_ops as steps
 from graphcaps.routing.engines import engine_names
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -21,7 +21,8 @@ import torch
 from torch import nn
 
 from ..errors import expect
-from ..routing import inverted, route, steps
+from ..routing import edge_ops as steps
+from ..routing import inverted, route
 from .conv_caps import ConvCaps
 from .layers import CapsuleLayer, options_of
 

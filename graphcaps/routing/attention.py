@@ -27,7 +27,7 @@ from __future__ import annotations
 import torch
 
 from ..functional import squash
-from . import steps
+from . import edge_ops as steps
 
 
 def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):

@@ -19,6 +19,7 @@ import torch
 from .._dgl import edge_softmax, function
 from ..functional import squash
 from ..graph import links
+from .edge_ops import softmax_over_children
 
 
 def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
@@ -63,14 +64,3 @@ def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
         if not last:
             b = b + agreement
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
-
-
-def softmax_over_children(b, edges):
-    """Softmax of b (E, *) over each child's out-edges."""
-    # Shifting all logits of a child changes nothing, so the shift needs no gradient.
-    child = edges.src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
-    top = b.detach().new_zeros(edges.num_children, *b.shape[1:])
-    top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
-    exp = torch.exp(b - top[edges.src])
-    total = exp.new_zeros(top.shape).index_add(0, edges.src, exp)  # (I, *)
-    return exp / total[edges.src]

@@ -39,7 +39,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from ..errors import expect
-from . import steps
+from . import edge_ops as steps
 
 EPSILON = 1e-4  # added to sigma^2
 LEAST = 1e-9  # added to the sum of R that mu and sigma^2 are divided by

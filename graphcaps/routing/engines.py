@@ -9,7 +9,7 @@ import torch
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
-from . import attention, dynamic, em, fused, inverted, naive, naive_em, uniform
+from . import attention, dynamic, em, fused, inverted, naive, uniform
 from .votes import LinearVotes, MatrixVotes
 
 log = logging.getLogger("graphcaps")
@@ -32,7 +32,7 @@ ENGINES = {
     ("inverted", "naive"): naive.inverted,
     ("inverted", "dgl"): inverted.on_dgl,
     ("inverted", "torch"): inverted.on_torch,
-    ("em", "naive"): naive_em.em,
+    ("em", "naive"): naive.em,
     ("em", "dgl"): em.on_dgl,
     ("em", "torch"): em.on_torch,
 }

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 
 from ..errors import expect
-from . import steps
+from . import edge_ops as steps
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 

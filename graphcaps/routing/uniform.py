@@ -11,7 +11,7 @@ handed the same state in each. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found th
 from __future__ import annotations
 
 from . import dynamic, fused
-from .steps import repeated
+from .edge_ops import repeated
 
 
 def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):

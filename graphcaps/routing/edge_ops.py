@@ -9,7 +9,6 @@ import torch
 
 from .._dgl import edge_softmax, ops
 from ..graph import links
-from .dynamic import softmax_over_children
 
 
 class OnDGL:
@@ -104,3 +103,14 @@ def by_parent(numbers, like):
     """A number, or one per parent (J,), as a tensor of ``like``'s kind that broadcasts with (J, *)."""
     numbers = torch.as_tensor(numbers, dtype=like.dtype, device=like.device)
     return numbers.reshape(-1, *[1] * (like.dim() - 1)) if numbers.dim() else numbers
+
+
+def softmax_over_children(b, edges):
+    """Softmax of b (E, *) over each child's out-edges."""
+    # Shifting all logits of a child changes nothing, so the shift needs no gradient.
+    child = edges.src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
+    top = b.detach().new_zeros(edges.num_children, *b.shape[1:])
+    top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
+    exp = torch.exp(b - top[edges.src])
+    total = exp.new_zeros(top.shape).index_add(0, edges.src, exp)  # (I, *)
+    return exp / total[edges.src]

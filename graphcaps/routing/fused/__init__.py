@@ -11,10 +11,13 @@ import importlib.util
 
 import torch
 
-from .votes import LinearVotes, MatrixVotes
+from ..votes import LinearVotes, MatrixVotes
 
 WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time grows with its width
-MODULES = {"cpu": "fused_cpu", "cuda": "fused_gpu"}  # by device; Numba takes half a second to import, Triton as long
+MODULES = {
+    "cpu": "cpu.dynamic",
+    "cuda": "cuda.dynamic",
+}  # by device; Numba takes half a second to import, Triton as long
 
 
 def why_not(votes: torch.Tensor | LinearVotes | MatrixVotes, routing: str = "dynamic") -> str:
@@ -46,17 +49,17 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
 
     Votes may be of half precision, with float32 logits b; parents are then float32. On the CPU they are widened first.
     """
-    engine = importlib.import_module(f".{MODULES[b.device.type]}", __package__)
+    engine = importlib.import_module(f".{MODULES[b.device.type]}", __name__)
     return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
 def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Self-attention routing (``attention``) of the same votes, on the CPU."""
-    engine = importlib.import_module(".attention_cpu", __package__)
+    engine = importlib.import_module(".cpu.attention", __name__)
     return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
 def matrix_em(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """EM routing of ``MatrixVotes``, on the CPU."""
-    engine = importlib.import_module(".matrix_cpu", __package__)
+    engine = importlib.import_module(".cpu.em", __name__)
     return engine.em(graph, votes, activation, b, iterations, on_iteration, squash_output, parameters)

@@ -1,4 +1,4 @@
-"""EM routing's sums over the votes of 4 x 4 poses, made as they are needed, for Numba; `matrix_cpu` says what for.
+"""EM routing's sums over the votes of 4 x 4 poses, made as they are needed, for Numba; `em` says what for.
 
 Each kernel does the images lo:hi, for each parent its in-edges, and for each edge multiplies the vote V = M W out anew:
 four products of 16 numbers, less than reading it from memory takes. For that, matrices are stored spread out, so that
@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .kernels_cpu import compiled
-from .vectors import dot, fma, get, load, multiply, put, spread, store, subtract
+from .kernels import compiled
+from .simd import dot, fma, get, load, multiply, put, spread, store, subtract
 
-INLINED = "9e3eaf78d4d8bfba"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
+INLINED = "7bcdd61a3c696941"  # checksum of simd.py and tiles.py: a change there changes this file
 
 
 @njit(inline="always")

@@ -1,6 +1,6 @@
 """The passes over a complete graph's votes on a GPU, child by child, in Triton.
 
-As `kernels_gpu`, which says how sums are shared and what the names mean, but a program has a range of children, and all
+As `kernels`, which says how sums are shared and what the names mean, but a program has a range of children, and all
 votes of a child, for every parent, stand in its registers: the agreement with the last parents, the softmax and the
 child's share of the next sums take one reading of given votes, and votes that are linear are made there and never
 written. So J times D must be small; J is padded to a power of two as D is.
@@ -9,7 +9,7 @@ written. So J times D must be small; J is padded to a power of two as D is.
 import triton
 import triton.language as tl
 
-from .kernels_gpu import du_hat_of
+from .kernels import du_hat_of
 
 
 @triton.jit

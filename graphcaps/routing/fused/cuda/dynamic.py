@@ -1,6 +1,6 @@
 """Dynamic routing on a GPU in few passes over the votes, and its gradient in as few and one write, in Triton.
 
-Two arrangements of the passes (`passes_gpu`) give the same numbers: by parent, for given votes on any graph, and by
+Two arrangements of the passes (`launch`) give the same numbers: by parent, for given votes on any graph, and by
 child, for complete graphs of few parents, where each iteration reads the votes once and linear votes are never built.
 Linear votes on other graphs, or too wide for a processor's registers, are built first. The gradient of R iterations
 takes R - 1 more passes, R if the prior needs one too.
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..functional import squash
-from ..graph import links, once_per_structure
-from .dynamic import on_torch
-from .passes_gpu import PROGRAMS, ByChild, ByParent, fits
-from .votes import LinearVotes
+from ....functional import squash
+from ....graph import links, once_per_structure
+from ...dynamic import on_torch
+from ...votes import LinearVotes
+from .launch import PROGRAMS, ByChild, ByParent, fits
 
 SEGMENT = 512  # in-edges of a parent that one program takes, or an even share for each of PROGRAMS if that is more
 
@@ -131,7 +131,7 @@ class _Dynamic(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """Gradient of the parents' last s with respect to votes (or u and weight) and prior; math: `fused_cpu`."""
+        """Gradient of the parents' last s with respect to votes (or u and weight) and prior; math: `cpu.dynamic`."""
         u, weight, c, s, v = ctx.saved_tensors
         passes = _passes(u, weight, ctx.rows, c)
         ds, db = torch.empty_like(s), torch.empty_like(c)

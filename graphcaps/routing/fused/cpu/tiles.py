@@ -1,4 +1,4 @@
-"""What the passes of `kernels_cpu` do to one tile: the edges of neighbouring children, for some of the images.
+"""What the passes of `kernels` do to one tile: the edges of neighbouring children, for some of the images.
 
 A tile holds a number per edge of the block and lane, with a lane per image, in vectors of 16. If there is only one
 image (``single`` is not empty) there is one lane, and 16 edges make a vector.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .vectors import (
+from .simd import (
     divide,
     dot,
     dots,

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..graph import links, once_per_structure
-from . import steps
-from .em import EPSILON, LEAST, EMParameters, routed
-from .fused_cpu import added, flat, pool
-from .kernels_matrix_cpu import distances, distances_back, moments, moments_back
-from .votes import MatrixVotes
+from ....graph import links, once_per_structure
+from ... import edge_ops as steps
+from ...em import EPSILON, LEAST, EMParameters, routed
+from ...votes import MatrixVotes
+from .kernels_em import distances, distances_back, moments, moments_back
+from .passes import added, flat, pool
 
 WIDTH = (0,) * 16
 

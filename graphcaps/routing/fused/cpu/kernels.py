@@ -13,7 +13,7 @@ Arrays are flat and child-major: k counts the edges sorted by child, indptr[i]:i
 eid[k] is the edge in the graph's order (where its votes stand), dst[k] its parent and wid[k] its weight matrix. Numbers
 of an edge (prior, c, db) are (E, B) in the order of k. ``single``, ``height`` and ``width`` are tuples of 0 or 1, P and
 D integers: what depends on their length is settled when a kernel is compiled, which takes some seconds for a new P, D
-or number type and is kept on disk. `tiles_cpu` has what is done to one block and tile.
+or number type and is kept on disk. `tiles` has what is done to one block and tile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .tiles_cpu import (
+from .simd import fetch, fma, get, load, multiply, spread, store, store_past_cache
+from .tiles import (
     AHEAD,
     COUPLED,
     EQUAL,
@@ -42,18 +43,8 @@ from .tiles_cpu import (
     take,
     uncouple,
 )
-from .vectors import (
-    fetch,
-    fma,
-    get,
-    load,
-    multiply,
-    spread,
-    store,
-    store_past_cache,
-)
 
-INLINED = "9e3eaf78d4d8bfba"  # checksum of vectors.py and tiles_cpu.py: a change there changes this file
+INLINED = "7bcdd61a3c696941"  # checksum of simd.py and tiles.py: a change there changes this file
 
 
 def compiled(function):

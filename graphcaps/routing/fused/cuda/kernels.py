@@ -1,4 +1,4 @@
-"""The passes of dynamic routing over the votes on a GPU, in Triton; `fused_gpu` calls them in order.
+"""The passes of dynamic routing over the votes on a GPU, in Triton; `dynamic` calls them in order.
 
 A program has a range of edges (or children) and a block of B images, and nothing is added atomically: what programs
 share is written as partial sums and added up by `settle` in a fixed order, so that two runs give the same bits. For the

@@ -2,7 +2,7 @@
 
 The first pass sums the votes unweighted, S_j; its product with a vote, over sqrt(D), is the logit of the second. That
 is dynamic routing of two iterations, but for the first one's couplings, 1, and for S / sqrt(D) in place of squash(S).
-So the kernels are the same (`kernels_cpu`), and `fused_cpu` says how they are called.
+So the kernels are the same (`kernels`), and `dynamic` says how they are called.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..functional import squash
-from .attention import on_torch, scale
-from .fused_cpu import Passes, added, agreement_of, flat, routed
-from .kernels_cpu import step_back
-from .steps import repeated
-from .tiles_cpu import COUPLED, WHOLE
+from ....functional import squash
+from ...attention import on_torch, scale
+from ...edge_ops import repeated
+from .dynamic import agreement_of, routed
+from .kernels import step_back
+from .passes import Passes, added, flat
+from .tiles import COUPLED, WHOLE
 
 
 def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True):

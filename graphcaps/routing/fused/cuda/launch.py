@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 import triton
 
-from .kernels_gpu import couple, over_parents, settle, votes_gradient
-from .kernels_gpu_complete import linear_gradient, over_children
+from .kernels import couple, over_parents, settle, votes_gradient
+from .kernels_complete import linear_gradient, over_children
 
 PROGRAMS = 528  # four for each of an H200's 132 processors; the same on every GPU, so that all cut sums alike
 WIDEST_CHILD = 2048  # numbers of one child's votes for one image, padded, that stand in registers

@@ -1,0 +1,1 @@
+"""The fused engine on the CPU: passes over the votes in Numba."""

@@ -1,0 +1,1 @@
+"""The fused engine on CUDA: passes over the votes in Triton."""
