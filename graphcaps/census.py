@@ -30,7 +30,7 @@ from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
-from .nn.layers import Poses, options_of, sureness
+from .nn.dense_caps import Poses, options_of, sureness
 from .routing import route
 from .task import overlaid
 

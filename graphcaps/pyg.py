@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from ._dgl import DGLGraph, has_cuda
 from .errors import InputError, MissingError, expect
 from .graph import bipartite_graph
-from .nn.on_nodes import NodeCapsules
+from .nn.node_caps import NodeCapsules
 
 try:
     import torch_geometric  # noqa: F401

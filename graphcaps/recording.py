@@ -9,7 +9,7 @@ import torch
 
 from .data import Batches, ImageSplits
 from .models import CapsNet
-from .nn.layers import options_of, sureness
+from .nn.dense_caps import options_of, sureness
 from .task import overlaid
 from .trace import RoutingTrace, observe
 

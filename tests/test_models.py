@@ -9,7 +9,8 @@ from torch import nn
 from graphcaps import CapsNet, margin_loss, route, squash
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
-from graphcaps.nn import CapsuleLayer, conv, receptive_fields
+from graphcaps.nn import CapsuleLayer, receptive_fields
+from graphcaps.nn import conv2d as conv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

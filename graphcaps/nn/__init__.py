@@ -1,10 +1,10 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
-from .capsule_conv import CapsuleConv
 from .concurrent import ConcurrentCaps
 from .conv_caps import ConvCaps
 from .decoder import Decoder
-from .layers import CapsuleLayer, Poses
+from .dense_caps import CapsuleLayer, Poses
+from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .readout import CapsuleReadout

@@ -24,7 +24,7 @@ from ..errors import expect
 from ..routing import edge_ops as steps
 from ..routing import inverted, route
 from .conv_caps import ConvCaps
-from .layers import CapsuleLayer, options_of
+from .dense_caps import CapsuleLayer, options_of
 
 
 class ConcurrentCaps(nn.Module):

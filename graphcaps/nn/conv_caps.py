@@ -14,8 +14,8 @@ from .._dgl import DGLGraph
 from ..graph import local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import LinearVotes
-from .layers import check_options, graph_device, routed
-from .learned import learned_for
+from .dense_caps import check_options, graph_device, routed
+from .routing_parameters import learned_for
 
 
 class ConvCaps(nn.Module):

@@ -18,8 +18,8 @@ from ..errors import expect
 from ..graph import complete_graph, local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import MatrixVotes, route
-from .layers import Poses, check_options, graph_device, options_of
-from .learned import EMCosts
+from .dense_caps import Poses, check_options, graph_device, options_of
+from .routing_parameters import EMCosts
 
 SIZE = 16  # numbers of a pose
 WARMTH = 8  # times the final lambda of other layers

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..functional import squash
-from .conv import Conv2d
+from .conv2d import Conv2d
 
 
 class PrimaryCaps(nn.Module):

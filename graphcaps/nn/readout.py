@@ -7,7 +7,7 @@ from torch import nn
 
 from .._dgl import DGLGraph
 from ..graph import membership
-from .on_nodes import NodeCapsules
+from .node_caps import NodeCapsules
 
 
 class CapsuleReadout(nn.Module):

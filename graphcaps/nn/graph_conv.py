@@ -7,7 +7,7 @@ from torch import nn
 
 from .._dgl import DGLGraph, dgl
 from ..graph import check_graph
-from .on_nodes import NodeCapsules
+from .node_caps import NodeCapsules
 
 
 class CapsuleConv(nn.Module):

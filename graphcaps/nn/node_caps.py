@@ -12,7 +12,7 @@ from ..errors import expect
 from ..functional import squash
 from ..graph import check_competition, expand, links
 from ..routing import route
-from .layers import check_options
+from .dense_caps import check_options
 
 
 class NodeCapsules(nn.Module):

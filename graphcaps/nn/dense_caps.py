@@ -13,7 +13,7 @@ from ..errors import expect
 from ..graph import bipartite_graph, complete_graph
 from ..routing import LinearVotes, route
 from ..routing.engines import check_names
-from .learned import learned_for
+from .routing_parameters import learned_for
 
 
 class Poses(NamedTuple):
