@@ -30,9 +30,9 @@ from .evaluation import evaluating
 from .functional import coupling_entropy
 from .graph import links
 from .models import CapsNet
+from .models.objects import overlaid
 from .nn.dense_caps import Poses, options_of, sureness
 from .routing import route
-from .task import overlaid
 
 NEVER_THERE = 0.01
 NEVER_ABOVE = 1.01

@@ -12,7 +12,7 @@ import torch
 
 from .data import Batches
 from .models import CapsNet, Network
-from .task import longest, overlaid, right
+from .models.objects import longest, overlaid, right
 
 EVALUATION_BATCH = 250
 

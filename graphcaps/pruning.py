@@ -21,8 +21,8 @@ from .errors import expect
 from .evaluation import evaluating
 from .graph import links, strongest_edges
 from .models import CapsNet
+from .models.objects import longest, overlaid, right
 from .nn import CapsuleLayer
-from .task import longest, overlaid, right
 
 DRAWS = 5
 """Random controls for each k."""

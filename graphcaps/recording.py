@@ -9,8 +9,8 @@ import torch
 
 from .data import Batches, ImageSplits
 from .models import CapsNet
+from .models.objects import overlaid
 from .nn.dense_caps import options_of, sureness
-from .task import overlaid
 from .trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames

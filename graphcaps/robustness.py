@@ -18,7 +18,7 @@ from .data import Batches
 from .data.transforms import SEED, TRANSFORMS
 from .errors import check_name
 from .evaluation import evaluating, wilson_interval
-from .task import longest, overlaid, right
+from .models.objects import longest, overlaid, right
 
 Version = Callable[[Tensor, Tensor], Tensor]
 """Images (B, C, H, W) in [0, 1] and their places (B,) in the set -> what the network sees of them."""

@@ -26,6 +26,7 @@ from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
 from .models import Network, from_config
+from .models.objects import longest, overlaid, right
 from .progress import Progress, tensorboard
 from .recording import kept_epochs, record, with_history
 from .routing import choose_engine
@@ -33,7 +34,6 @@ from .routing.engines import ONE_PASS
 from .run import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
-from .task import longest, overlaid, right
 from .trace import RoutingTrace
 
 

@@ -19,11 +19,11 @@ from graphcaps.data.pairs import draw_partners
 from graphcaps.evaluation import Evaluation, evaluate, examples
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
+from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
 from graphcaps.recording import record, to_bytes
 from graphcaps.report import accuracy_table
 from graphcaps.run import Run
-from graphcaps.task import longest, overlaid, present, right
 from graphcaps.viz import segmentation
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"

@@ -13,9 +13,9 @@ from ..data import DATASETS, Batches, DatasetSpec, Images, load_images
 from ..data.pairs import Pairs
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
+from ..models.objects import overlaid
 from ..recording import one_of_each_class, to_bytes
 from ..run import Run, load_routing
-from ..task import overlaid
 from ..viz.explorer_data import packed
 from .explain import decode, explain_image
 

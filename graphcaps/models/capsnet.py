@@ -17,7 +17,7 @@ from torch import nn
 from ..errors import check_name, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from ..task import longest, present
+from .objects import longest, present
 
 PARENT_DIM = 16
 RECONSTRUCTION_WEIGHT = 0.0005  # of the sum over pixels: section 4.1
