@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcaps.data.citation import CitationSpec
+from graphcaps.data.graphs.cora import CitationSpec
 
 SPEC = CitationSpec(nodes=60, words=100, classes=3, edges=90, train=9, val=12, test=15)
 

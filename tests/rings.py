@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcaps.data.tu import FOLDS, GraphSetSpec
+from graphcaps.data.graphs.tu import FOLDS, GraphSetSpec
 
 GRAPHS = 64
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.data import citation
-from graphcaps.data.citation import load_cora, read_npz
+from graphcaps.data.graphs import cora as citation
+from graphcaps.data.graphs.cora import load_cora, read_npz
 from graphcaps.errors import GraphcapsError, InputError
 
 from . import planetoid

@@ -12,8 +12,8 @@ import torch
 
 from graphcaps import GraphcapsError
 from graphcaps.data import DATASETS, Batches, load_images, novel_viewpoints
-from graphcaps.data.images import last_split
-from graphcaps.data.smallnorb import FILES, read_matrix, read_views
+from graphcaps.data.readers.image_sets.smallnorb import FILES, read_matrix, read_views
+from graphcaps.data.splits import last_split
 from graphcaps.errors import InputError
 
 BYTES, INTS = np.dtype("u1"), np.dtype("<i4")

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from graphcaps import dgl
-from graphcaps.data import tu
-from graphcaps.data.tu import load_graphs
+from graphcaps.data.graphs import tu
+from graphcaps.data.graphs.tu import load_graphs
 from graphcaps.errors import GraphcapsError, InputError
 
 from . import rings

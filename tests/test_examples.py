@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from graphcaps.cli import main
-from graphcaps.data import citation, tu
+from graphcaps.data.graphs import cora as citation
+from graphcaps.data.graphs import tu
 from graphcaps.errors import GraphcapsError
 from graphcaps.examples import cora, molecules, run, table, trials
 from graphcaps.examples.trials import BestEpoch, Fit

@@ -1,17 +1,19 @@
 """Image data sets: found, checked and split; batched on the training device; and a user's own image files.
 
-Graphs are in modules of their own, ``citation`` and ``tu``, because they need DGL.
+Graphs stand in ``graphs``, because they need DGL.
 """
 
 from __future__ import annotations
 
 from .affnist import affnist_style, load_affnist
 from .batches import AUGMENTS, Batches
-from .datasets import DATASETS, DatasetSpec, load_images
-from .files import ImageFile, read_image
-from .images import Images, ImageSplits, stratified_split, to_float
+from .datasets import DATASETS, load_images
+from .images import Images, to_float
 from .pairs import Pairs
-from .smallnorb import novel_viewpoints
+from .readers.smallnorb import novel_viewpoints
+from .spec import DatasetSpec
+from .splits import ImageSplits, stratified_split
+from .user_images import ImageFile, read_image
 
 __all__ = [
     "AUGMENTS",

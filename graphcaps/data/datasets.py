@@ -6,57 +6,18 @@ The layouts are torchvision's, so a folder it filled is used as it is.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
-
 from ..errors import GraphcapsError, expect
-from . import smallnorb
 from .download import DOWNLOAD_ERRORS, download_files
 from .frame import anywhere, in_fixed_places
-from .images import Images, ImageSplits, last_split, stratified_split
 from .pairs import REACH, Pairs
-from .readers import read_cifar10, read_digits, read_idx_set, read_svhn
-from .verify import locate
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """What is known of a data set before it is read.
-
-    Args:
-        read: from this table's entry and a folder to (training images, test images), as the files have them.
-        image_shape: (C, H, W).
-        class_names: J names.
-        train: number of images in the training files.
-        test: number of test images; all are kept.
-        val: number of the training images held out to choose the model by.
-        split: from the training labels and that number to the rows kept and the rows held out.
-        torchvision: the class of ``torchvision.datasets`` that downloads it; None where nothing is downloaded.
-        page: where a person finds the files, where nothing downloads them.
-        ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
-        pairs: whether an image is made of two of the files' images.
-        border: black pixels on each side of the frame in which an image lies anywhere, where it does.
-        detail: pixels per side before the images were enlarged, where they were.
-        files: path below the folder -> md5 of the unpacked file, None where it isn't known.
-    """
-
-    read: Callable[[DatasetSpec, Path], tuple[Images, Images]]
-    image_shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
-    train: int
-    test: int
-    val: int = 5000
-    split: Callable[[Tensor, int], tuple[Tensor, Tensor]] = stratified_split
-    torchvision: str | None = None
-    page: str | None = None
-    ink: float | None = None
-    pairs: bool = False
-    border: int | None = None
-    detail: int | None = None
-    files: Mapping[str, str | None] = field(default_factory=dict)
+from .readers import smallnorb
+from .readers.image_sets import read_cifar10, read_digits, read_idx_set, read_svhn
+from .readers.verify import locate
+from .spec import DatasetSpec
+from .splits import ImageSplits, last_split
 
 
 def _idx_spec(

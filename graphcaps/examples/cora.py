@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._dgl import DGLGraph, dgl
-from ..data.citation import Citation
+from ..data.graphs.cora import Citation
 from ..nn import CapsuleConv
 from .table import counted, margin, row
 from .trials import BestEpoch, Fit, accuracy, best_setting, spread

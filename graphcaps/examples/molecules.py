@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._dgl import DGLGraph, dgl
-from ..data.images import stratified_split
-from ..data.tu import GraphSet
+from ..data.graphs.tu import GraphSet
+from ..data.splits import stratified_split
 from ..functional import margin_loss
 from ..graph_trace import GraphTrace
 from ..nn import CapsuleReadout

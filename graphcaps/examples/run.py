@@ -14,8 +14,8 @@ import torch
 from .. import __version__
 from .._dgl import dgl
 from ..atomic import write_text
-from ..data.citation import load_cora
-from ..data.tu import load_graphs
+from ..data.graphs.cora import load_cora
+from ..data.graphs.tu import load_graphs
 from ..errors import expect
 from ..graph_trace import FILE_NAME
 from ..progress import bar

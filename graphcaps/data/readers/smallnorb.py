@@ -13,18 +13,17 @@ because what draws and reads pictures here knows grey and RGB; the paper doesn't
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import GraphcapsError, expect
-from .images import Images, ImageSplits
+from ...errors import GraphcapsError, expect
+from ..images import Images
+from ..spec import DatasetSpec
+from ..splits import ImageSplits
 from .verify import content, locate
-
-if TYPE_CHECKING:
-    from .datasets import DatasetSpec
 
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")

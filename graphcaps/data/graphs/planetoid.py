@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError, expect
+from ...errors import InputError, expect
 
 FILES = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError, expect
+from ...errors import InputError, expect
 
 AGAIN = "Delete it and run again to download it, or use --dataset digits, which needs no download"
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph, dgl
-from ..errors import GraphcapsError, InputError, expect
-from .fetch import fetch
+from ..._dgl import DGLGraph, dgl
+from ...errors import GraphcapsError, InputError, expect
+from ..download import fetch
 from .planetoid import FILES, read_planetoid
 
 

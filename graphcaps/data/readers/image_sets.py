@@ -7,19 +7,17 @@ their checksums are right: CIFAR-10's are pickles, and a pickle runs what its au
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from ..errors import GraphcapsError, expect
-from .download import import_torchvision
-from .images import Images, stratified_split
+from ...errors import GraphcapsError, expect
+from ..download import import_torchvision
+from ..images import Images
+from ..spec import DatasetSpec
+from ..splits import stratified_split
 from .verify import AGAIN, check_md5, locate, read_idx
-
-if TYPE_CHECKING:
-    from .datasets import DatasetSpec
 
 
 def read_idx_set(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .._dgl import DGLGraph, dgl
-from ..errors import GraphcapsError, InputError, expect
-from .fetch import fetch_members
+from ..._dgl import DGLGraph, dgl
+from ...errors import GraphcapsError, InputError, expect
+from ..download import fetch_members
 
 FOLDS = 10
 URL = "https://github.com/weihua916/powerful-gnns/raw/master/dataset.zip"

@@ -1,0 +1,1 @@
+"""Graph data sets: read, checked, with their published splits. They need DGL."""

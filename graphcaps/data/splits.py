@@ -1,0 +1,114 @@
+"""The three parts of a data set, and how images are held out: the same for everybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import expect
+from .images import Images
+from .pairs import Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSplits:
+    """A data set: ``train`` to learn from, ``val`` to choose the model by, ``test`` to read once, at the end.
+
+    All three are ``Images``, or all are ``Pairs``: no digit of one part is laid over one of another.
+
+    Raises:
+        InputError: the parts differ in image shape, or a label has no class name.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Images | Pairs
+    val: Images | Pairs
+    test: Images | Pairs
+
+    def __post_init__(self) -> None:
+        for part in ("train", "val", "test"):
+            images = getattr(self, part)
+            shape = images.image_shape
+            expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
+            low, high = images.labels.min().item(), images.labels.max().item()
+            expect(
+                low >= 0 and high < self.num_classes,
+                f"{self.name} {part} labels",
+                f"0 to {self.num_classes - 1}",
+                f"{low} to {high}",
+            )
+
+    def with_train(self, count: int) -> ImageSplits:
+        """The same data set with ``count`` of its training images, of each class in proportion, the same for everybody.
+
+        Raises:
+            InputError: not from 1 to the number of training images.
+        """
+        total = len(self.train)
+        expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
+        return (
+            self
+            if count == total
+            else replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
+        )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        return self.train.image_shape
+
+    @property
+    def objects(self) -> int:
+        """K, how many objects an image shows: 2 for pairs, else 1."""
+        return self.train.objects
+
+    @property
+    def num_classes(self) -> int:
+        """J, the number of class names."""
+        return len(self.class_names)
+
+
+def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
+
+    Args:
+        labels: int64 (N,).
+        count: how many to take, 1 to N - 1.
+        seed: fixes which; NumPy's ``RandomState`` draws them, whose stream is frozen across versions and platforms.
+
+    Returns:
+        kept (N - count,) and taken (count,): int64 indices, each ascending.
+
+    Raises:
+        InputError: ``count`` outside 1 to N - 1.
+
+    >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
+    >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
+    [0, 1]
+    """
+    total = len(labels)
+    expect(0 < count < total, "count", f"1 to {total - 1}, fewer than the images", count)
+    of_class = labels.numpy()
+    classes, sizes = np.unique(of_class, return_counts=True)
+    quota, remainder = np.divmod(sizes * count, total)
+    quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
+    random = np.random.RandomState(seed)
+    drawn = [random.permutation(np.flatnonzero(of_class == k))[:q] for k, q in zip(classes, quota, strict=True)]
+    taken = np.sort(np.concatenate(drawn))
+    kept = np.setdiff1d(np.arange(total), taken)
+    return torch.from_numpy(kept), torch.from_numpy(taken)
+
+
+def last_split(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As ``stratified_split``, but the last ``count`` of the images, for a reader that puts them there.
+
+    >>> last_split(torch.tensor([0, 1, 0, 1, 0]), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
+    first = len(labels) - count
+    expect(0 < first < len(labels), "count", f"1 to {len(labels) - 1}, fewer than the images", count)
+    return torch.arange(first), torch.arange(first, len(labels))
