@@ -13,7 +13,7 @@ from .equivariance import FEWEST, Equivariance
 from .evaluation import Evaluation, wilson_interval
 from .pruning import DRAWS, Pruning
 from .robustness import Robustness
-from .run import Run, load
+from .training.run_folder import Run, load
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:

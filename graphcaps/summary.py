@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from .errors import GraphcapsError
-from .run import Run
+from .training.run_folder import Run
 
 log = logging.getLogger(__name__)
 

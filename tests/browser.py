@@ -76,7 +76,7 @@ def main(run: str) -> None:
     from PIL import Image
 
     from graphcaps import viz
-    from graphcaps.run import Run
+    from graphcaps.training.run_folder import Run
 
     target = Path(__file__).parents[1] / "viz" / "gallery" / "explorer.webp"
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:

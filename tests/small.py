@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from graphcaps import TrainConfig, checkpoint
+from graphcaps import TrainConfig
 from graphcaps.data import Images, ImageSplits, load_images
-from graphcaps.run import Run
+from graphcaps.training import checkpoint
+from graphcaps.training.run_folder import Run
 
 CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # what two equal trainings may differ in
 

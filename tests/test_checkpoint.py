@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import graphcaps
-from graphcaps import CapsNet, GraphcapsError, checkpoint
+from graphcaps import CapsNet, GraphcapsError
+from graphcaps.training import checkpoint
 
 SHAPE = (1, 12, 12)
 

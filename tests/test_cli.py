@@ -20,9 +20,9 @@ import pytest
 from PIL import Image
 
 import graphcaps
-from graphcaps import training
 from graphcaps.cli import COMMANDS, main
-from graphcaps.run import Run
+from graphcaps.training import loop as training
+from graphcaps.training.run_folder import Run
 
 from . import small
 

@@ -9,7 +9,7 @@ from torch import nn
 from graphcaps import GraphcapsError, InputError, load, train
 from graphcaps.cli import main
 from graphcaps.models import CNN, CapsNet
-from graphcaps.run import Run
+from graphcaps.training.run_folder import Run
 
 from . import small
 

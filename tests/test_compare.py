@@ -13,8 +13,8 @@ from graphcaps.cli import main
 from graphcaps.compare import work
 from graphcaps.compare.plan import plan_names, read_plan
 from graphcaps.compare.work import compare
-from graphcaps.run import Run
-from graphcaps.training import Trainer
+from graphcaps.training.loop import Trainer
+from graphcaps.training.run_folder import Run
 from graphcaps.viz import compared
 
 from . import small

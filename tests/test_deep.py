@@ -20,7 +20,7 @@ from graphcaps.data import Batches, to_float
 from graphcaps.evaluation import evaluate
 from graphcaps.models import capsnet_loss
 from graphcaps.recording import kept_saliency, routing_of, unrouted
-from graphcaps.run import Run
+from graphcaps.training.run_folder import Run
 
 from . import small
 

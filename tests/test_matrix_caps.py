@@ -15,7 +15,7 @@ from graphcaps.models.matrix import SMALLEST
 from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
 from graphcaps.recording import routing_of
 from graphcaps.routing import EMParameters, MatrixVotes, choose_engine
-from graphcaps.run import Run, load
+from graphcaps.training.run_folder import Run, load
 
 from . import small
 

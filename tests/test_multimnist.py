@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, InputError, TrainConfig, train, training
+from graphcaps import CapsNet, InputError, TrainConfig, train
 from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
@@ -23,7 +23,8 @@ from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
 from graphcaps.recording import record, to_bytes
 from graphcaps.report import accuracy_table
-from graphcaps.run import Run
+from graphcaps.training import loop as training
+from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, train, training
+from graphcaps import CapsNet, train
 from graphcaps.data import to_float
 from graphcaps.recording import STEPS, kept_epochs, one_of_each_class, pictures, record, routing_of, saliency
-from graphcaps.run import Run
+from graphcaps.training import loop as training
+from graphcaps.training.run_folder import Run
 
 from . import small
 

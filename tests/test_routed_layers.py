@@ -14,8 +14,8 @@ from graphcaps.explanation import NOTES, parse_tree
 from graphcaps.nn import CapsuleLayer, ConvCaps
 from graphcaps.recording import routing_of
 from graphcaps.routing.engines import routing_names
-from graphcaps.run import Run, load
 from graphcaps.trace import observe
+from graphcaps.training.run_folder import Run, load
 
 from . import small
 

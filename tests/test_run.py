@@ -14,8 +14,8 @@ import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
 from graphcaps.atomic import replacing, write_text
 from graphcaps.data import to_float
-from graphcaps.run import Run, find_runs, newest_run
 from graphcaps.summary import runs_table
+from graphcaps.training.run_folder import Run, find_runs, newest_run
 
 from . import small
 

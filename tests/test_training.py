@@ -18,12 +18,14 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, InputError, TrainConfig, checkpoint, train, training
+from graphcaps import GraphcapsError, InputError, TrainConfig, train
 from graphcaps.data import Images
 from graphcaps.evaluation import Evaluation
 from graphcaps.models import capsnet_loss
-from graphcaps.run import Run
-from graphcaps.training import Interrupted, one_cycle
+from graphcaps.training import checkpoint
+from graphcaps.training import loop as training
+from graphcaps.training.loop import Interrupted, one_cycle
+from graphcaps.training.run_folder import Run
 
 from . import small
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .. import checkpoint
 from ..data import DATASETS, Batches, DatasetSpec, Images, load_images
 from ..data.pairs import Pairs
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..recording import one_of_each_class, to_bytes
-from ..run import Run, load_routing
+from ..training import checkpoint
+from ..training.run_folder import Run, load_routing
 from ..viz.explorer_data import packed
 from .explain import decode, explain_image
 

@@ -12,7 +12,7 @@ import torch
 
 from ..atomic import replacing, write_text
 from ..errors import expect
-from ..hardware import pick_device
+from ..training.hardware import pick_device
 from . import machine
 from .inputs import FULL, SEED, Sizes
 from .memory import memory

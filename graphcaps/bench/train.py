@@ -14,10 +14,10 @@ from torch import nn
 from ..config import TrainConfig
 from ..data import Images, ImageSplits
 from ..errors import GraphcapsError
-from ..hardware import accelerator, has_bfloat16
 from ..models import CapsNet, capsnet_loss
 from ..routing import choose_engine
-from ..training import Trainer
+from ..training.hardware import accelerator, has_bfloat16
+from ..training.loop import Trainer
 from .baselines import BROADCAST, EINSUM, TUTORIAL, Formulation
 from .clock import interleaved
 from .inputs import SEED

@@ -29,11 +29,11 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
     if resume is not None:
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
         expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
-        from ..run import Run
+        from ..training.run_folder import Run
 
         Run.open(resume)  # a wrong folder is answered before torch is imported
     config.check()
-    from ..training import train
+    from ..training.loop import train
 
     result = train(config, resume=resume)
     from accelerate import PartialState
@@ -74,15 +74,15 @@ def evaluate(
         out: Folder that holds the run folders.
     """
     names = () if on is None else names_of(on)
-    from ..run import Run, newest_run
+    from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
     check_run(chosen, names)
     from ..data import Batches, load_images
     from ..evaluation import EVALUATION_BATCH, evaluate
-    from ..hardware import pick_device
     from ..report import accuracy_table
-    from ..run import load
+    from ..training.hardware import pick_device
+    from ..training.run_folder import load
 
     device = pick_device(device)
     model = load(chosen.path, device=device)
@@ -141,8 +141,8 @@ def runs(out: Path = Path("runs")) -> None:
     Args:
         out: Folder that holds the run folders.
     """
-    from ..run import find_runs
     from ..summary import runs_table
+    from ..training.run_folder import find_runs
 
     found = find_runs(out)
     print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
@@ -170,18 +170,18 @@ def prune(
     known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
     expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
     counts = tuple(int(word) for word in keep.split(",") if word != "all")
-    from ..run import Run, newest_run
+    from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
     from ..atomic import replacing, write_text
     from ..data import Batches, load_images
     from ..evaluation import EVALUATION_BATCH
-    from ..hardware import pick_device
     from ..progress import bar
     from ..pruning import check_keep, mean_coupling
     from ..pruning import prune as measure
     from ..report import pruning_table
-    from ..run import load_routing
+    from ..training.hardware import pick_device
+    from ..training.run_folder import load_routing
     from ..viz import accuracy_by_edges
 
     device = pick_device(device)

@@ -72,7 +72,7 @@ def viz(
             graphs = GraphTrace.load(run / FILE_NAME)
             draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
             return
-        from ..run import Run, newest_run
+        from ..training.run_folder import Run, newest_run
 
         chosen = Run.open(run) if run else newest_run(out)
         trace, folder = chosen.trace(), chosen.path / "figures"
@@ -104,7 +104,7 @@ def explain(
         device: Where to count capsules; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
-    from ..run import Run, newest_run
+    from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
     folder = chosen.path / "explain"
@@ -119,10 +119,10 @@ def explain(
         from ..atomic import write_text
         from ..data import Batches, load_images
         from ..evaluation import EVALUATION_BATCH
-        from ..hardware import pick_device
         from ..progress import bar
         from ..report import census_tables
-        from ..run import load_routing
+        from ..training.hardware import pick_device
+        from ..training.run_folder import load_routing
 
         device = pick_device(device)
         model = load_routing(chosen.path, device=device)
@@ -156,7 +156,7 @@ def explore(
         out: Folder that holds the run folders.
     """
     expect(0 <= port < 2**16, "port", "an integer from 0 to 65535", port)
-    from ..run import Run, newest_run
+    from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..data import Batches
     from ..models import CapsNet
-    from ..run import Run
+    from ..training.run_folder import Run
 
 NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
 AFFNIST_FROM = "mnist40"

@@ -25,9 +25,9 @@ from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
 from ..evaluation import EVALUATION_BATCH, evaluate
-from ..hardware import pick_device
-from ..run import Busy, Run, load
-from ..training import Diverged, Interrupted, train
+from ..training.hardware import pick_device
+from ..training.loop import Diverged, Interrupted, train
+from ..training.run_folder import Busy, Run, load
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import filelock
 import numpy as np
 
-from .atomic import remove_unfinished, replacing, write_text
-from .config import WITHOUT_ROUTING, TrainConfig
-from .errors import GraphcapsError
-from .trace import RoutingTrace
+from ..atomic import remove_unfinished, replacing, write_text
+from ..config import WITHOUT_ROUTING, TrainConfig
+from ..errors import GraphcapsError
+from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch
@@ -222,6 +222,6 @@ def load_routing(run: str | Path, device: str = "cpu"):
     Raises:
         GraphcapsError: as ``load``, and for a run of a CNN.
     """
-    from .models import routing_network
+    from ..models import routing_network
 
     return routing_network(load(run, device=device), str(Run.open(run)))

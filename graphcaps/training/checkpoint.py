@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from .atomic import replacing
-from .errors import GraphcapsError
-from .models import Network, from_preset
+from ..atomic import replacing
+from ..errors import GraphcapsError
+from ..models import Network, from_preset
 
 FORMAT_VERSION = 1
 

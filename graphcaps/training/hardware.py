@@ -7,10 +7,10 @@ import platform
 
 import torch
 
-from . import __version__
-from ._dgl import dgl
-from .config import TrainConfig
-from .errors import GraphcapsError
+from .. import __version__
+from .._dgl import dgl
+from ..config import TrainConfig
+from ..errors import GraphcapsError
 
 
 def accelerator(config: TrainConfig):

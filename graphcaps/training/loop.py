@@ -18,23 +18,23 @@ from typing import NamedTuple
 
 import torch
 
+from ..config import OF_THE_MACHINE, WITHOUT_ROUTING, TrainConfig
+from ..data import Batches, ImageSplits, load_images
+from ..errors import GraphcapsError, expect
+from ..evaluation import EVALUATION_BATCH, evaluate
+from ..models import Network, from_config
+from ..models.objects import longest, overlaid, right
+from ..progress import Progress, tensorboard
+from ..recording import kept_epochs, record, with_history
+from ..routing import choose_engine
+from ..routing.engines import ONE_PASS
+from ..trace import RoutingTrace
 from . import checkpoint
-from .config import OF_THE_MACHINE, WITHOUT_ROUTING, TrainConfig
-from .data import Batches, ImageSplits, load_images
-from .errors import GraphcapsError, expect
-from .evaluation import EVALUATION_BATCH, evaluate
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision
-from .models import Network, from_config
-from .models.objects import longest, overlaid, right
-from .progress import Progress, tensorboard
-from .recording import kept_epochs, record, with_history
-from .routing import choose_engine
-from .routing.engines import ONE_PASS
-from .run import Run, load
+from .run_folder import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
-from .trace import RoutingTrace
 
 
 class Interrupted(GraphcapsError):
