@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
     from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, route
-    from .trace import RoutingTrace
+    from .trace.image_trace import RoutingTrace
     from .training.loop import train
     from .training.run_folder import load
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from .atomic import replacing, write_text
 from .errors import GraphcapsError, expect
-from .trace import RoutingTrace
+from .trace.image_trace import RoutingTrace
 
 KEEP = 0.9
 NOTES = {

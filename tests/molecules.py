@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcaps.graph_trace import GraphTrace
+from graphcaps.trace.graph_trace import GraphTrace
 
 RING = [(k, (k + 1) % 6) for k in range(6)]
 BONDS = [*RING, (0, 6), (6, 7), (6, 8)]

@@ -36,7 +36,7 @@ def use(monkeypatch, images: ImageSplits | None = None) -> None:
     for module in ("graphcaps.training", "graphcaps.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root: images)
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr("graphcaps.recording.STEPS", np.float32([-0.25, 0, 0.25]))
+    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
     torch.set_num_threads(1)
 
 

@@ -23,11 +23,12 @@ import torch
 from torch.nn.functional import interpolate
 
 import graphcaps.app
-from graphcaps import TrainConfig, cli, recording
+from graphcaps import TrainConfig, cli
 from graphcaps.app.answers import Explorer, stroke_width
 from graphcaps.app.explain import explain_image
 from graphcaps.data import Images, ImageSplits, to_float
 from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.trace import recording
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 from graphcaps.viz.explorer_data import explorer_data

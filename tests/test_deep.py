@@ -19,7 +19,7 @@ from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.evaluation import evaluate
 from graphcaps.models import capsnet_loss
-from graphcaps.recording import kept_saliency, routing_of, unrouted
+from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
 from graphcaps.training.run_folder import Run
 
 from . import small

@@ -18,7 +18,7 @@ from graphcaps.data.graphs import tu
 from graphcaps.errors import GraphcapsError
 from graphcaps.examples import cora, molecules, run, table, trials
 from graphcaps.examples.trials import BestEpoch, Fit
-from graphcaps.graph_trace import GraphTrace
+from graphcaps.trace.graph_trace import GraphTrace
 
 from . import planetoid, rings
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphcaps import viz
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer_data import explorer_data
 
 from .browser import browser, opened, settle, why_not

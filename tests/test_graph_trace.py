@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from graphcaps.errors import GraphcapsError, InputError
-from graphcaps.graph_trace import GraphTrace, TracedGraph
+from graphcaps.trace.graph_trace import GraphTrace, TracedGraph
 
 from .molecules import BONDS, couplings, make_trace, molecule
 
@@ -165,6 +165,6 @@ def test_a_trace_that_does_not_fit_is_not_saved(tmp_path):
 
 
 def test_it_needs_neither_torch_nor_dgl():
-    code = "import sys, graphcaps.graph_trace; print(sorted({'torch', 'dgl'} & set(sys.modules)))"
+    code = "import sys, graphcaps.trace.graph_trace; print(sorted({'torch', 'dgl'} & set(sys.modules)))"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert seen.stdout.strip() == "[]", seen.stderr

@@ -13,8 +13,8 @@ from graphcaps.data import Batches, to_float
 from graphcaps.models import MatrixCapsNet
 from graphcaps.models.matrix import SMALLEST
 from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
-from graphcaps.recording import routing_of
 from graphcaps.routing import EMParameters, MatrixVotes, choose_engine
+from graphcaps.trace.recording import routing_of
 from graphcaps.training.run_folder import Run, load
 
 from . import small

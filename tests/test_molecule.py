@@ -16,7 +16,7 @@ from PIL import Image
 from graphcaps import viz
 from graphcaps.cli import main
 from graphcaps.errors import InputError
-from graphcaps.graph_trace import TracedGraph
+from graphcaps.trace.graph_trace import TracedGraph
 from graphcaps.viz import style
 from graphcaps.viz.layout import places
 

@@ -21,8 +21,8 @@ from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
-from graphcaps.recording import record, to_bytes
 from graphcaps.report import accuracy_table
+from graphcaps.trace.recording import record, to_bytes
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
@@ -54,7 +54,7 @@ def use(monkeypatch):
     for module in ("graphcaps.training", "graphcaps.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root: splits())
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr("graphcaps.recording.STEPS", np.float32([-0.25, 0, 0.25]))
+    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
     torch.set_num_threads(1)
 
 

@@ -11,7 +11,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, train
 from graphcaps.data import to_float
-from graphcaps.recording import STEPS, kept_epochs, one_of_each_class, pictures, record, routing_of, saliency
+from graphcaps.trace.recording import STEPS, kept_epochs, one_of_each_class, pictures, record, routing_of, saliency
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
 
@@ -27,7 +27,7 @@ def images(monkeypatch):
 def run(request, tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        patch.setattr("graphcaps.recording.STEPS", STEPS)
+        patch.setattr("graphcaps.trace.recording.STEPS", STEPS)
         config = small.config(tmp_path_factory.mktemp("runs"), epochs=3, batch_size=60, precision=request.param)
         return Path(train(config, progress=False)["run"])
 

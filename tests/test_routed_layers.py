@@ -12,9 +12,9 @@ from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.explanation import NOTES, parse_tree
 from graphcaps.nn import CapsuleLayer, ConvCaps
-from graphcaps.recording import routing_of
 from graphcaps.routing.engines import routing_names
-from graphcaps.trace import observe
+from graphcaps.trace.image_trace import observe
+from graphcaps.trace.recording import routing_of
 from graphcaps.training.run_folder import Run, load
 
 from . import small

@@ -17,7 +17,7 @@ import torch
 from graphcaps import GraphcapsError, LinearVotes, RoutingTrace, bipartite_graph, complete_graph, route
 from graphcaps.atomic import replacing, write_text
 from graphcaps.errors import InputError
-from graphcaps.trace import FORMAT_VERSION, observe
+from graphcaps.trace.image_trace import FORMAT_VERSION, observe
 
 
 @pytest.fixture

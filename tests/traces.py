@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 
 
 def make_trace(

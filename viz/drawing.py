@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from graphcaps.atomic import made, replacing, write_text
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.graph_trace import GraphTrace
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.entropy import EntropyPicture
 from graphcaps.viz.explorer import explorer_page

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.story import Story, between, caption
 

@@ -14,7 +14,7 @@ import json
 import string
 from importlib.resources import files
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer_data import explorer_data
 
 SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js")

@@ -44,7 +44,7 @@ import base64
 
 import numpy as np
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.entropy import entropies
 from graphcaps.viz.histogram import bins_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.story import Story, caption, wide_range
 

@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 
 from graphcaps.errors import expect
-from graphcaps.graph_trace import GraphTrace
+from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.viz import style
 from graphcaps.viz.layout import places
 from graphcaps.viz.story import Story

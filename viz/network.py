@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image, ImageFilter
 
 from graphcaps.errors import expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.story import Story, caption, count, wide_range
 

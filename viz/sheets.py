@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.story import caption
 

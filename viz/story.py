@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace.image_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 

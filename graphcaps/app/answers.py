@@ -13,7 +13,7 @@ from ..data.pairs import Pairs
 from ..errors import GraphcapsError, expect
 from ..models import CapsNet
 from ..models.objects import overlaid
-from ..recording import one_of_each_class, to_bytes
+from ..trace.recording import one_of_each_class, to_bytes
 from ..training import checkpoint
 from ..training.run_folder import Run, load_routing
 from ..viz.explorer_data import packed

@@ -7,7 +7,7 @@ import torch
 
 from ..data import to_float
 from ..models import CapsNet
-from ..recording import kept_saliency, routing_of, to_bytes, unrouted
+from ..trace.recording import kept_saliency, routing_of, to_bytes, unrouted
 from ..viz.explorer_data import explorer_data, packed
 
 TOPS = 3

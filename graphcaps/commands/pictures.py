@@ -55,13 +55,13 @@ def viz(
         expect(0 <= seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", seed)
         size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
         expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
-        from ..trace import RoutingTrace
+        from ..trace.image_trace import RoutingTrace
 
         trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
-        from ..graph_trace import FILE_NAME, GraphTrace
+        from ..trace.graph_trace import FILE_NAME, GraphTrace
 
         if run is not None and (run / FILE_NAME).exists():
             for name, value, whole in (("what", what, "all"), ("over", over, "both")):

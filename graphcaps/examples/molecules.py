@@ -28,8 +28,8 @@ from .._dgl import DGLGraph, dgl
 from ..data.graphs.tu import GraphSet
 from ..data.splits import stratified_split
 from ..functional import margin_loss
-from ..graph_trace import GraphTrace
 from ..nn import CapsuleReadout
+from ..trace.graph_trace import GraphTrace
 from .table import margin, row
 from .trials import BestEpoch, Fit, accuracy, best_setting, spread
 

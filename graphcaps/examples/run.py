@@ -17,8 +17,8 @@ from ..atomic import write_text
 from ..data.graphs.cora import load_cora
 from ..data.graphs.tu import load_graphs
 from ..errors import expect
-from ..graph_trace import FILE_NAME
 from ..progress import bar
+from ..trace.graph_trace import FILE_NAME
 from . import cora, molecules, table, trials
 
 SEEDS = {"cora": 20, "mutag": 1, "proteins": 1}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from ..graph_trace import GraphTrace
+from ..trace.graph_trace import GraphTrace
 from .trials import Fit
 
 

@@ -25,10 +25,10 @@ from ..evaluation import EVALUATION_BATCH, evaluate
 from ..models import Network, from_config
 from ..models.objects import longest, overlaid, right
 from ..progress import Progress, tensorboard
-from ..recording import kept_epochs, record, with_history
 from ..routing import choose_engine
 from ..routing.engines import ONE_PASS
-from ..trace import RoutingTrace
+from ..trace.image_trace import RoutingTrace
+from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision

@@ -22,7 +22,7 @@ import numpy as np
 from ..atomic import remove_unfinished, replacing, write_text
 from ..config import WITHOUT_ROUTING, TrainConfig
 from ..errors import GraphcapsError
-from ..trace import RoutingTrace
+from ..trace.image_trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch

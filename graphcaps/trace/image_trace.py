@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .atomic import replacing
-from .errors import GraphcapsError, expect
+from ..atomic import replacing
+from ..errors import GraphcapsError, expect
 
 FORMAT_VERSION = 1
 
@@ -113,7 +113,7 @@ class RoutingTrace:
         >>> RoutingTrace.of(complete_graph(20, 10), torch.randn(200, 16), iterations=10).c.shape
         (1, 10, 1, 200)
         """
-        from .graph import links
+        from ..graph import links
 
         edges = links(graph)
         states = observe(graph, votes, iterations, prior=prior, engine=engine)
@@ -133,7 +133,7 @@ class RoutingTrace:
         """Route standard normal 16-D votes on a complete graph; 20 x 10 is the DGL tutorial's example."""
         import torch
 
-        from .graph import complete_graph
+        from ..graph import complete_graph
 
         votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
         about = {"dataset": "random votes", "seed": seed}
@@ -227,7 +227,7 @@ def observe(
     """
     import torch
 
-    from .routing import route
+    from ..routing import route
 
     seen: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": []}
 

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import torch
 
-from .data import Batches, ImageSplits
-from .models import CapsNet
-from .models.objects import overlaid
-from .nn.dense_caps import options_of, sureness
-from .trace import RoutingTrace, observe
+from ..data import Batches, ImageSplits
+from ..models import CapsNet
+from ..models.objects import overlaid
+from ..nn.dense_caps import options_of, sureness
+from .image_trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)

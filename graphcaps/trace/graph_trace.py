@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .atomic import replacing
-from .errors import GraphcapsError, expect
+from ..atomic import replacing
+from ..errors import GraphcapsError, expect
 
 FORMAT_VERSION = 1
 FILE_NAME = "graphs.npz"
