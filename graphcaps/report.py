@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from .census import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
+from .analysis.accuracy import Evaluation, wilson_interval
+from .analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
+from .analysis.equivariance import FEWEST, Equivariance
+from .analysis.pruning import DRAWS, Pruning
+from .analysis.robustness import Robustness
 from .data import DATASETS, read_image
-from .equivariance import FEWEST, Equivariance
-from .evaluation import Evaluation, wilson_interval
-from .pruning import DRAWS, Pruning
-from .robustness import Robustness
 from .training.run_folder import Run, load
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, dynamic_routing
-from graphcaps.census import census, census_of_layers, relative_entropy
+from graphcaps.analysis.capsule_usage import census, census_of_layers, relative_entropy
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import from_preset
 from graphcaps.report import census_tables

@@ -13,11 +13,11 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet
+from graphcaps.analysis.accuracy import evaluate
+from graphcaps.analysis.capsule_usage import census
 from graphcaps.app.answers import Explorer
-from graphcaps.census import census
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
-from graphcaps.evaluation import evaluate
 from graphcaps.models import capsnet_loss
 from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
 from graphcaps.training.run_folder import Run

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from graphcaps import CapsNet, InputError
-from graphcaps.data import Batches, Images
-from graphcaps.equivariance import (
+from graphcaps.analysis.equivariance import (
     FEWEST,
     PARAMETERS,
     Equivariance,
@@ -22,6 +21,7 @@ from graphcaps.equivariance import (
     measured,
     readout,
 )
+from graphcaps.data import Batches, Images
 from graphcaps.models import CapsNetOutput
 from graphcaps.report import equivariance_table
 from graphcaps.viz import equivariance as picture
@@ -158,7 +158,7 @@ def test_the_capsule_is_the_one_that_wins_on_the_clean_image_whatever_the_label(
 
 
 def test_the_first_images_are_swept_whatever_the_batch(monkeypatch):
-    monkeypatch.setattr("graphcaps.equivariance.IMAGES", 9)
+    monkeypatch.setattr("graphcaps.analysis.equivariance.IMAGES", 9)
     shares = []
     found = equivariance(Ink(), Batches(dots(), 5), shares.append)
     assert found.winners.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0] and shares == pytest.approx([5 / 9, 1])

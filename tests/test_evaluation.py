@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphcaps import CapsNet
+from graphcaps.analysis.accuracy import Evaluation, evaluate, wilson_interval
 from graphcaps.data import Batches, Images, to_float
-from graphcaps.evaluation import Evaluation, evaluate, wilson_interval
 from graphcaps.models import capsnet_loss
 from graphcaps.report import accuracy_table
 

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from graphcaps import GraphcapsError, InputError, RoutingTrace
-from graphcaps.explanation import as_graphml, as_json, credits_of, parse_tree, strongest, write_parts
+from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, parse_tree, strongest, write_parts
 from graphcaps.viz import parts, style
 
 from .traces import make_trace, with_pictures

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps import InputError, complete_graph, local_graph, local_index, route, train
-from graphcaps.census import census
+from graphcaps.analysis.capsule_usage import census
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import MatrixCapsNet

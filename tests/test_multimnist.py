@@ -12,11 +12,11 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, InputError, TrainConfig, train
+from graphcaps.analysis.accuracy import Evaluation, evaluate, examples
 from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
 from graphcaps.data.pairs import draw_partners
-from graphcaps.evaluation import Evaluation, evaluate, examples
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present, right

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, InputError, dynamic_routing
+from graphcaps.analysis.accuracy import evaluate
+from graphcaps.analysis.pruning import DRAWS, Pruning, Row, Score, mean_coupling, prune
 from graphcaps.data import Batches, Images, to_float
-from graphcaps.evaluation import evaluate
 from graphcaps.graph import links, strongest_edges
 from graphcaps.nn import CapsuleLayer
-from graphcaps.pruning import DRAWS, Pruning, Row, Score, mean_coupling, prune
 from graphcaps.report import pruning_table
 from graphcaps.routing.engines import ENGINES
 from graphcaps.viz import accuracy_by_edges

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from graphcaps import CapsNet, InputError
+from graphcaps.analysis.accuracy import evaluate, wilson_interval
+from graphcaps.analysis.robustness import Robustness, Row, beside, under
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, noisy, rotated, scrambled, shifted
-from graphcaps.evaluation import evaluate, wilson_interval
 from graphcaps.models import CapsNetOutput
 from graphcaps.report import robustness_table
-from graphcaps.robustness import Robustness, Row, beside, under
 from graphcaps.viz import robustness
 
 from . import small

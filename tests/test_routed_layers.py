@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, RoutingTrace, complete_graph, route, train
-from graphcaps.census import census
+from graphcaps.analysis.capsule_usage import census
+from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
-from graphcaps.explanation import NOTES, parse_tree
 from graphcaps.nn import CapsuleLayer, ConvCaps
 from graphcaps.routing.engines import routing_names
 from graphcaps.trace.image_trace import observe

@@ -19,8 +19,8 @@ import torch
 
 import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
+from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.data import Images
-from graphcaps.evaluation import Evaluation
 from graphcaps.models import capsnet_loss
 from graphcaps.training import checkpoint
 from graphcaps.training import loop as training

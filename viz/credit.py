@@ -45,7 +45,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
 
     Args:
         trace: with ``images``, and ``saliency`` or ``fields``.
-        tree: what ``graphcaps.explanation.parse_tree`` made of it.
+        tree: what ``graphcaps.analysis.parse_tree.parse_tree`` made of it.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``input``, ``parts`` and

@@ -78,8 +78,8 @@ def evaluate(
 
     chosen = Run.open(run) if run else newest_run(out)
     check_run(chosen, names)
+    from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
-    from ..evaluation import EVALUATION_BATCH, evaluate
     from ..report import accuracy_table
     from ..training.hardware import pick_device
     from ..training.run_folder import load
@@ -102,7 +102,7 @@ def evaluate(
         confusion(result.confusion(splits.num_classes).numpy(), splits.class_names).savefig(temporary)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
-        from ..evaluation import examples
+        from ..analysis.accuracy import examples
         from ..viz import segmentation
 
         picture = chosen.path / "figures" / "segmentation.png"
@@ -173,12 +173,12 @@ def prune(
     from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)
+    from ..analysis.accuracy import EVALUATION_BATCH
+    from ..analysis.pruning import check_keep, mean_coupling
+    from ..analysis.pruning import prune as measure
     from ..atomic import replacing, write_text
     from ..data import Batches, load_images
-    from ..evaluation import EVALUATION_BATCH
     from ..progress import bar
-    from ..pruning import check_keep, mean_coupling
-    from ..pruning import prune as measure
     from ..report import pruning_table
     from ..training.hardware import pick_device
     from ..training.run_folder import load_routing

@@ -109,16 +109,16 @@ def explain(
     chosen = Run.open(run) if run else newest_run(out)
     folder = chosen.path / "explain"
     if what != "capsules":
-        from ..explanation import NOTES, write_parts
+        from ..analysis.parse_tree import NOTES, write_parts
 
         for path in write_parts(chosen.trace(), folder, image, keep):
             print(path)
         if chosen.config.routing in NOTES:
             print(f"note: {NOTES[chosen.config.routing]}")
     if what != "parts":
+        from ..analysis.accuracy import EVALUATION_BATCH
         from ..atomic import write_text
         from ..data import Batches, load_images
-        from ..evaluation import EVALUATION_BATCH
         from ..progress import bar
         from ..report import census_tables
         from ..training.hardware import pick_device
@@ -127,7 +127,7 @@ def explain(
         device = pick_device(device)
         model = load_routing(chosen.path, device=device)
         splits = load_images(chosen.config.dataset, data or chosen.config.data)
-        from ..census import census
+        from ..analysis.capsule_usage import census
 
         with bar("test images") as on_share:
             found = census(model, Batches(splits.test, EVALUATION_BATCH, device=device), on_share)

@@ -50,8 +50,8 @@ def evaluate_on(
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
     """
+    from ..analysis.equivariance import check_capsules
     from ..atomic import replacing, write_text
-    from ..equivariance import check_capsules
 
     if "equivariance" in names:
         check_capsules(model)
@@ -68,15 +68,15 @@ def evaluate_on(
 
 def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
     """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
+    from ..analysis.robustness import beside, under
     from ..progress import bar
     from ..report import robustness_table
-    from ..robustness import beside, under
     from ..viz import robustness
 
     with bar(f"test images, {name}") as on_share:
         if name == "affnist":
+            from ..analysis.accuracy import EVALUATION_BATCH
             from ..data import Batches, load_affnist
-            from ..evaluation import EVALUATION_BATCH
 
             other, title = load_affnist(root, split="test")
             device = next(model.parameters()).device
@@ -91,7 +91,7 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
 def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
     """Table, JSON and picture of how capsules move."""
     from .. import viz
-    from ..equivariance import equivariance, example_images
+    from ..analysis.equivariance import equivariance, example_images
     from ..progress import bar
     from ..report import equivariance_table
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import filelock
 import numpy as np
 
+from ..analysis.accuracy import EVALUATION_BATCH, evaluate
+from ..analysis.capsule_usage import census_of_layers, relative_entropy
 from ..atomic import replacing, write_text
-from ..census import census_of_layers, relative_entropy
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
-from ..evaluation import EVALUATION_BATCH, evaluate
 from ..training.hardware import pick_device
 from ..training.loop import Diverged, Interrupted, train
 from ..training.run_folder import Busy, Run, load

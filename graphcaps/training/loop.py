@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import torch
 
+from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import OF_THE_MACHINE, WITHOUT_ROUTING, TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..evaluation import EVALUATION_BATCH, evaluate
 from ..models import Network, from_config
 from ..models.objects import longest, overlaid, right
 from ..progress import Progress, tensorboard

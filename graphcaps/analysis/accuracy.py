@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .data import Batches
-from .models import CapsNet, Network
-from .models.objects import longest, overlaid, right
+from ..data import Batches
+from ..models import CapsNet, Network
+from ..models.objects import longest, overlaid, right
 
 EVALUATION_BATCH = 250
 

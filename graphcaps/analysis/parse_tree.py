@@ -18,9 +18,9 @@ from pathlib import Path
 import networkx
 import numpy as np
 
-from .atomic import replacing, write_text
-from .errors import GraphcapsError, expect
-from .trace.image_trace import RoutingTrace
+from ..atomic import replacing, write_text
+from ..errors import GraphcapsError, expect
+from ..trace.image_trace import RoutingTrace
 
 KEEP = 0.9
 NOTES = {
@@ -141,7 +141,7 @@ def as_json(tree: networkx.MultiDiGraph) -> str:
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
     """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
-    from .viz import parts
+    from ..viz import parts
 
     tree = parse_tree(trace, image, keep)
     for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):

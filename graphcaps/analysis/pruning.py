@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import torch
 
-from .census import routed
-from .data import Batches
-from .errors import expect
-from .evaluation import evaluating
-from .graph import links, strongest_edges
-from .models import CapsNet
-from .models.objects import longest, overlaid, right
-from .nn import CapsuleLayer
+from ..data import Batches
+from ..errors import expect
+from ..graph import links, strongest_edges
+from ..models import CapsNet
+from ..models.objects import longest, overlaid, right
+from ..nn import CapsuleLayer
+from .accuracy import evaluating
+from .capsule_usage import routed
 
 DRAWS = 5
 """Random controls for each k."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .data import Batches
-from .data.transforms import SEED, TRANSFORMS
-from .errors import check_name
-from .evaluation import evaluating, wilson_interval
-from .models.objects import longest, overlaid, right
+from ..data import Batches
+from ..data.transforms import SEED, TRANSFORMS
+from ..errors import check_name
+from ..models.objects import longest, overlaid, right
+from .accuracy import evaluating, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]
 """Images (B, C, H, W) in [0, 1] and their places (B,) in the set -> what the network sees of them."""

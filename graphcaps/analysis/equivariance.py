@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .data import Batches
-from .data.transforms import rotated, shifted
-from .errors import expect
-from .evaluation import evaluating
+from ..data import Batches
+from ..data.transforms import rotated, shifted
+from ..errors import expect
+from .accuracy import evaluating
 
 IMAGES = 1000
 """Images that are swept, the first ones of the set."""

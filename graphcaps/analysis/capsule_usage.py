@@ -24,15 +24,15 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._dgl import DGLGraph
-from .data import Batches
-from .evaluation import evaluating
-from .functional import coupling_entropy
-from .graph import links
-from .models import CapsNet
-from .models.objects import overlaid
-from .nn.dense_caps import Poses, options_of, sureness
-from .routing import route
+from .._dgl import DGLGraph
+from ..data import Batches
+from ..functional import coupling_entropy
+from ..graph import links
+from ..models import CapsNet
+from ..models.objects import overlaid
+from ..nn.dense_caps import Poses, options_of, sureness
+from ..routing import route
+from .accuracy import evaluating
 
 NEVER_THERE = 0.01
 NEVER_ABOVE = 1.01
