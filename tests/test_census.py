@@ -10,9 +10,9 @@ import torch
 
 from graphcaps import CapsNet, dynamic_routing
 from graphcaps.analysis.capsule_usage import census, census_of_layers, relative_entropy
+from graphcaps.cli.tables import census_tables
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import from_preset
-from graphcaps.report import census_tables
 
 from . import small
 

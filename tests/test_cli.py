@@ -354,7 +354,7 @@ def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, fin
     other = graphcaps.data.Images(small.digits().test.pixels[:30].flip(3), small.digits().test.labels[:30])
     read = lambda root, split: asked.append((root, split)) or (other, "affNIST-style")  # noqa: E731
     monkeypatch.setattr("graphcaps.data.load_affnist", read, raising=False)
-    monkeypatch.setattr("graphcaps.commands.transformed.AFFNIST_FROM", "digits")
+    monkeypatch.setattr("graphcaps.cli.evaluate_on.AFFNIST_FROM", "digits")
     code, out, _ = call(capsys, "evaluate", run.path, "--on", "affnist", "--data", "there", "--device", "cpu")
     rows = json.loads((run.path / "evaluate" / "affnist.json").read_text())["rows"]
     assert code == 0 and asked == [(Path("there"), "test")] and "\naffNIST-style " in out
@@ -362,7 +362,7 @@ def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, fin
 
 
 def test_the_transforms_by_name_are_those_that_there_are():
-    from graphcaps.commands.transformed import NAMES
+    from graphcaps.cli.evaluate_on import NAMES
     from graphcaps.data.transforms import TRANSFORMS
 
     assert set(NAMES) == {*TRANSFORMS, "affnist", "equivariance"}

@@ -21,9 +21,9 @@ from graphcaps.analysis.equivariance import (
     measured,
     readout,
 )
+from graphcaps.cli.tables import equivariance_table
 from graphcaps.data import Batches, Images
 from graphcaps.models import CapsNetOutput
-from graphcaps.report import equivariance_table
 from graphcaps.viz import equivariance as picture
 
 CLASSES = ("left", "right")

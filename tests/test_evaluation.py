@@ -7,9 +7,9 @@ import torch
 
 from graphcaps import CapsNet
 from graphcaps.analysis.accuracy import Evaluation, evaluate, wilson_interval
+from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import capsnet_loss
-from graphcaps.report import accuracy_table
 
 from . import small
 

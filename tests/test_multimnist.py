@@ -15,13 +15,13 @@ from graphcaps import CapsNet, InputError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation, evaluate, examples
 from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
+from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
-from graphcaps.report import accuracy_table
 from graphcaps.trace.recording import record, to_bytes
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run

@@ -13,10 +13,10 @@ import torch
 from graphcaps import CapsNet, InputError, dynamic_routing
 from graphcaps.analysis.accuracy import evaluate
 from graphcaps.analysis.pruning import DRAWS, Pruning, Row, Score, mean_coupling, prune
+from graphcaps.cli.tables import pruning_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.graph import links, strongest_edges
 from graphcaps.nn import CapsuleLayer
-from graphcaps.report import pruning_table
 from graphcaps.routing.engines import ENGINES
 from graphcaps.viz import accuracy_by_edges
 

@@ -14,10 +14,10 @@ from torch import nn
 from graphcaps import CapsNet, InputError
 from graphcaps.analysis.accuracy import evaluate, wilson_interval
 from graphcaps.analysis.robustness import Robustness, Row, beside, under
+from graphcaps.cli.tables import robustness_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, noisy, rotated, scrambled, shifted
 from graphcaps.models import CapsNetOutput
-from graphcaps.report import robustness_table
 from graphcaps.viz import robustness
 
 from . import small

@@ -120,9 +120,9 @@ def explain(
         from ..atomic import write_text
         from ..data import Batches, load_images
         from ..progress import bar
-        from ..report import census_tables
         from ..training.hardware import pick_device
         from ..training.run_folder import load_routing
+        from .tables import census_tables
 
         device = pick_device(device)
         model = load_routing(chosen.path, device=device)

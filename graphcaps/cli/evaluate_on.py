@@ -70,8 +70,8 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
     """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
     from ..analysis.robustness import beside, under
     from ..progress import bar
-    from ..report import robustness_table
     from ..viz import robustness
+    from .tables import robustness_table
 
     with bar(f"test images, {name}") as on_share:
         if name == "affnist":
@@ -93,7 +93,7 @@ def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about
     from .. import viz
     from ..analysis.equivariance import equivariance, example_images
     from ..progress import bar
-    from ..report import equivariance_table
+    from .tables import equivariance_table
 
     with bar("turned and shifted test images") as on_share:
         found = equivariance(model, batches, on_share)

@@ -12,7 +12,7 @@ import tyro
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import expect
 from .arguments import Folder, Run
-from .transformed import check_run, evaluate_on, names_of
+from .evaluate_on import check_run, evaluate_on, names_of
 
 
 def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
@@ -80,9 +80,9 @@ def evaluate(
     check_run(chosen, names)
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
-    from ..report import accuracy_table
     from ..training.hardware import pick_device
     from ..training.run_folder import load
+    from .tables import accuracy_table
 
     device = pick_device(device)
     model = load(chosen.path, device=device)
@@ -129,7 +129,7 @@ def predict(
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     expect(top >= 1, "top", "an integer >= 1", top)
-    from ..report import predictions
+    from .tables import predictions
 
     for line in predictions(run, images, invert, top):
         print(line)
@@ -141,8 +141,8 @@ def runs(out: Path = Path("runs")) -> None:
     Args:
         out: Folder that holds the run folders.
     """
-    from ..summary import runs_table
     from ..training.run_folder import find_runs
+    from .runs_table import runs_table
 
     found = find_runs(out)
     print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
@@ -179,10 +179,10 @@ def prune(
     from ..atomic import replacing, write_text
     from ..data import Batches, load_images
     from ..progress import bar
-    from ..report import pruning_table
     from ..training.hardware import pick_device
     from ..training.run_folder import load_routing
     from ..viz import accuracy_by_edges
+    from .tables import pruning_table
 
     device = pick_device(device)
     model = load_routing(chosen.path, device=device)

@@ -11,9 +11,9 @@ import sys
 
 import tyro
 
-from . import __version__
+from .. import __version__
+from ..errors import GraphcapsError, InputError
 from .commands import COMMANDS
-from .errors import GraphcapsError, InputError
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
 

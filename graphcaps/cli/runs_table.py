@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from .errors import GraphcapsError
-from .training.run_folder import Run
+from ..errors import GraphcapsError
+from ..training.run_folder import Run
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from .analysis.accuracy import Evaluation, wilson_interval
-from .analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
-from .analysis.equivariance import FEWEST, Equivariance
-from .analysis.pruning import DRAWS, Pruning
-from .analysis.robustness import Robustness
-from .data import DATASETS, read_image
-from .training.run_folder import Run, load
+from ..analysis.accuracy import Evaluation, wilson_interval
+from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
+from ..analysis.equivariance import FEWEST, Equivariance
+from ..analysis.pruning import DRAWS, Pruning
+from ..analysis.robustness import Robustness
+from ..data import DATASETS, read_image
+from ..training.run_folder import Run, load
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
