@@ -28,7 +28,7 @@ _HOME = {
     "Routed": "routing",
     "CapsNet": "models",
     "RoutingTrace": "trace",
-    "load": "run",
+    "load": "training",
     "TrainConfig": "config",
     "train": "training",
     "GraphcapsError": "errors",

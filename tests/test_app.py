@@ -31,7 +31,7 @@ from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.trace import recording
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
-from graphcaps.viz.explorer_data import explorer_data
+from graphcaps.viz.explorer.data import explorer_data
 
 from .live import explorer, network, picture, serving, why_not_served
 

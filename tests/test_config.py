@@ -92,7 +92,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         seen.append(config)
         raise GraphcapsError("enough")
 
-    monkeypatch.setattr("graphcaps.training.train", stop)
+    monkeypatch.setattr("graphcaps.training.loop.train", stop)
     main(shlex.split(UNUSUAL.command())[1:])
     assert seen == [dataclasses.replace(UNUSUAL, data=Path("data"), out=Path("runs"), name="")]
 

@@ -14,7 +14,7 @@ import pytest
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.trace.image_trace import RoutingTrace
-from graphcaps.viz.explorer_data import MOST_CHILDREN, VERSION, explorer_data
+from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
 from .traces import entropy_by_hand, make_trace, with_pictures
 

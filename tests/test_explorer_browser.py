@@ -11,7 +11,7 @@ import pytest
 
 from graphcaps import viz
 from graphcaps.trace.image_trace import RoutingTrace
-from graphcaps.viz.explorer_data import explorer_data
+from graphcaps.viz.explorer.data import explorer_data
 
 from .browser import browser, opened, settle, why_not
 from .traces import make_trace, with_pictures

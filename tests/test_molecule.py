@@ -18,7 +18,7 @@ from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.trace.graph_trace import TracedGraph
 from graphcaps.viz import style
-from graphcaps.viz.layout import places
+from graphcaps.viz.routing.layout import places
 
 from .molecules import BONDS, NAMES, TAGS, couplings, make_trace, molecule
 

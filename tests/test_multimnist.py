@@ -51,7 +51,7 @@ def splits() -> ImageSplits:
 
 @pytest.fixture
 def use(monkeypatch):
-    for module in ("graphcaps.training", "graphcaps.data"):
+    for module in ("graphcaps.training.loop", "graphcaps.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root: splits())
     monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
@@ -293,7 +293,7 @@ def test_a_training_that_is_resumed_is_as_if_never_stopped(tmp_path, use, preset
                                getattr(whole, name).digits.labels)) for name in ("train", "val", "test")
         }  # fmt: skip
         larger = ImageSplits("multimnist", whole.class_names, **larger)
-        monkeypatch.setattr("graphcaps.training.load_images", lambda name, root: larger)
+        monkeypatch.setattr("graphcaps.training.loop.load_images", lambda name, root: larger)
     settings = config(tmp_path, model=preset)
     result = train(settings, progress=False)
     resumed = interrupted(config(tmp_path, model=preset, name="resumed"), 2)

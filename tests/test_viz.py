@@ -335,7 +335,7 @@ def test_a_gif_has_every_frame_and_stays_under_a_megabyte(trace, tmp_path):
 
 
 def test_a_gif_frame_is_the_figure_as_matplotlib_draws_it(trace, tmp_path):
-    from graphcaps.viz.movie import Film, Palette
+    from graphcaps.viz.routing.movie import Film, Palette
 
     picture = viz.GraphPicture(trace)
     film = Film(picture)

@@ -60,7 +60,7 @@ def test_the_wheel_holds_every_python_file_the_page_and_the_licence(wheel):
     assert {name for name in names if name.endswith(".py")} == files
     kept = {str(path.relative_to(ROOT)) for path in (ROOT / "graphcaps/compare").glob("*/*.*") if path.suffix != ".pyc"}
     assert kept and kept <= set(names)
-    page = {f"graphcaps/viz/page/{p.name}" for p in (ROOT / "viz" / "page").iterdir()}
+    page = {f"graphcaps/viz/explorer/page/{p.name}" for p in (ROOT / "viz" / "explorer" / "page").iterdir()}
     assert {name for name in names if "/page/" in name} == page and len(page) > 5
     assert any(name.endswith("LICENSE") for name in names)
 

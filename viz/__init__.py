@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 _HOME = {
     "draw": "drawing",
     "draw_graph": "drawing",
-    "confusion": "matrices",
-    "explorer_page": "explorer",
-    "segmentation": "layers",
-    "sheet": "sheets",
-    "EntropyPicture": "entropy",
-    "GraphPicture": "network",
-    "MoleculePicture": "molecule",
-    "HistogramPicture": "histogram",
-    "parts": "credit",
-    "accuracy_by_edges": "pruned",
-    "bars": "speed",
-    "compared": "comparison",
-    "robustness": "robust",
-    "equivariance": "poses",
+    "confusion": "results.confusion",
+    "explorer_page": "explorer.html",
+    "segmentation": "results.segmentation",
+    "sheet": "results.training_sheet",
+    "EntropyPicture": "routing.entropy",
+    "GraphPicture": "routing.bipartite",
+    "MoleculePicture": "routing.molecule",
+    "HistogramPicture": "routing.histogram",
+    "parts": "results.parse_tree",
+    "accuracy_by_edges": "results.pruning",
+    "bars": "results.benchmark",
+    "compared": "results.comparison",
+    "robustness": "results.robustness",
+    "equivariance": "results.equivariance",
     "color": "style",
 }
 
@@ -49,21 +49,21 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphcaps.viz.comparison import compared
-    from graphcaps.viz.credit import parts
     from graphcaps.viz.drawing import draw, draw_graph
-    from graphcaps.viz.entropy import EntropyPicture
-    from graphcaps.viz.explorer import explorer_page
-    from graphcaps.viz.histogram import HistogramPicture
-    from graphcaps.viz.layers import segmentation
-    from graphcaps.viz.matrices import confusion
-    from graphcaps.viz.molecule import MoleculePicture
-    from graphcaps.viz.network import GraphPicture
-    from graphcaps.viz.poses import equivariance
-    from graphcaps.viz.pruned import accuracy_by_edges
-    from graphcaps.viz.robust import robustness
-    from graphcaps.viz.sheets import sheet
-    from graphcaps.viz.speed import bars
+    from graphcaps.viz.explorer.html import explorer_page
+    from graphcaps.viz.results.benchmark import bars
+    from graphcaps.viz.results.comparison import compared
+    from graphcaps.viz.results.confusion import confusion
+    from graphcaps.viz.results.equivariance import equivariance
+    from graphcaps.viz.results.parse_tree import parts
+    from graphcaps.viz.results.pruning import accuracy_by_edges
+    from graphcaps.viz.results.robustness import robustness
+    from graphcaps.viz.results.segmentation import segmentation
+    from graphcaps.viz.results.training_sheet import sheet
+    from graphcaps.viz.routing.bipartite import GraphPicture
+    from graphcaps.viz.routing.entropy import EntropyPicture
+    from graphcaps.viz.routing.histogram import HistogramPicture
+    from graphcaps.viz.routing.molecule import MoleculePicture
     from graphcaps.viz.style import color
 
 

@@ -14,14 +14,14 @@ from graphcaps.errors import GraphcapsError, expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.entropy import EntropyPicture
-from graphcaps.viz.explorer import explorer_page
-from graphcaps.viz.histogram import HistogramPicture
-from graphcaps.viz.molecule import MoleculePicture
-from graphcaps.viz.movie import Picture, check_video, write_gif, write_mp4
-from graphcaps.viz.network import GraphPicture
-from graphcaps.viz.sheets import is_drawable, sheet
-from graphcaps.viz.story import OVER
+from graphcaps.viz.explorer.html import explorer_page
+from graphcaps.viz.results.training_sheet import is_drawable, sheet
+from graphcaps.viz.routing.bipartite import GraphPicture
+from graphcaps.viz.routing.entropy import EntropyPicture
+from graphcaps.viz.routing.histogram import HistogramPicture
+from graphcaps.viz.routing.molecule import MoleculePicture
+from graphcaps.viz.routing.movie import Picture, check_video, write_gif, write_mp4
+from graphcaps.viz.routing.timeline import OVER
 
 WHAT = ("entropy", "graph", "histogram", "sheet", "all")
 STILL = ("png", "svg", "pdf")

@@ -16,7 +16,7 @@ from ..models.objects import overlaid
 from ..trace.recording import one_of_each_class, to_bytes
 from ..training import checkpoint
 from ..training.run_folder import Run, load_routing
-from ..viz.explorer_data import packed
+from ..viz.explorer.data import packed
 from .explain import decode, explain_image
 
 FARTHEST = 2.0  # numbers of a capsule lie in [-1, 1]; the page adds little to them

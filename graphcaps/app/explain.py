@@ -8,7 +8,7 @@ import torch
 from ..data import to_float
 from ..models import CapsNet
 from ..trace.recording import kept_saliency, routing_of, to_bytes, unrouted
-from ..viz.explorer_data import explorer_data, packed
+from ..viz.explorer.data import explorer_data, packed
 
 TOPS = 3
 
@@ -23,7 +23,7 @@ def explain_image(model: CapsNet, pixels: np.ndarray, epoch: int = 0, about: dic
         about: as in ``RoutingTrace``.
 
     Returns:
-        ``trace``: as ``graphcaps.viz.explorer_data`` describes it, of this image and epoch.
+        ``trace``: as ``graphcaps.viz.explorer.data`` describes it, of this image and epoch.
         ``tops``: of the parents that are longest after the trained iterations, at most three, the longest first:
         ``parent``, ``length``, ``capsule`` (its D numbers) and ``picture``, what the decoder makes of it.
 

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..errors import GraphcapsError, InputError
-from ..viz.explorer import live_page
+from ..viz.explorer.html import live_page
 from .answers import Explorer
 
 ADDRESS = "127.0.0.1"

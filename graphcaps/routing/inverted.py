@@ -87,7 +87,7 @@ def _route(edges, u_hat, prior, iterations, on_iteration, squash_output, paramet
 
 
 def logits(edges, u_hat, p):
-    """b (E, *): how votes (E, *, D) agree with the parents' poses (J, *, D); ``edges`` as in ``steps``."""
+    """b (E, *): how votes (E, *, D) agree with the parents' poses (J, *, D); ``edges`` as in ``edge_ops``."""
     return edges.agree(u_hat, p) * max(1, u_hat.shape[-1]) ** -0.5
 
 

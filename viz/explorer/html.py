@@ -15,7 +15,7 @@ import string
 from importlib.resources import files
 
 from graphcaps.trace.image_trace import RoutingTrace
-from graphcaps.viz.explorer_data import explorer_data
+from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js")
 
@@ -64,7 +64,7 @@ def _page(data: dict, trace: dict, style: list[str], scripts: list[str], ask="'n
 
 
 def _read(name: str) -> str:
-    return (files("graphcaps.viz") / "page" / name).read_text(encoding="utf-8")
+    return (files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from graphcaps.viz import style
-from graphcaps.viz.story import count
+from graphcaps.viz.routing.timeline import count
 
 _LINE = 0.045  # of the figure: the labels' second line
 _APART = 0.06  # of the largest count: labels nearer than this would touch

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.story import Story, between, caption
+from graphcaps.viz.routing.timeline import Story, between, caption
 
 _FEW = 40  # children drawn as lines of their own
 _LEAST = 0.01  # nats on the axis at least: less is noise

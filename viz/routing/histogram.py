@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.story import Story, caption, wide_range
+from graphcaps.viz.routing.timeline import Story, caption, wide_range
 
 _BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
 _MARKS = 6  # uniform values marked; of more, the smallest and the largest

@@ -46,10 +46,10 @@ import numpy as np
 
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.entropy import entropies
-from graphcaps.viz.histogram import bins_of
-from graphcaps.viz.network import children_in_order, smooth
-from graphcaps.viz.story import check_drawable, count, not_finite, wide_range
+from graphcaps.viz.routing.bipartite import children_in_order, smooth
+from graphcaps.viz.routing.entropy import entropies
+from graphcaps.viz.routing.histogram import bins_of
+from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wide_range
 
 VERSION = 1
 MOST_CHILDREN = 120

@@ -15,7 +15,7 @@ from PIL import Image, ImageFilter
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.story import Story, caption, count, wide_range
+from graphcaps.viz.routing.timeline import Story, caption, count, wide_range
 
 THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of the story, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities

@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 from graphcaps.errors import expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.viz import style
-from graphcaps.viz.layout import places
-from graphcaps.viz.story import Story
+from graphcaps.viz.routing.layout import places
+from graphcaps.viz.routing.timeline import Story
 
 _RADIUS = 0.34  # of a node, in bond lengths
 _LARGEST = 54  # pixels of a bond at most

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.story import caption
+from graphcaps.viz.routing.timeline import caption
 
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875

@@ -18,8 +18,8 @@ from matplotlib.patches import Rectangle
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.network import smooth
-from graphcaps.viz.story import caption, count
+from graphcaps.viz.routing.bipartite import smooth
+from graphcaps.viz.routing.timeline import caption, count
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from graphcaps.viz import style
-from graphcaps.viz.story import count
+from graphcaps.viz.routing.timeline import count
 
 _ROW = 34  # pixels
 _APART = 0.16  # of a row: how far from its line a seed's dot is drawn

@@ -15,7 +15,7 @@ from PIL import Image
 from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
-from graphcaps.viz.story import Story
+from graphcaps.viz.routing.timeline import Story
 
 FORMATS = ("gif", "mp4")
 

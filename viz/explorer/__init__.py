@@ -1,0 +1,1 @@
+"""The routing explorer: one HTML page with a run's routing in it."""

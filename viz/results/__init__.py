@@ -1,0 +1,1 @@
+"""One picture for each analysis, under the analysis's name."""

@@ -1,0 +1,1 @@
+"""Routing as it moves: over iterations and over training."""
