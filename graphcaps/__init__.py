@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from ._version import __version__
 
 _HOME = {
     "complete_graph": "graph",
@@ -36,10 +36,12 @@ _HOME = {
     "dgl": "_dgl",
 }
 
-__all__ = ["__version__", "nn", *_HOME]
+_SUBPACKAGES = ("nn", "viz")
+
+__all__ = ["__version__", *_SUBPACKAGES, *_HOME]
 
 if TYPE_CHECKING:
-    from . import nn
+    from . import nn, viz
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
@@ -53,8 +55,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
-    if name == "nn":
-        return importlib.import_module(".nn", __name__)
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from .. import __version__
 from .._dgl import dgl
+from .._version import __version__
 from ..errors import expect
 from .clock import seconds_of
 from .inputs import Sizes

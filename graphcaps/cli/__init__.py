@@ -11,7 +11,7 @@ import sys
 
 import tyro
 
-from .. import __version__
+from .._version import __version__
 from ..errors import GraphcapsError, InputError
 from .commands import COMMANDS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from .. import __version__
 from .._dgl import dgl
+from .._version import __version__
 from ..atomic import write_text
 from ..data.graphs.cora import load_cora
 from ..data.graphs.tu import load_graphs

@@ -7,8 +7,8 @@ import platform
 
 import torch
 
-from .. import __version__
 from .._dgl import dgl
+from .._version import __version__
 from ..config import TrainConfig
 from ..errors import GraphcapsError
 
