@@ -11,7 +11,7 @@ from torch import nn
 from .._dgl import DGLGraph, has_cuda
 from ..errors import expect
 from ..graph import bipartite_graph, complete_graph
-from ..routing import LinearVotes, route
+from ..routing import LinearVotes, MatrixVotes, route
 from ..routing.engines import check_names
 from .routing_parameters import learned_for
 
@@ -128,7 +128,7 @@ class CapsuleLayer(nn.Module):
 
 def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
     """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
-    check_names(routing, engine, of_matrices)
+    check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
 

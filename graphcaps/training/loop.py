@@ -26,7 +26,7 @@ from ..models import Network, from_config
 from ..models.objects import longest, overlaid, right
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
-from ..routing.engines import ONE_PASS
+from ..routing.engines import ROUTINGS
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -341,7 +341,7 @@ class Trainer:
         below = "".join(
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
         )
-        passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
+        passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
         edges = layer.graph().num_edges()
         return (
             f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
