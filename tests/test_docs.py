@@ -21,6 +21,8 @@ README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
 MOST_LINES, MOST_WORDS = 250, 2500
 SMALL = 1_000_000  # bytes
+# What stands in a command for the reader's own choice, where graphcaps takes some words only.
+STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -203,8 +205,8 @@ def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
     for words in found:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
-        line = ["0" if word == "K" else word for word in words]  # K stands for a number
-        before = len(parsed)
+        pairs = zip(("", *words), words, strict=False)
+        line, before = [STANDS_FOR.get(f"{flag} {word}", word) for flag, word in pairs], len(parsed)
         assert cli.main(line) == 0, f"graphcaps {shlex.join(words)}: {capsys.readouterr().out}"
         if words[-1] != "--help":
             assert len(parsed) == before + 1
