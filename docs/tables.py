@@ -30,6 +30,7 @@ TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
 NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
+QUOTE = '"'  # as above
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -83,16 +84,20 @@ def prune_table(found: dict) -> str:
     return "\n".join(lines)
 
 
-def transformed_tables(folder: Path) -> str:
-    """What ``graphcaps evaluate --on`` measured: a line per transform, and a line per parameter of equivariance."""
+def transformed_table(folder: Path) -> str:
+    """What ``graphcaps evaluate --on`` measured on transformed test images: a line per transform."""
     lines = ["| test images | severity | accuracy, % (mean winning score); bold: as they are |", "|---|---|---|"]
     for name in ("rotated", "shifted", "noisy", "scrambled"):
         found = json.loads((folder / f"{name}.json").read_text())
         cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in found["rows"]]
         cells[found["clean"]] = f"**{cells[found['clean']]}**"
         lines.append(f"| {name} | {found['says']} | {', '.join(cells)} |")
-    lines += [
-        "",
+    return "\n".join(lines)
+
+
+def equivariance_table(folder: Path) -> str:
+    """What ``graphcaps evaluate --on equivariance`` measured: a line per parameter."""
+    lines = [
         "| parameter | values | moved, of the length | fit | permuted | read-out | permuted |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -103,7 +108,7 @@ def transformed_tables(folder: Path) -> str:
         cells = (f"{part[key]['mean']:.2f} +- {part[key]['sd']:.2f}" for key in keys)
         lines.append(f"| {name} | {values} | {' | '.join(cells)} |")
     spread = "mean +- standard deviation, over images (moved, fit) or classes (read-out)"
-    return "\n".join([*lines, "", f"The second table: {found['images']:,} images, {spread}."])
+    return "\n".join([*lines, "", f"{found['images']:,} images, {spread}."])
 
 
 def bench_tables(found: dict) -> str:
@@ -209,33 +214,29 @@ def compare_table(plan: str) -> str:
 
 
 def summary_table(trained: list[dict], cora: dict) -> str:
-    """The README's one table: what was trained, on how many seeds, on what machine, and the command that repeats it."""
-    lines = [
-        "| images or graph | network | test accuracy, % | seeds | epochs | machine | command |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """The README's one table: what was reached, and the command, seeds, epochs and machine; a quote: as above."""
+    rows = []
     alike: dict[tuple[str, ...], list[dict]] = {}
     for row in trained:
         command = re.sub(r" --seed \d+", "", row["command"])
-        alike.setdefault((row["dataset"], row["model"], str(row["epochs"]), command), []).append(row)
-    for (dataset, model, epochs, command), rows in alike.items():
-        reached, seeds = [row["test_accuracy"] for row in rows], [row["seed"] for row in rows]
-        cells = (dataset, model, _spread(reached), _listed(seeds), epochs, _machine(rows[0]), f"`{command}`")
-        lines.append(f"| {' | '.join(cells)} |")
+        alike.setdefault((row["dataset"], row["model"], command, row["device"]), []).append(row)
+    for (dataset, model, command, _), runs in alike.items():
+        how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], runs[0])
+        rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
     for plan, images in (("routings", "test"), ("routings40", "affnist")):
         found = measured(plan)
-        settings = found["rows"][0]["settings"]
-        called = settings["dataset"] if images == "test" else f"trained on {settings['dataset']}, tested on "
-        called += "" if images == "test" else found["images"][images]
         for row in found["rows"]:
-            name = row["name"] if row["settings"]["model"] != "compact" else f"compact, {row['name']}"
-            reached, seeds = zip(*((seed["accuracy"][images], seed["seed"]) for seed in row["seeds"]), strict=True)
-            cells = (called, name, _spread(reached), _listed(seeds), str(settings["epochs"]))
-            lines.append(f"| {' | '.join(cells)} | {_machine(found['made_with'])} | `graphcaps compare {plan}` |")
+            dataset, epochs = row["settings"]["dataset"], row["settings"]["epochs"]
+            shown = dataset if images == "test" else f"{dataset}, tested on {found['images'][images]}"
+            name = row["name"] if row["name"] == "CNN" else f"{row['settings']['model']}, {row['name']},"
+            how = _how(f"graphcaps compare {plan}", [seed["seed"] for seed in row["seeds"]], epochs, found["made_with"])
+            rows.append((f"{name} on {shown}", _spread([seed["accuracy"][images] for seed in row["seeds"]]), how))
     for row in cora["rows"]:
-        cells = ("Cora", row["name"], _spread(row["test"]), f"{len(row['test'])} of them", f"{row['epochs']:.0f}")
-        machine = f"{cora['system']}, {cora['processes']} x 1 thread"
-        lines.append(f"| {' | '.join(cells)} | {machine} | `{cora['command']}` |")
+        how = f"`{cora['command']}`; {len(row['test'])} seeds; {cora['system']}, {cora['processes']} x 1 thread"
+        rows.append((f"{row['name']} on Cora", _spread(row["test"]), how))
+    lines = ["| network | test accuracy, % | how |", "|---|---|---|"]
+    for above, (network, reached, how) in zip([("", "", ""), *rows], rows, strict=False):
+        lines.append(f"| {network} | {reached} | {how if how != above[2] else QUOTE} |")
     return "\n".join(lines)
 
 
@@ -244,12 +245,10 @@ def _spread(reached: list[float]) -> str:
     return f"{100 * fmean(reached):.2f}{deviation}"
 
 
-def _listed(seeds: list[int]) -> str:
-    return ", ".join(map(str, seeds))
-
-
-def _machine(about: dict) -> str:
-    return f"{about['device']}, {about['threads']} thread" + ("s" if about["threads"] > 1 else "")
+def _how(command: str, seeds: list[int], epochs: int, about: dict) -> str:
+    seed = "seed" + "s" * (len(seeds) > 1) + f" {', '.join(map(str, seeds))}"
+    thread = f"{about['threads']} thread" + "s" * (about["threads"] > 1)
+    return f"`{command}`; {seed}; {epochs} epochs; {about['device']}, {thread}"
 
 
 def modules() -> dict[str, Path]:
@@ -351,7 +350,8 @@ def tables() -> dict[str, str]:
         "summary": summary_table(train, examples[0]),
         "train": train_table(train),
         "prune": prune_table(json.loads(PRUNE.read_text())),
-        "transformed": transformed_tables(TRANSFORMED),
+        "transformed": transformed_table(TRANSFORMED),
+        "equivariance": equivariance_table(TRANSFORMED),
         "compare": compare_table("routings"),
         "compare40": compare_table("routings40"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
