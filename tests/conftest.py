@@ -1,7 +1,7 @@
 """Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
 
-A test marked ``fact(n)`` proves fact n of docs/testing.md; one that takes ``way`` proves it for every routing and
-engine of ``graphcaps.routing.engines.ENGINES``, on every device at hand, or for the routings that it is marked with,
+A test marked ``fact(n)`` proves fact n of the README; one that takes ``way`` proves it for every routing and engine of
+``graphcaps.routing.engines.ENGINES``, on every device at hand, or for the routings that it is marked with,
 ``routings(*names)``. A skip that hides an engine which can run fails the session.
 """
 
