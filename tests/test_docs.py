@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from graphcaps import cli
+from graphcaps.compare.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -172,6 +173,12 @@ def test_python_prints_what_its_comments_say(page):
         assert len(printed) == len(comments)
         for line, comment in zip(printed, comments, strict=True):
             assert says_so(line, comment), f"{page.name}: printed {line}, but the comment says {comment}"
+
+
+def test_the_plan_on_the_page_about_comparisons_can_be_trained(tmp_path):
+    (plan,) = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text(plan)
+    assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == 6
 
 
 def commands(text: str) -> list[list[str]]:
