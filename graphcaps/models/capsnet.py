@@ -8,7 +8,7 @@ Between the primary capsules and the last layer there may be layers of convoluti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -47,7 +47,7 @@ class _Front(NamedTuple):
     """What comes before the last layer; ``between`` has parent types, kernel and stride of each ``ConvCaps``."""
 
     stem: nn.Sequential
-    primary: nn.Module
+    primary: PrimaryCaps | DepthwisePrimaryCaps
     grid: tuple[int, int]  # positions of the primary capsules
     between: tuple[tuple[int, int, int], ...] = ()
 
@@ -55,7 +55,7 @@ class _Front(NamedTuple):
 def _paper(channels: int, size: tuple[int, int]) -> _Front:
     """Sabour, Frosst & Hinton 2017, section 4."""
     stem = nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU())
-    return _Front(stem, PrimaryCaps(256), tuple((side - 8 - 9) // 2 + 1 for side in size))
+    return _Front(stem, PrimaryCaps(256), each_side(size, lambda side: (side - 8 - 9) // 2 + 1))
 
 
 def _compact(channels: int, size: tuple[int, int]) -> _Front:
@@ -67,7 +67,7 @@ def _compact(channels: int, size: tuple[int, int]) -> _Front:
 def compact_stem(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, int, tuple[int, int]]:
     """The convolutions of ``compact``, their channels, and the size of their map for images (H, W)."""
     stem = _convolutions((channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
-    return stem, 128, tuple((side - 8 - 3) // 2 + 1 for side in size)
+    return stem, 128, each_side(size, lambda side: (side - 8 - 3) // 2 + 1)
 
 
 def _deep(channels: int, size: tuple[int, int]) -> _Front:
@@ -75,8 +75,8 @@ def _deep(channels: int, size: tuple[int, int]) -> _Front:
     stem = _convolutions((channels, 64, 5, 1), (64, 64, 3, 2))
     # Untrained, in eval mode, batch normalisation leaves small maps small, and layer by layer short capsules end at 0.
     for conv in (stem[0], stem[3]):
-        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-    grid = tuple((side - 4 - 3) // 2 + 1 - 2 for side in size)
+        nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
+    grid = each_side(size, lambda side: (side - 4 - 3) // 2 + 1 - 2)
     return _Front(stem, PrimaryCaps(64, 16, 8, 3, 1), grid, ((16, 3, 2), (16, 3, 1)))
 
 
@@ -111,13 +111,13 @@ class CapsNet(nn.Module):
     def __init__(
         self,
         stem: nn.Module,
-        primary: nn.Module,
+        primary: PrimaryCaps | DepthwisePrimaryCaps,
         capsules: CapsuleLayer,
         image_shape: tuple[int, int, int],
         between: Iterable[ConvCaps] = (),
     ):
         super().__init__()
-        self.image_shape: tuple[int, ...] = tuple(image_shape)
+        self.image_shape = as_shape(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
@@ -166,7 +166,7 @@ class CapsNet(nn.Module):
         stem, primary, grid, windows = build(channels, (height, width))
         if protocol == "official":
             primary.scale = 1 / primary.num_types
-            nn.init.constant_(primary.conv.bias, OFFICIAL_BIAS)
+            nn.init.constant_(dict(primary.conv.named_parameters())["bias"], OFFICIAL_BIAS)
         options, types, between = (iterations, routing, engine), primary.num_types, []
         for parent_types, kernel, stride in windows:
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
@@ -197,7 +197,8 @@ class CapsNet(nn.Module):
     @property
     def child_types(self) -> int:
         """T, kinds of capsule that enter the last layer; child i is of type i // (I / T)."""
-        return self.between[-1].parent_types if len(self.between) else self.primary.num_types
+        layers = [layer for layer in self.between if isinstance(layer, ConvCaps)]
+        return layers[-1].parent_types if layers else self.primary.num_types
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
         """Classify images and decode one capsule of each, or K where images show K objects.
@@ -230,8 +231,9 @@ class CapsNet(nn.Module):
         Below layers of convolutional capsules it is what is voted for a child from. How much of each vote counts, after
         more than one iteration, depends on the neighbours it competes with, and so on a wider field.
         """
-        convs = [layer for layer in self.stem if isinstance(layer, nn.Conv2d)] + [self.primary.conv, *self.between]
-        return receptive_fields(convs, self.child_types, self.image_shape[1:])
+        convs = [layer for layer in self.stem.children() if isinstance(layer, nn.Conv2d)]
+        windows: list[Any] = [*convs, self.primary.conv, *self.between]
+        return receptive_fields(windows, self.child_types, self.image_shape[1:])
 
 
 def capsnet_loss(
@@ -265,6 +267,17 @@ def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num
     expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
     expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
     return channels, height, width
+
+
+def as_shape(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """(C, H, W) as a tuple, of whatever holds three numbers."""
+    channels, height, width = sizes
+    return channels, height, width
+
+
+def each_side(size: tuple[int, int], of: Callable[[int], int]) -> tuple[int, int]:
+    """A formula of each of two sides."""
+    return of(size[0]), of(size[1])
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:

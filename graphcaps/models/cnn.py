@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_name, expect
-from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
+from .capsnet import PARENT_DIM, as_shape, check_images, check_sizes, compact_stem
 
 DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
 
@@ -76,7 +76,7 @@ class CNN(nn.Module):
 
     def __init__(self, layers: nn.Module, image_shape: tuple[int, int, int]):
         super().__init__()
-        self.image_shape: tuple[int, ...] = tuple(image_shape)
+        self.image_shape = as_shape(image_shape)
         self.layers = layers
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
@@ -102,7 +102,7 @@ class CNN(nn.Module):
         check_sizes(name, smallest, image_shape, num_classes)
         then = "Choose a capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
-        model = cls(build(image_shape[0], tuple(image_shape[1:]), num_classes), image_shape)
+        model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)
         model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
         return model
 

@@ -31,7 +31,7 @@ from torch import nn
 from ..errors import check_name, expect
 from ..functional import spread_loss
 from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
-from .capsnet import check_images, check_sizes
+from .capsnet import as_shape, check_images, check_sizes, each_side
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -78,11 +78,11 @@ class MatrixCapsNet(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
-        self.image_shape: tuple[int, ...] = tuple(image_shape)
+        self.image_shape = as_shape(image_shape)
         channels, features, primary, first, second = image_shape[0], *types
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
-        grid = tuple((side - 5) // 2 + 1 for side in image_shape[1:])
+        grid = each_side(image_shape[1:], lambda side: (side - 5) // 2 + 1)
         below = MatrixConvCaps(grid, primary, first, 3, 2, iterations, engine)
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, iterations, engine)
         self.between, self.child_types = nn.Sequential(below, above), second
@@ -153,4 +153,5 @@ class MatrixCapsNet(nn.Module):
         return self._fields(self.child_types)
 
     def _fields(self, num_types: int) -> torch.Tensor:
-        return receptive_fields([self.stem[0], *self.between], num_types, self.image_shape[1:])
+        windows: list[Any] = [self.stem[0], *self.between]
+        return receptive_fields(windows, num_types, self.image_shape[1:])

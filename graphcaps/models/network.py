@@ -20,7 +20,7 @@ class ImageNetwork(Protocol):
     """Whether it has capsules that are routed."""
     reconstructs: bool
     """Whether it draws the image again from its capsules."""
-    image_shape: tuple[int, ...]
+    image_shape: tuple[int, int, int]
     """(C, H, W)."""
     objects: int
     """K, how many classes an image shows."""

@@ -16,6 +16,7 @@ the paper hands on the poses; u is taken as it comes, where the paper normalises
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -47,26 +48,27 @@ class ConcurrentCaps(nn.Module):
 
     def __init__(self, layers: Iterable[CapsuleLayer | ConvCaps], iterations: int | None = None):
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        expect(len(self.layers) > 0, "layers", "one or more", "none")
-        for k, layer in enumerate(self.layers):
+        routed: list[Any] = list(layers)
+        self.layers = nn.ModuleList(routed)
+        expect(len(routed) > 0, "layers", "one or more", "none")
+        for k, layer in enumerate(routed):
             expect(
                 getattr(layer, "routing", None) == "inverted",
                 f"layers[{k}]",
                 "a layer with routing 'inverted'",
                 getattr(layer, "routing", type(layer).__name__),
             )
-        for k, (below, above) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
+        for k, (below, above) in enumerate(zip(routed, routed[1:], strict=False)):
             given = below.num_parents, below.weight.shape[-1]
             taken = above.num_children, above.weight.shape[-2]
             expect(given == taken, f"layers[{k + 1}]", "{} children of {} numbers".format(*given), taken)
-        self.iterations = self.layers[-1].iterations if iterations is None else iterations
+        self.iterations: int = routed[-1].iterations if iterations is None else iterations
         whole = isinstance(self.iterations, int) and not isinstance(self.iterations, bool)
         expect(whole and self.iterations >= 1, "iterations", "an integer >= 1", self.iterations)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) of the first layer to parents v (J, B, D) of the last."""
-        dtype = self.layers[-1].weight.dtype
+        dtype: torch.dtype = next(self.layers[-1].parameters()).dtype
         with torch.autocast(u.device.type, enabled=False):
             capsules, poses = [u], []
             for layer in self.layers:

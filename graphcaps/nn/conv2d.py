@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
+from torch.nn.grad import conv2d_input
 
 MOST_BYTES = 2**26  # of the unfolded features that one product takes
 
@@ -30,8 +31,8 @@ class Conv2d(nn.Conv2d):
         dtype = torch.get_autocast_dtype("cpu") if autocast else self.weight.dtype
         if x.device.type != "cpu" or x.dim() != 4 or not x.is_floating_point() or not (autocast or x.dtype == dtype):
             return super().forward(x)
-        x, weight, bias = (tensor.to(dtype) for tensor in (x, self.weight, self.bias))
-        return _Convolution.apply(x, weight, bias, self.stride)
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return _Convolution.apply(x.to(dtype), self.weight.to(dtype), bias, self.stride)
 
 
 class _Convolution(torch.autograd.Function):
@@ -47,7 +48,7 @@ class _Convolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         dx = dweight = dbias = None
         if ctx.needs_input_grad[0]:
-            dx = nn.grad.conv2d_input(x.shape, weight, grad, ctx.stride)
+            dx = conv2d_input(x.shape, weight, grad, ctx.stride)
         if ctx.needs_input_grad[1]:
             dweight = _weight_gradient(x, weight, grad, ctx.stride)
         if ctx.needs_input_grad[2]:
@@ -60,7 +61,7 @@ def _weight_gradient(x, weight, grad, stride):
     windows = x.unfold(2, height, stride[0]).unfold(3, width, stride[1])  # (B, C, h, w, height, width)
     rows_of_image = grad.shape[2] * grad.shape[3] * inside * height * width * x.element_size()
     images = max(1, MOST_BYTES // rows_of_image)
-    total = 0
+    total = grad.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
     for some, slopes in zip(windows.split(images), grad.split(images), strict=True):
         columns = some.permute(0, 2, 3, 4, 5, 1).reshape(-1, height * width * inside)  # channels last, as they lie
         slopes = slopes.permute(0, 2, 3, 1).reshape(-1, outside)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .._dgl import DGLGraph
-from ..graph import local_graph, local_grid, local_index
-from ..graph.local import Pair, as_pair
+from ..graph.local import Pair
 from ..routing import LinearVotes
-from .dense_caps import check_options, graph_device, route_layer
+from .dense_caps import check_options, route_layer
 from .routing_parameters import learned_for
+from .windows import WindowedCaps
 
 
-class ConvCaps(nn.Module):
+class ConvCaps(WindowedCaps):
     """Convolutional capsules: a matrix for each offset in the window, type of child and type of parent.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast. ``local_graph`` is
@@ -58,37 +57,12 @@ class ConvCaps(nn.Module):
         routing: str = "dynamic",
         engine: str = "auto",
     ):
-        super().__init__()
         check_options(iterations, routing, engine)
-        self.grid, self.kernel_size, self.stride = (
-            as_pair(name, size) for name, size in (("grid", grid), ("kernel", kernel), ("stride", stride))
-        )
-        self.child_types, self.parent_types = child_types, parent_types
+        super().__init__(grid, kernel, stride, child_types, parent_types)
         self.iterations, self.routing, self.engine = iterations, routing, engine
-        self.register_buffer("index", local_index(*self._window()), persistent=False)  # (E,)
-        rows, columns = self.kernel_size
-        matrices = rows * columns * child_types * parent_types
-        self.weight = nn.Parameter(torch.empty(matrices, child_dim, parent_dim))  # (M, P, D)
+        self.weight = nn.Parameter(torch.empty(self.num_matrices, child_dim, parent_dim))  # (M, P, D)
         self.learned = learned_for(routing, parent_types, self.num_parents, self.num_children, parent_dim)
         self.reset_parameters()
-
-    @property
-    def out_grid(self) -> tuple[int, int]:
-        """(h, w): positions of the parents."""
-        return local_grid(self.grid, self.kernel_size, self.stride)
-
-    @property
-    def num_children(self) -> int:
-        """I."""
-        return self.child_types * self.grid[0] * self.grid[1]
-
-    @property
-    def num_parents(self) -> int:
-        """J."""
-        return self.parent_types * self.out_grid[0] * self.out_grid[1]
-
-    def _window(self):
-        return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types
 
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
@@ -100,10 +74,6 @@ class ConvCaps(nn.Module):
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return local_graph(*self._window(), device=graph_device(device))
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -100,7 +100,23 @@ def graph_device(device: torch.device | str) -> torch.device | str:
     return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
 
 
-def route_layer(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
+class RoutedLayer(Protocol):
+    """What a layer of capsules is asked for when it is routed, drawn or counted."""
+
+    iterations: int
+    routing: str
+    engine: str
+    learned: Any
+    """What its routing learns beside the votes, to be called for it, or None."""
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph of votes."""
+
+    def votes(self, u: Any) -> LinearVotes | MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+
+
+def route_layer(layer: RoutedLayer, u: torch.Tensor) -> torch.Tensor:
     """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
     with torch.autocast(u.device.type, enabled=False):
         return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
@@ -111,7 +127,7 @@ def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:
     return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
 
 
-def options_of(layer: nn.Module, u: torch.Tensor | Poses) -> dict:
+def options_of(layer: RoutedLayer, u: torch.Tensor | Poses) -> dict[str, Any]:
     """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
 
     For ``em`` a child's pose is u, and its length is how sure it is, where it has no activation.

@@ -15,11 +15,12 @@ from torch import nn
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..graph import complete_graph, local_graph, local_grid, local_index
-from ..graph.local import Pair, as_pair
+from ..graph import complete_graph
+from ..graph.local import Pair
 from ..routing import MatrixVotes, route
 from .dense_caps import Poses, check_options, graph_device, options_of
 from .routing_parameters import EMCosts
+from .windows import WindowedCaps
 
 SIZE = 16  # numbers of a pose
 WARMTH = 8  # times the final lambda of other layers
@@ -54,7 +55,7 @@ class MatrixPrimaryCaps(nn.Module):
         return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
 
 
-class MatrixConvCaps(nn.Module):
+class MatrixConvCaps(WindowedCaps):
     """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
@@ -89,40 +90,12 @@ class MatrixConvCaps(nn.Module):
         iterations: int = 3,
         engine: str = "auto",
     ):
-        super().__init__()
         check_options(iterations, self.routing, engine, of_matrices=True)
-        self.grid, self.kernel_size, self.stride = (
-            as_pair(name, size) for name, size in (("grid", grid), ("kernel", kernel), ("stride", stride))
-        )
-        self.child_types, self.parent_types = child_types, parent_types
+        super().__init__(grid, kernel, stride, child_types, parent_types)
         self.iterations, self.engine = iterations, engine
-        self.register_buffer("index", local_index(*self._window()), persistent=False)  # (E,)
-        rows, columns = self.kernel_size
-        self.weight = nn.Parameter(torch.empty(rows * columns * child_types * parent_types, 4, 4))  # (M, 4, 4)
+        self.weight = nn.Parameter(torch.empty(self.num_matrices, 4, 4))  # (M, 4, 4)
         self.learned = EMCosts(parent_types, self.num_parents, self.num_children)
         _reset(self)
-
-    @property
-    def out_grid(self) -> tuple[int, int]:
-        """(h, w): positions of the parents."""
-        return local_grid(self.grid, self.kernel_size, self.stride)
-
-    @property
-    def num_children(self) -> int:
-        """I."""
-        return self.child_types * self.grid[0] * self.grid[1]
-
-    @property
-    def num_parents(self) -> int:
-        """J."""
-        return self.parent_types * self.out_grid[0] * self.out_grid[1]
-
-    def _window(self):
-        return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return local_graph(*self._window(), device=graph_device(device))
 
     def votes(self, capsules: Poses) -> MatrixVotes:
         """The children's votes, not yet multiplied out."""
@@ -163,6 +136,8 @@ class MatrixClassCaps(nn.Module):
     """
 
     routing = "em"
+    index: torch.Tensor
+    shift: torch.Tensor
 
     def __init__(
         self, child_types: int, centres: torch.Tensor, num_parents: int, iterations: int = 3, engine: str = "auto"

@@ -101,7 +101,7 @@ class NodeCapsules(nn.Module):
         if self.training and self.vote_drop.p > 0:
             votes = votes * self.vote_drop(torch.ones_like(votes[..., :1]))
         in_caps, _, num_caps, _ = self.weight.shape
-        last = {}
+        last: dict[str, torch.Tensor] = {}
         s, _ = route(
             expand(graph, in_caps, num_caps, self.competition),
             votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)

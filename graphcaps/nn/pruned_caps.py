@@ -12,6 +12,7 @@ from ..errors import expect
 from ..graph import bipartite_graph
 from ..routing import LinearVotes
 from .dense_caps import CapsuleLayer, graph_device, route_layer
+from .routing_parameters import EMCosts, InvertedHead
 
 
 class PrunedCaps(nn.Module):
@@ -34,6 +35,13 @@ class PrunedCaps(nn.Module):
     """
 
     edges: torch.Tensor
+    weight: nn.Parameter
+    num_children: int
+    num_parents: int
+    iterations: int
+    routing: str
+    engine: str
+    learned: EMCosts | InvertedHead | None
 
     def __init__(self, layer: CapsuleLayer | PrunedCaps, kept: torch.Tensor):
         super().__init__()

@@ -84,7 +84,7 @@ def route(
     numbers = votes if isinstance(votes, torch.Tensor) else votes.u
     dtype, trailing = numbers.dtype, tuple(numbers.shape[1:-1])
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    if wide != dtype and not as_given:
+    if wide != dtype and isinstance(votes, torch.Tensor) and not as_given:
         votes = votes.to(torch.float32)
     b = _checked_prior(prior, (graph.num_edges(), *trailing), numbers.device, wide)
     if activation is not None:

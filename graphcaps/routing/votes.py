@@ -30,7 +30,7 @@ class LinearVotes(NamedTuple):
 
     u: torch.Tensor
     weight: torch.Tensor
-    index: torch.Tensor | None = None
+    index: torch.Tensor | None = None  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
 
     def to(self, target: torch.device | str | torch.dtype) -> LinearVotes:
         """The same votes on another device, or with u and weight in another dtype."""
@@ -112,7 +112,7 @@ class MatrixVotes(NamedTuple):
 
     u: torch.Tensor
     weight: torch.Tensor
-    index: torch.Tensor
+    index: torch.Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     shift: torch.Tensor | None = None
 
     def check(self, graph: DGLGraph) -> None:
