@@ -224,7 +224,7 @@ def test_titles_say_the_iteration_or_the_epoch(trace, kind):
 def test_all_sizes_can_be_drawn(kind, children, parents, iterations):
     small = make_trace(children, parents, iterations=iterations, images=1, epochs=(0,))
     picture = kind(small)
-    for frame in picture.story.frames()[:3]:
+    for frame in picture.timeline.frames()[:3]:
         picture.show(frame.position)
         picture.figure.canvas.draw()
 
@@ -252,7 +252,7 @@ def test_text_can_be_read_whole(kind, over, medium, children, speed):
     )
     picture = kind(long, over=over, medium=medium)
     width, height = picture.figure.get_size_inches() * picture.figure.dpi
-    for position in (0, 0.5, picture.story.end):
+    for position in (0, 0.5, picture.timeline.end):
         picture.show(position)
         texts = drawn_texts(picture.figure)
         for k, (text, size, box) in enumerate(texts):
@@ -323,7 +323,7 @@ def test_draw_of_a_trace_without_model_writes_what_it_can(tmp_path):
 def test_a_gif_has_every_frame_and_stays_under_a_megabyte(trace, tmp_path):
     (path,) = viz.draw(trace, tmp_path, what="graph", over="iterations")
     with Image.open(path) as gif:
-        assert gif.n_frames == len(viz.GraphPicture(trace).story.frames()) == 10 + 9 * 4
+        assert gif.n_frames == len(viz.GraphPicture(trace).timeline.frames()) == 10 + 9 * 4
         assert 600 <= gif.width <= 800
         assert gif.info["loop"] == 0
         durations = []
@@ -363,7 +363,7 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
     (path,) = viz.draw(short, tmp_path, what="histogram", format="mp4")
     assert path.name == "histogram.mp4"
     _, seconds = ffmpeg.count_frames_and_secs(str(path))
-    frames = viz.HistogramPicture(short).story.frames()
+    frames = viz.HistogramPicture(short).timeline.frames()
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 

@@ -71,7 +71,7 @@ def draw(
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
-    stories = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
 
@@ -86,11 +86,11 @@ def draw(
             write_text(path, explorer_page(trace, image))
             done(path)
             return written
-        for story in stories:
+        for span in spans:
             for name in moving:
                 answer = format in STILL and name != "entropy"
-                picture = _picture(name, trace.up_to_training() if answer else trace, story, image, top, medium)
-                path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
+                picture = _picture(name, trace.up_to_training() if answer else trace, span, image, top, medium)
+                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
                 _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)
         if what == "sheet" or (what == "all" and is_drawable(trace)):
@@ -132,7 +132,7 @@ def draw_graph(
     with _made(path.parent):
         picture = MoleculePicture(trace, image, medium=medium)
         if format in STILL:
-            picture.show(picture.story.trained - 1)
+            picture.show(picture.timeline.trained - 1)
             _print(picture.figure, path, medium)
         else:
             _film(picture, path)
@@ -176,5 +176,5 @@ def _film(picture: Picture, path: Path) -> None:
     console = Console(stderr=True)
     write = write_gif if path.suffix == ".gif" else write_mp4
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(path.name, total=len(picture.story.frames()))
+        task = progress.add_task(path.name, total=len(picture.timeline.frames()))
         write(picture, path, lambda: progress.advance(task))

@@ -22,7 +22,7 @@ from ..models import CapsNet
 from ..models.objects import longest, overlaid, right
 from ..nn import CapsuleLayer
 from .accuracy import evaluating
-from .capsule_usage import routed
+from .capsule_usage import routed_batches
 
 DRAWS = 5
 """Random controls for each k."""
@@ -124,7 +124,7 @@ def mean_coupling(
         (E,) float64 on the CPU, in [0, 1]; sums to 1 over each child's edges.
     """
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
-    for _, c, _ in routed(model, batches):
+    for _, c, _ in routed_batches(model, batches):
         total += c.sum(dim=1).cpu()
         seen += c.shape[1]
         on_share(seen / batches.num_images)

@@ -98,7 +98,7 @@ class Robustness:
         return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
 
 
-def under(
+def evaluate_transform(
     model: nn.Module, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
 ) -> Robustness:
     """Evaluate a network on all images under each severity of a transform.
@@ -125,7 +125,7 @@ def under(
     return Robustness(name, transform.says, rows, transform.severities.index(transform.clean))
 
 
-def beside(
+def evaluate_sets(
     model: nn.Module,
     on: str,
     batches: dict[str, Batches],

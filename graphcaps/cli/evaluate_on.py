@@ -68,7 +68,7 @@ def evaluate_on(
 
 def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
     """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
-    from ..analysis.robustness import beside, under
+    from ..analysis.robustness import evaluate_sets, evaluate_transform
     from ..progress import bar
     from ..viz import robustness
     from .tables import robustness_table
@@ -81,9 +81,9 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
             other, title = load_affnist(root, split="test")
             device = next(model.parameters()).device
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
-            found = beside(model, name, sets, on_share)
+            found = evaluate_sets(model, name, sets, on_share)
         else:
-            found = under(model, batches, name, on_share)
+            found = evaluate_transform(model, batches, name, on_share)
     table = robustness_table(found, about["class_names"])
     return table, found.to_json(**about), robustness({**about, **found.as_dict()})
 

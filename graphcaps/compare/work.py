@@ -20,7 +20,7 @@ import filelock
 import numpy as np
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-from ..analysis.capsule_usage import census_of_layers, relative_entropy
+from ..analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
 from ..atomic import replacing, write_text
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
@@ -162,7 +162,7 @@ def _census(model, run: Run, data: Path, device: str) -> list[dict]:
     images = load_images(run.config.dataset, data).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
-    layers = census_of_layers(model, Batches(images, batch, device=device))
+    layers = capsule_usage_of_layers(model, Batches(images, batch, device=device))
     return [
         {
             "dead": int(found.dead_children.sum() + found.dead_parents.sum()),

@@ -15,9 +15,9 @@ from PIL import Image, ImageFilter
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story, caption, count, wide_range
+from graphcaps.viz.routing.timeline import Timeline, caption, count, wide_range
 
-THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of the story, where there is room
+THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of all steps, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
 
 _PICTURED = 20  # children shown as small pictures of what they look at
@@ -58,7 +58,7 @@ _LAYOUTS = {
 class GraphPicture:
     """Children at the left, parents at the right; width and strength of a line are its coupling.
 
-    Both grow linearly from the smallest to the largest coupling shown in the whole story; a scale says which.
+    Both grow linearly from the smallest to the largest coupling shown at any step; a scale says which.
     Children are ordered by the parents they end with, so that lines cross little.
 
     Args:
@@ -70,7 +70,7 @@ class GraphPicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the steps it moves through.
+        timeline: the steps it moves through.
         edges: (K,) the edge each line stands for, weakest first.
         lines: LineCollection of K lines in that order.
         bars: PolyCollection of J rectangles, the lengths of the parents.
@@ -88,13 +88,13 @@ class GraphPicture:
         medium: style.Medium = style.SCREEN,
     ):
         expect(isinstance(top, int) and top >= 1, "top", "an integer >= 1", repr(top))
-        self.story = Story.of(trace, over, image)
+        self.timeline = Timeline.of(trace, over, image)
         self._trace = trace
         self._image = image
         self._medium, self._layout = medium, _LAYOUTS[medium]
-        self.edges = np.argsort(self.story.c[-1], kind="stable")[-top:]
+        self.edges = np.argsort(self.timeline.c[-1], kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
-        self._range = wide_range(self.story.c[:, self.edges])
+        self._range = wide_range(self.timeline.c[:, self.edges])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
@@ -114,7 +114,7 @@ class GraphPicture:
             self._draw_scale(self.figure.add_axes((min(left, scale_left), *scale)))
             self._draw_bars(self.figure.add_axes((bars, low, 0.975 - bars, height)))
         self.moving = [self.lines, *self._dots, self.nodes, self.bars, *self._values, *self._heading.artists]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
     def _draw_image(self, source: list[str]) -> None:
         image = self._trace.images[self._image]
@@ -159,7 +159,7 @@ class GraphPicture:
 
     def _children_in_order(self) -> np.ndarray:
         """Children that are drawn, from top to bottom."""
-        order = children_in_order(self._trace, self.story.c[-1])
+        order = children_in_order(self._trace, self.timeline.c[-1])
         return order if self._whole else order[np.isin(order, self._trace.src[self.edges])]
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
@@ -204,7 +204,7 @@ class GraphPicture:
         self.bars = PolyCollection([], facecolors=self._colors, edgecolors=style.INK)
         axes.add_collection(self.bars, autolim=False)
         self._half = min(0.31 / len(self._y), 0.06)
-        longest = self.story.lengths.max()
+        longest = self.timeline.lengths.max()
         end = min((end for end in _ENDS if end > longest), default=1.0)
         self._digits = max(2, 1 - math.floor(math.log10(end)))
         axes.set_xlim(0, end * self._layout.bars[1])
@@ -234,7 +234,7 @@ class GraphPicture:
 
     def show(self, position: float) -> None:
         """Set every line and bar to the couplings and lengths at ``position``, in steps from 0."""
-        c, lengths = self.story.at(position)
+        c, lengths = self.timeline.at(position)
         c = c[self.edges]
         self.lines.set_linewidth(self.width(c))
         self.lines.set_color(np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c))))
@@ -249,8 +249,8 @@ class GraphPicture:
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
         line = f"longest parent: {self._names[winner]} ({lengths[winner]:.{self._digits}f})"
-        title = f"Children choose parents: {self.story.title(position)}"
-        self._heading.say(title, line, self.story.note(position))
+        title = f"Children choose parents: {self.timeline.title(position)}"
+        self._heading.say(title, line, self.timeline.note(position))
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from graphcaps.errors import expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.layout import places
-from graphcaps.viz.routing.timeline import Story
+from graphcaps.viz.routing.timeline import Timeline
 
 _RADIUS = 0.34  # of a node, in bond lengths
 _LARGEST = 54  # pixels of a bond at most
@@ -39,7 +39,7 @@ class MoleculePicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the iterations it moves through.
+        timeline: the iterations it moves through.
         nodes: PathCollection, one circle for each node.
         letters: the nodes' names, as texts; none where the trace has none, or where they would be too small.
         bars: Rectangles as long as the class capsules; none where the trace holds no lengths.
@@ -61,7 +61,7 @@ class MoleculePicture:
         lengths = np.zeros((iterations, 0)) if drawn.lengths is None else drawn.lengths.astype(np.float64)
         trained = min(trace.trained_iterations, iterations)
         steps = np.arange(1, iterations + 1)
-        self.story = Story("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
+        self.timeline = Timeline("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
         self.full = max(float(drawn.c.max()), 1 / self._classes + _LEAST)
         self._names = style.parent_names(trace.class_names, self._classes)
         self._colors = np.array([style.color(k) for k in range(self._classes)])
@@ -86,7 +86,7 @@ class MoleculePicture:
             self._draw_key(self._panel(title, *panels[1], medium), medium)
         words = [*self._values, *self._heading.artists, self.caption]
         self.moving = [self.nodes, *self.letters, *self.bars, *words]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
     def _axes(self, box: tuple[float, float, float, float], **options) -> Axes:
         """Axes with their left, bottom, width and height in pixels."""
@@ -129,7 +129,7 @@ class MoleculePicture:
 
     def _draw_classes(self, axes: Axes, medium: style.Medium) -> None:
         """A row for each class: its name, and under it its length, or just its colour."""
-        lengths = self.story.lengths
+        lengths = self.timeline.lengths
         most = max(1.0, float(lengths.max(initial=0)))
         axes.set(xlim=(0, 1.25 * most), ylim=(self._classes, 0))
         style.bare(axes)
@@ -167,7 +167,7 @@ class MoleculePicture:
 
     def show(self, position: float) -> None:
         """Draw the couplings and lengths at ``position``, in steps from 0, linear between iterations."""
-        c, lengths = self.story.at(position)
+        c, lengths = self.timeline.at(position)
         chosen = c.argmax(axis=1)
         undecided = 1 / self._classes
         strength = np.clip((c.max(axis=1) - undecided) / (self.full - undecided), 0, 1)
@@ -178,9 +178,9 @@ class MoleculePicture:
         for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
             bar.set_width(lengths[k])
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
-        title = f"Which class each node supports: {self.story.title(position)}"
-        self._heading.say(title, self._line, self.story.note(position))
-        self.caption.set_text(f"{self._graph}, after {self.story.said(position)}\n{self._truth}")
+        title = f"Which class each node supports: {self.timeline.title(position)}"
+        self._heading.say(title, self._line, self.timeline.note(position))
+        self.caption.set_text(f"{self._graph}, after {self.timeline.said(position)}\n{self._truth}")
 
 
 def _places_in(medium: style.Medium, classes: int) -> tuple[int, tuple, tuple, tuple]:

@@ -15,19 +15,19 @@ from PIL import Image
 from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story
+from graphcaps.viz.routing.timeline import Timeline
 
 FORMATS = ("gif", "mp4")
 
 _COLORS = 224
-_FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a story
+_FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 
 class Picture(Protocol):
     """What can be filmed."""
 
     figure: Figure
-    story: Story
+    timeline: Timeline
     moving: list[Artist]
     """What ``show`` changes, from back to front; nothing of the rest lies over it."""
 
@@ -105,15 +105,15 @@ def _squares(codes: np.ndarray) -> np.ndarray:
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture``; one palette, taken from frames over the whole story, serves all frames.
+    """Film ``picture``; one palette, taken from frames over the whole timeline, serves all frames.
 
     Raises:
         GraphcapsError: the file can't be written; an older one is then left as it was.
     """
-    frames = picture.story.frames()
+    frames = picture.timeline.frames()
     with replacing(path) as temporary:
         film = Film(picture)
-        palette = Palette([film.pixels(position) for position in np.linspace(0, picture.story.end, 4)])
+        palette = Palette([film.pixels(position) for position in np.linspace(0, picture.timeline.end, 4)])
 
         def images() -> Iterator[Image.Image]:
             for frame in frames:
@@ -139,7 +139,7 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
         options = {"fps": _FPS, "macro_block_size": 2, "quality": 8, "pix_fmt_in": "rgba"}
         with contextlib.closing(write_frames(str(temporary), (width, height), **options)) as writer:
             writer.send(None)
-            for frame in picture.story.frames():
+            for frame in picture.timeline.frames():
                 image = film.pixels(frame.position)
                 for _ in range(round(frame.seconds * _FPS)):
                     writer.send(image)
