@@ -276,6 +276,15 @@ def test_draw_writes_every_file_and_reports_each(trace, tmp_path):
 
 
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+def test_a_saved_figure_is_the_same_file_each_time_and_whatever_the_callers_settings(tmp_path, format):
+    for name in ("one", "two"):
+        with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": name, "savefig.facecolor": "red"}):
+            viz.save(viz.confusion(np.eye(3, dtype=int)), tmp_path / "made" / f"{name}.{format}")
+    one, two = sorted((tmp_path / "made").iterdir())
+    assert one.read_bytes() == two.read_bytes() and one.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
 def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
     written = viz.draw(short, tmp_path, format=format)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from graphcaps.atomic import made, replacing, write_text
+from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.trace.image_trace import RoutingTrace
@@ -91,11 +89,11 @@ def draw(
                 answer = format in STILL and name != "entropy"
                 picture = _picture(name, trace.up_to_training() if answer else trace, span, image, top, medium)
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
-                _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+                style.save(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)
         if what == "sheet" or (what == "all" and is_drawable(trace)):
             path = folder / f"sheet.{format if format in STILL else 'png'}"
-            _print(sheet(trace), path, style.SCREEN)
+            style.save(sheet(trace), path)
             done(path)
         return written
 
@@ -133,7 +131,7 @@ def draw_graph(
         picture = MoleculePicture(trace, image, medium=medium)
         if format in STILL:
             picture.show(picture.timeline.trained - 1)
-            _print(picture.figure, path, medium)
+            style.save(picture.figure, path, medium)
         else:
             _film(picture, path)
     if on_written is not None:
@@ -159,13 +157,6 @@ def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, me
     if name == "graph":
         return GraphPicture(trace, over, image, top=top, medium=medium)
     return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image, medium=medium)
-
-
-def _print(figure: Figure, path: Path, medium: style.Medium) -> None:
-    """Write the figure as it stands; the same figure gives the same file."""
-    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
-    with style.applied(medium), replacing(path) as temporary:
-        figure.savefig(temporary, dpi=200 if medium is style.SCREEN else 300, metadata=undated)
 
 
 def _film(picture: Picture, path: Path) -> None:

@@ -6,8 +6,10 @@ The ten colours are Petroff's accessible cycle (arXiv 2107.02270), chosen to sta
 from __future__ import annotations
 
 import colorsys
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -17,6 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+
+from graphcaps.atomic import replacing
 
 PALETTE = (
     "#3f90da",
@@ -156,6 +160,23 @@ class Heading:
         self.title.set_text(title)
         self.line.set_text(line)
         self.note.set_text(note)
+
+
+def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
+    """Write a figure as its file's suffix says, whole or not at all; the same figure gives the same file.
+
+    Args:
+        figure: any of this package's.
+        path: ends in .png, .svg or .pdf; the folder is made where it is missing.
+        medium: what it was drawn for: 200 dots per inch on a screen, 300 in a paper.
+
+    Raises:
+        GraphcapsError: the file can't be written; an older one is then left as it was.
+    """
+    path = Path(path)
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+    with applied(medium), replacing(path) as temporary:
+        figure.savefig(temporary, dpi=200 if medium is SCREEN else 300, metadata=undated)
 
 
 def show_image(axes: Axes, image: np.ndarray) -> None:

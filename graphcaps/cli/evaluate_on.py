@@ -50,8 +50,9 @@ def evaluate_on(
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
     """
+    from .. import viz
     from ..analysis.equivariance import check_capsules
-    from ..atomic import replacing, write_text
+    from ..atomic import write_text
 
     if "equivariance" in names:
         check_capsules(model)
@@ -61,8 +62,7 @@ def evaluate_on(
         measure = _equivariance if name == "equivariance" else _robustness
         table, text, figure = measure(name, model, batches, root, about)
         write_text(folder / f"{name}.json", text)
-        with replacing(folder / f"{name}.png") as temporary:
-            figure.savefig(temporary, dpi=200)
+        viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
-from ..atomic import replacing, write_text
+from ..atomic import write_text
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
@@ -192,8 +192,7 @@ def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
     results = summary(plan, found)
     write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(folder / "table.md", as_markdown(results) + "\n")
-    from ..viz import compared
+    from .. import viz
 
-    with replacing(folder / "accuracy.png") as temporary:
-        compared(results).savefig(temporary, dpi=200)
+    viz.save(viz.compared(results), folder / "accuracy.png")
     return results
