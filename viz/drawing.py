@@ -147,7 +147,7 @@ def _made(folder: Path) -> Iterator[None]:
             stack.enter_context(made(folder))
             got = "" if os.access(folder, os.W_OK) else "no permission"
         except OSError as error:
-            got = error.strerror
+            got = error.strerror or str(error)
         if got:
             raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
         yield
@@ -156,7 +156,9 @@ def _made(folder: Path) -> Iterator[None]:
 def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:
     if name == "graph":
         return GraphPicture(trace, over, image, top=top, medium=medium)
-    return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image, medium=medium)
+    if name == "entropy":
+        return EntropyPicture(trace, over, image, medium=medium)
+    return HistogramPicture(trace, over, image, medium=medium)
 
 
 def _film(picture: Picture, path: Path) -> None:

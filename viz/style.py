@@ -10,6 +10,7 @@ import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -66,30 +67,6 @@ SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
 COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
 """A column of a paper: 3.4 inches."""
 
-_RC = {
-    "font.family": ["DejaVu Sans"],
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.grid": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "image.interpolation": "nearest",
-    "text.usetex": False,
-    "savefig.facecolor": "white",
-    "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
-    "svg.fonttype": "none",
-    "svg.hashsalt": "graphcaps",  # the same picture is the same file
-}
-
 
 def color(index: int) -> tuple[float, float, float]:
     """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then lighter, and so on.
@@ -107,11 +84,39 @@ def hex_color(index: int) -> str:
     return to_hex(color(index))
 
 
-def applied(medium: Medium = SCREEN) -> AbstractContextManager:
+def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """Draw in this style, whatever the settings of the caller's matplotlib are."""
-    sizes = dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), medium.text)
-    sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), medium.small)
-    return matplotlib.rc_context(_RC | sizes)
+    return matplotlib.rc_context(
+        {
+            "font.family": ["DejaVu Sans"],
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": MUTED,
+            "axes.linewidth": 0.8,
+            "axes.facecolor": "white",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+            "axes.grid": False,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelcolor": INK,
+            "ytick.labelcolor": INK,
+            "legend.frameon": False,
+            "image.interpolation": "nearest",
+            "text.usetex": False,
+            "savefig.facecolor": "white",
+            "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
+            "svg.fonttype": "none",
+            "svg.hashsalt": "graphcaps",  # the same picture is the same file
+            "font.size": medium.text,
+            "axes.titlesize": medium.text,
+            "axes.labelsize": medium.text,
+            "xtick.labelsize": medium.small,
+            "ytick.labelsize": medium.small,
+            "legend.fontsize": medium.small,
+        }
+    )
 
 
 def blank(width: int, height: int) -> Figure:
@@ -146,7 +151,8 @@ class Heading:
 
     @classmethod
     def on(cls, figure: Figure, medium: Medium = SCREEN) -> Heading:
-        height, looks = figure.get_figheight(), {"va": "top", "visible": medium.heading}
+        height = figure.get_figheight()
+        looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
         title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
         line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, **looks)
         note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, ha="right", **looks)
@@ -194,6 +200,12 @@ def bare(axes: Axes) -> None:
     """No ticks, no frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
+
+
+def turn_names(axes: Axes) -> None:
+    """Turn the names under the axes by 45 degrees, so that long ones have room."""
+    for text in axes.get_xticklabels():
+        text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def parent_names(class_names: tuple[str, ...], count: int) -> list[str]:

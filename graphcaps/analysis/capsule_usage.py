@@ -20,10 +20,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
 
 from .._dgl import DGLGraph
 from ..data import Batches
@@ -31,8 +30,9 @@ from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
+from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.dense_caps import Poses, options_of, sureness
-from ..routing import route
+from ..routing import LinearVotes, MatrixVotes, route
 from .accuracy import evaluating
 
 NEVER_THERE = 0.01
@@ -138,7 +138,17 @@ def routed_batches(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
             yield _observed(model.capsules, model.children_of(overlaid(images)))
 
 
-def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
+class RoutedLayer(Protocol):
+    """What a layer of capsules has, whatever its votes are made of."""
+
+    iterations: int
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph: ...
+
+    def votes(self, u: Any) -> LinearVotes | MatrixVotes: ...
+
+
+def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
     """What a layer makes of its children (I, B, P)."""
     last: dict[str, torch.Tensor] = {}
     route(
@@ -146,7 +156,7 @@ def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
         layer.votes(u),
         iterations=layer.iterations,
         on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
-        **options_of(layer, u),
+        **options_of(layer, u),  # type: ignore[arg-type]  # a layer is a Module, which a Protocol can't say
     )
     return RoutedBatch(sureness(u), **last)
 
@@ -171,8 +181,9 @@ def capsule_usage(
 @torch.no_grad()
 def capsule_usage_of_layers(model: CapsNet, batches: Batches) -> list[CapsuleUsage]:
     """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
-    layers = [*model.between, model.capsules]
-    types = [model.primary.num_types, *(layer.parent_types for layer in model.between)]
+    between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
+    layers = [*between, model.capsules]
+    types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
     with evaluating(model):
         for images, _ in batches.in_order():

@@ -111,8 +111,8 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
         "of_edges": trace.num_edges,
         "credit": float(credit[credit > 0].sum()),
     }
-    if trace.about.get("routing") in NOTES:
-        about["note"] = NOTES[trace.about["routing"]]
+    if (routing := str(trace.about.get("routing"))) in NOTES:
+        about["note"] = NOTES[routing]
     if trace.labels is not None:
         about["label"] = names[trace.labels[image]]
     tree = networkx.MultiDiGraph(**about)

@@ -165,11 +165,9 @@ def prune(
             cut[k] = [layer.pruned(edges) for edges in kept]
     layers = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
     images = val.num_images + test.num_images
-    correct = [
-        _correct(model, layers, batches, lambda seen, before=before: on_share((before + seen) / images))
-        for batches, before in ((val, 0), (test, val.num_images))
-    ]
-    scores = [Score(*counts) for counts in zip(*correct, strict=True)]
+    of_val = _correct(model, layers, val, lambda seen: on_share(seen / images))
+    of_test = _correct(model, layers, test, lambda seen: on_share((val.num_images + seen) / images))
+    scores = [Score(*counts) for counts in zip(of_val, of_test, strict=True)]
     rows = []
     for n, (k, (pruned, *_)) in enumerate(cut.items()):
         strongest, *drawn, weakest = scores[n * (DRAWS + 2) : (n + 1) * (DRAWS + 2)]

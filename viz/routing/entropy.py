@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -96,7 +97,12 @@ class EntropyPicture:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
             if self.timeline.trained < len(self.timeline):
                 axes.axvspan(self.timeline.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
-                place = {"transform": axes.transAxes, "ha": "right", "va": "top", "size": self._medium.small}
+                place: dict[str, Any] = {
+                    "transform": axes.transAxes,
+                    "ha": "right",
+                    "va": "top",
+                    "size": self._medium.small,
+                }
                 axes.text(0.99, 0.975, self.timeline.note(self.timeline.end), color=style.MUTED, **place)
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
@@ -109,7 +115,7 @@ class EntropyPicture:
         axes.ticklabel_format(axis="y", useOffset=False)
         named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
         line = self._medium.line
-        dashed = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
+        dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
         self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)

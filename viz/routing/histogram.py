@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -62,10 +64,10 @@ class HistogramPicture:
     def _draw_bars(self, axes: Axes, winner: str, color: tuple[float, float, float]) -> None:
         edges, width = len(self._to_winner), np.diff(self.bins)
         empty = np.zeros(_BINS)
-        named = {"label": f"all {style.thousands(edges)} couplings"}
-        self.bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=style.FAINT, **named))
-        named = {"label": f"those with {winner}"}
-        self.winner_bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=color, **named))
+        every, some = f"all {style.thousands(edges)} couplings", f"those with {winner}"
+        looks: dict[str, Any] = {"width": 0.94 * width, "align": "edge"}
+        self.bars = list(axes.bar(self.bins[:-1], empty, color=style.FAINT, label=every, **looks))
+        self.winner_bars = list(axes.bar(self.bins[:-1], empty, color=color, label=some, **looks))
         axes.set_xlim(self.bins[0], self.bins[-1])
         axes.set_ylabel("number of couplings")
         if edges >= _LOG_FROM:
@@ -78,7 +80,7 @@ class HistogramPicture:
     def _draw_uniform(self, axes: Axes, width: float) -> None:
         fewest, most = self._degrees[0], self._degrees[-1]
         shown = self._degrees if len(self._degrees) <= _MARKS else [fewest, most]
-        dashed = {"color": style.INK, "lw": width, "ls": (0, (4, 3))}
+        dashed: dict[str, Any] = {"color": style.INK, "lw": width, "ls": (0, (4, 3))}
         self.uniform = [axes.axvline(1 / degree, **dashed) for degree in shown]
         self.uniform[0].set_label(f"uniform: 1/{most}" + (f" to 1/{fewest}" if fewest < most else ""))
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -38,7 +39,9 @@ class Film:
     """A picture frame by frame: what stands still is drawn once, what moves is drawn over it."""
 
     def __init__(self, picture: Picture):
-        self._picture, self._canvas = picture, picture.figure.canvas
+        canvas = picture.figure.canvas
+        assert isinstance(canvas, FigureCanvasAgg), "style.blank gives each figure one"
+        self._picture, self._canvas = picture, canvas
         with style.applied():
             self._set_aside(True)
             self._canvas.draw()
@@ -87,7 +90,7 @@ class Palette:
 
 def _cover(seen: np.ndarray, near: int) -> np.ndarray | None:
     """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; None where too few reach."""
-    chosen = []
+    chosen: list[np.ndarray] = []
     while len(seen) and len(chosen) < _COLORS:
         chosen.append(seen[0])
         seen = seen[((seen - seen[0]) ** 2).sum(axis=1) > near**2]
