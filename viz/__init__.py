@@ -6,7 +6,7 @@ Names are imported when first used, so that the command line doesn't wait for ma
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 _HOME = {
     "draw": "drawing",
@@ -69,10 +69,12 @@ if TYPE_CHECKING:
     from graphcaps.viz.style import color, save
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+
+    def __getattr__(name: str):
+        if name not in _HOME:
+            raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
+        return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

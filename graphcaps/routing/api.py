@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 
@@ -96,6 +96,31 @@ def route(
     own = () if parameters is None else (parameters,)
     v, activation = run(graph, votes, activation, b, iterations, observer, squash_output, *own)
     return Routed(v.to(dtype), activation.to(dtype))
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | LinearVotes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+    return_graph: Literal[False] = False,
+) -> torch.Tensor: ...
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | LinearVotes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+    *,
+    return_graph: Literal[True],
+) -> tuple[torch.Tensor, DGLGraph]: ...
 
 
 def dynamic_routing(

@@ -6,7 +6,7 @@ Names are imported when first used: ``recording``, which makes a trace of a netw
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 _HOME = {
     "RoutingTrace": "image_trace",
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .image_trace import RoutingTrace, observe
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+
+    def __getattr__(name: str):
+        if name not in _HOME:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
