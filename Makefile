@@ -1,6 +1,7 @@
 # make demo         train a small capsule network on handwritten digits and animate its routing
 # make test         every check that CI makes: lint, doctests, tests, notebooks, the built wheel
 # make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
+# make types        the type checker alone
 # make test-fast    the tests of a few seconds
 # make test-oldest  the same on the oldest libraries that pyproject.toml allows
 #
@@ -16,7 +17,7 @@ PYTEST = -m pytest -n 2 --dist worksteal -rs
 # torch would start a thread per core in each of pytest's workers.
 test test-fast test-oldest: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test gpu test-fast test-oldest lower-bounds
+.PHONY: help demo test types gpu test-fast test-oldest lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -27,10 +28,17 @@ demo: $(VENV)/installed
 	$(VENV)/bin/graphcaps viz runs/demo
 	@printf '\nOpen the pictures in runs/demo/figures. Next: %s --help\n' $(VENV)/bin/graphcaps
 
-test: $(VENV)/installed-dev
+test: $(VENV)/installed-dev types
 	$(VENV)/bin/ruff check graphcaps viz tests notebooks
 	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks
 	$(VENV)/bin/python $(PYTEST) -m ''
+
+# mypy is shown the package as the wheel has it, with viz inside: links in build/types.
+types: $(VENV)/installed-dev
+	rm -rf build/types && mkdir -p build/types/graphcaps
+	for part in graphcaps/*; do ln -s "$(CURDIR)/$$part" build/types/graphcaps/; done
+	ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
+	cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
 gpu: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m '' tests/test_fused_gpu.py tests/test_facts.py

@@ -38,7 +38,34 @@ _HOME = {
 
 _SUBPACKAGES = ("nn", "viz")
 
-__all__ = ["__version__", *_SUBPACKAGES, *_HOME]
+__all__ = [
+    "__version__",
+    "nn",
+    "viz",
+    "complete_graph",
+    "bipartite_graph",
+    "local_graph",
+    "local_index",
+    "to_networkx",
+    "squash",
+    "margin_loss",
+    "spread_loss",
+    "coupling_entropy",
+    "route",
+    "dynamic_routing",
+    "choose_engine",
+    "LinearVotes",
+    "MatrixVotes",
+    "Routed",
+    "CapsNet",
+    "RoutingTrace",
+    "load",
+    "TrainConfig",
+    "train",
+    "GraphcapsError",
+    "InputError",
+    "dgl",
+]
 
 if TYPE_CHECKING:
     from . import nn, viz
@@ -54,12 +81,14 @@ if TYPE_CHECKING:
     from .training.run_folder import load
 
 
-def __getattr__(name: str):
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _HOME:
-        raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+
+    def __getattr__(name: str):
+        if name in _SUBPACKAGES:
+            return importlib.import_module(f".{name}", __name__)
+        if name not in _HOME:
+            raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class GraphcapsError(Exception):
@@ -27,6 +30,13 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
     """
     if not holds:
         raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+
+
+def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
+    """Give ``value``; raise ``InputError`` as ``expect`` does where it is None."""
+    if value is None:
+        raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+    return value
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:

@@ -63,6 +63,7 @@ def test_the_wheel_holds_every_python_file_the_page_and_the_licence(wheel):
     page = {f"graphcaps/viz/explorer/page/{p.name}" for p in (ROOT / "viz" / "explorer" / "page").iterdir()}
     assert {name for name in names if "/page/" in name} == page and len(page) > 5
     assert any(name.endswith("LICENSE") for name in names)
+    assert "graphcaps/py.typed" in names  # else no type checker believes the annotations
 
 
 @pytest.mark.parametrize("command", ["graphcaps", "python -m graphcaps"])

@@ -26,6 +26,7 @@ _HOME = {
     "robustness": "results.robustness",
     "equivariance": "results.equivariance",
     "color": "style",
+    "save": "style",
 }
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "explorer_page",
     "parts",
     "robustness",
+    "save",
     "segmentation",
     "sheet",
 ]
@@ -64,13 +66,15 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.molecule import MoleculePicture
-    from graphcaps.viz.style import color
+    from graphcaps.viz.style import color, save
 
 
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+
+    def __getattr__(name: str):
+        if name not in _HOME:
+            raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
+        return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 
@@ -94,6 +94,31 @@ def route(
     observer = on_iteration and _own_copies(on_iteration)
     v, activation = run(routing, engine, graph, votes, activation, b, iterations, observer, squash_output, parameters)
     return Routed(v.to(dtype), activation.to(dtype))
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | LinearVotes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+    return_graph: Literal[False] = False,
+) -> torch.Tensor: ...
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | LinearVotes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    engine: str = "auto",
+    on_iteration: Observer | None = None,
+    *,
+    return_graph: Literal[True],
+) -> tuple[torch.Tensor, DGLGraph]: ...
 
 
 def dynamic_routing(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .image_trace import RoutingTrace, observe
 
 
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+
+    def __getattr__(name: str):
+        if name not in _HOME:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
