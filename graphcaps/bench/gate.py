@@ -32,11 +32,13 @@ class Entry(NamedTuple):
 
     def forward(self) -> torch.Tensor:
         """From the formulation's own tensors to parents (J, *, D); making linear votes is part of it."""
+        assert self.run is not None, self.note
         with torch.no_grad():
             return self.run(*self.tensors)
 
     def forward_backward(self) -> tuple[torch.Tensor, ...]:
         """Gradients of all its tensors."""
+        assert self.run is not None, self.note
         return torch.autograd.grad(self.run(*self.tensors), self.tensors, self.case.cotangent)
 
 

@@ -6,7 +6,7 @@ routing and precision differ. Drawing and augmenting batches isn't in it: other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -101,7 +101,7 @@ def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Ten
 def _loss_and_gradient(network: CapsNet, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, ...]:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         loss = capsnet_loss(network.train()(images, labels), images, labels)
-        return loss.detach(), torch.autograd.grad(loss, network.stem[0].weight)[0]
+        return loss.detach(), torch.autograd.grad(loss, next(network.stem.parameters()))[0]
 
 
 def step_operations(network: CapsNet, batch: int) -> int:
@@ -110,14 +110,13 @@ def step_operations(network: CapsNet, batch: int) -> int:
     A layer of k multiplications per output number takes 2 k per number forward, and as many again for the gradient of
     its weights and of its input; the first layer needs no gradient of its input.
     """
-    counts = []
+    counts: list[int] = []
 
-    def note(layer: nn.Module, inputs: tuple, output: torch.Tensor) -> None:
-        terms = layer.weight[0].numel()
-        counts.append(2 * batch * output.numel() * terms)
+    def counter(terms: int) -> Callable[[nn.Module, tuple, torch.Tensor], None]:
+        return lambda layer, inputs, output: counts.append(2 * batch * output.numel() * terms)
 
     layers = [layer for layer in network.modules() if isinstance(layer, (nn.Conv2d, nn.Linear))]
-    hooks = [layer.register_forward_hook(note) for layer in layers]
+    hooks = [layer.register_forward_hook(counter(layer.weight[0].numel())) for layer in layers]
     with torch.no_grad():
         network(torch.zeros(1, *network.image_shape, device=next(network.parameters()).device))
     for hook in hooks:

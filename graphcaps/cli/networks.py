@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
-from ..errors import expect
+from ..errors import check_whole, expect
 from .arguments import Folder, Run
 from .evaluate_on import check_run, evaluate_on, names_of
 
@@ -128,7 +128,7 @@ def predict(
         top: How many classes to print for each image, the longest capsules first.
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
-    expect(top >= 1, "top", "an integer >= 1", top)
+    check_whole("top", top)
     from .tables import predictions
 
     for line in predictions(run, images, invert, top):
@@ -195,7 +195,7 @@ def prune(
         strength = mean_coupling(model, train, on_share)
     with bar("pruned networks") as on_share:
         found = measure(model, strength, counts, val, test, on_share=on_share)
-    about = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
+    about: dict[str, str | int] = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
     about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
     folder = chosen.path / "prune"
     write_text(folder / "prune.json", found.to_json(**about))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_whole, expect
 from .arguments import Folder, Run
 
 
@@ -52,12 +52,13 @@ def viz(
 
     if random is not None:
         expect(run is None, "random", "no run beside it", run)
-        expect(0 <= seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", seed)
-        size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
-        expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        check_whole("seed", seed, 0, 2**63 - 1, wanted="an integer from 0 to 2**63 - 1")
+        fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
+        expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        children, parents = map(int, random.split("x"))
         from ..trace.image_trace import RoutingTrace
 
-        trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
+        trace, folder = RoutingTrace.random(children, parents, iterations, seed), Path("figures-random")
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
@@ -155,7 +156,7 @@ def explore(
             isn't there, the images in the run's trace.
         out: Folder that holds the run folders.
     """
-    expect(0 <= port < 2**16, "port", "an integer from 0 to 65535", port)
+    check_whole("port", port, 0, 65535)
     from ..training.run_folder import Run, newest_run
 
     chosen = Run.open(run) if run else newest_run(out)

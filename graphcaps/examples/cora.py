@@ -123,10 +123,10 @@ def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], Non
         chosen[name] = SETTINGS[name][best_setting(by_setting)]
 
     jobs = [(name, chosen[name], seed) for name in LAYERS for seed in range(seeds)]
-    fits = spread(train, jobs, lambda done: on_share(share + done * (1 - share)), processes)
+    tested = spread(train, jobs, lambda done: on_share(share + done * (1 - share)), processes)
     rows = []
     for k, name in enumerate(LAYERS):
-        own = fits[k * seeds : (k + 1) * seeds]
+        own = tested[k * seeds : (k + 1) * seeds]
         rows.append(row(name, own, [accuracy(one, data.labels[data.test]) for one in own], [chosen[name]]))
     of = counted(seeds, "seed") + ", mean +- standard deviation" * (seeds > 1)
     return {

@@ -62,7 +62,8 @@ class ClassCapsules(nn.Module):
         return self.route(graph, feat).norm(dim=-1)
 
 
-READOUTS = {  # (numbers per node, classes) -> from a batched graph and its nodes to class scores
+READOUTS: dict[str, Callable[[int, int], Pooled | ClassCapsules]] = {
+    # (numbers per node, classes) -> from a batched graph and its nodes to class scores
     "mean": lambda width, classes: Pooled(layers.AvgPooling(), width, classes),
     "attention": lambda width, classes: Pooled(layers.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
     "capsules": ClassCapsules,
@@ -122,7 +123,7 @@ def train(
         model.train()
         drawn = torch.from_numpy(training)[torch.randperm(len(training))]
         for part in drawn.tensor_split(round(len(drawn) / BATCH) or 1):
-            loss = loss_of(model(data.batch(part)), labels[part])
+            loss = loss_of(model(data.batch(part.numpy())), labels[part])
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -180,6 +181,11 @@ def run(data: GraphSet, seeds: int, epochs: int, quick: bool, on_share: Callable
     }
 
 
+def _capsule_readout(model: GraphNet) -> CapsuleReadout:
+    assert isinstance(model.readout, ClassCapsules), "only a network with readout 'capsules' routes"
+    return model.readout.route
+
+
 @torch.no_grad()
 def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[dict]:
     """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules".
@@ -189,7 +195,7 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
         capsules' ``lengths`` (R, J), and its ``label``.
     """
     model.eval()
-    readout, found = copy.deepcopy(model.readout.route), []
+    readout, found = copy.deepcopy(_capsule_readout(model)), []
     for number in which:
         graph = data.batch([number])
         feat, steps = model.nodes(graph), []
@@ -226,6 +232,6 @@ def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> 
         routings(model, data, which, iterations),
         data.class_names,
         tag_names=data.tag_names,
-        trained_iterations=model.readout.route.capsules.iterations,
+        trained_iterations=_capsule_readout(model).capsules.iterations,
         about={"fold": 1, "graphs": ", ".join(map(str, which))},
     )

@@ -55,7 +55,8 @@ class BestEpoch:
 
     def __init__(self, model: nn.Module, patience: int):
         self.model, self.patience, self.start = model, patience, time.perf_counter()
-        self.loss, self.accuracy, self.epoch, self.weights = float("inf"), 0.0, 0, None
+        self.loss, self.accuracy, self.epoch = float("inf"), 0.0, 0
+        self.weights: dict[str, Tensor] | None = None
 
     def see(self, epoch: int, scores: Tensor, labels: Tensor, loss: Tensor) -> bool:
         """Judge an epoch by its validation scores (n, J), labels (n,) and loss; return whether to go on."""
@@ -68,6 +69,7 @@ class BestEpoch:
 
     def restore(self) -> None:
         """Put the kept weights back into the model, which is then to be asked, not trained."""
+        assert self.weights is not None, "no epoch was seen"
         self.model.load_state_dict(self.weights)
         self.model.eval()
 

@@ -27,7 +27,11 @@ from .verify import content, locate
 
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
-PARTS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnorb-5x01235x9x18x6x2x96x96-testing"}
+Part = Literal["train", "test"]
+PARTS: dict[Part, str] = {
+    "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
+    "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
+}
 FILES = tuple(f"smallnorb/{part}-{kind}.mat" for part in PARTS.values() for kind in ("dat", "cat", "info"))
 MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
 SIDE = 96
@@ -98,19 +102,20 @@ def read_smallnorb(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
     return train.images.take(train.toy.argsort(stable=True)), test.images.cut()
 
 
-def read_views(root: Path, part: Literal["train", "test"]) -> Views:
+def read_views(root: Path, part: Part) -> Views:
     """Read one part's three files, each plain or with .gz behind its name.
 
     Raises:
         GraphcapsError: a file is missing.
         InputError: a file that isn't what it should be.
     """
-    paths = {}
+    paths: dict[str, Path] = {}
     for kind in ("dat", "cat", "info"):
         file = f"smallnorb/{PARTS[part]}-{kind}.mat"
-        paths[kind] = locate(root, file)
-        if paths[kind] is None:
+        path = locate(root, file)
+        if path is None:
             raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
+        paths[kind] = path
     pairs = read_matrix(paths["dat"], np.dtype("u1"), (2, SIDE, SIDE))
     labels = read_matrix(paths["cat"], np.dtype("<i4"), ())
     info = read_matrix(paths["info"], np.dtype("<i4"), (4,))
