@@ -12,12 +12,11 @@ import torch
 from torch import nn
 
 from ..config import TrainConfig
-from ..data import Images, ImageSplits
 from ..errors import GraphcapsError
 from ..models import CapsNet, capsnet_loss
 from ..routing import choose_engine
 from ..training.hardware import accelerator, has_bfloat16
-from ..training.loop import Trainer
+from ..training.step import prepare, training_step
 from .baselines import BROADCAST, EINSUM, TUTORIAL, Formulation
 from .clock import interleaved
 from .inputs import SEED
@@ -73,14 +72,13 @@ def train(setup: Setup) -> Iterator[Table]:
     yield with_ratios(Table("training step", about, "speed", "ms", rows, "broadcast", rounds, auto=engine))
 
 
-def _step(network: CapsNet, images: torch.Tensor, labels: torch.Tensor, precision: str, device: str):
+def _step(
+    network: CapsNet, images: torch.Tensor, labels: torch.Tensor, precision: str, device: str
+) -> Callable[[], object]:
     """A call that makes one step of a training with this network."""
-    config = TrainConfig(model="paper", device=device, precision=precision, batch_size=len(images))
-    some = Images(torch.zeros(len(images), *images.shape[1:], dtype=torch.uint8), labels.cpu())
-    splits = ImageSplits("random", tuple(map(str, range(CLASSES))), some, some, some)
-    trainer = Trainer(config, None, network, splits, accelerator(config), show=False)
-    trainer.model.train()
-    return lambda: trainer.step(images, labels)
+    learner = prepare(network, TrainConfig(model="paper").peak_rate, accelerator(device, precision))
+    learner.model.train()
+    return lambda: training_step(learner, images, labels)
 
 
 def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Tensor, labels: torch.Tensor) -> str:

@@ -73,9 +73,9 @@ def viz(
             graphs = GraphTrace.load(run / FILE_NAME)
             draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
             return
-        from ..training.run_folder import Run, newest_run
+        from ..training.run_folder import named_or_newest
 
-        chosen = Run.open(run) if run else newest_run(out)
+        chosen = named_or_newest(run, out)
         trace, folder = chosen.trace(), chosen.path / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
@@ -105,9 +105,9 @@ def explain(
         device: Where to count capsules; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
-    from ..training.run_folder import Run, newest_run
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     folder = chosen.path / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import NOTES, write_parts
@@ -125,13 +125,13 @@ def explain(
         from ..training.run_folder import load_routing
         from .tables import census_tables
 
-        device = pick_device(device)
-        model = load_routing(chosen.path, device=device)
+        place = pick_device(device)
+        model = load_routing(chosen, device=place)
         splits = load_images(chosen.config.dataset, data or chosen.config.data)
         from ..analysis.capsule_usage import census
 
         with bar("test images") as on_share:
-            found = census(model, Batches(splits.test, EVALUATION_BATCH, device=device), on_share)
+            found = census(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_share)
         write_text(folder / "capsules.json", found.to_json(splits.class_names))
         print(census_tables(found, splits.class_names))
         print(folder / "capsules.json")
@@ -157,9 +157,9 @@ def explore(
         out: Folder that holds the run folders.
     """
     check_whole("port", port, 0, 65535)
-    from ..training.run_folder import Run, newest_run
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     try:
         from ..app import server
     except ModuleNotFoundError as error:

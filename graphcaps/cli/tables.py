@@ -150,9 +150,9 @@ def _mean_sd(part: dict) -> str:
     return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
-def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
+def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
     """One line per image file: its classes by score, such as a capsule's length, highest first."""
-    model, ink = load(run), DATASETS[Run.open(run).config.dataset].ink
+    model, ink = load(run), DATASETS[run.config.dataset].ink
     for path in images:
         image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
         with torch.no_grad():
