@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -322,3 +324,17 @@ def test_each_readout_does_better_than_the_larger_class_on_a_fold_of_mutag(monke
     fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 1, 0, 40)
     larger = graphs.labels[molecules.split(graphs, 1, 0)[1]].mean()
     assert fit.val_accuracy > larger
+
+
+@pytest.mark.parametrize("name", ["cora", "molecules"])
+def test_an_example_runs_where_it_is_copied_to(papers, graphs, tmp_path, name):
+    own = {"cora": cora, "molecules": molecules}[name]
+    path = shutil.copy(own.__file__, tmp_path / "mine.py")
+    spec = importlib.util.spec_from_file_location("mine", path)
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+    if name == "cora":
+        fits = [module.fit(papers, "capsules", module.SETTINGS["capsules"][0], 0, 2) for module in (own, copied)]
+    else:
+        fits = [module.fit(graphs, "capsules", module.SETTINGS[0], 0, 0, 2) for module in (own, copied)]
+    assert seen(fits[0]) == seen(fits[1])

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._dgl import DGLGraph, dgl
-from ..data.graphs.cora import Citation
-from ..nn import CapsuleConv
-from .table import counted, margin, row
-from .trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps import dgl
+from graphcaps.data.graphs.cora import Citation
+from graphcaps.examples.table import counted, margin, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps.nn import CapsuleConv
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
@@ -71,7 +71,7 @@ class TwoLayers(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.second = layer(width * heads, num_classes, 1, dropout)
 
-    def forward(self, graph: DGLGraph) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph) -> Tensor:
         hidden = F.elu(self.first(graph, self.words()).flatten(1))
         return self.second(graph, self.dropout(hidden)).flatten(1)
 

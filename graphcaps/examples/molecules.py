@@ -24,14 +24,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._dgl import DGLGraph, dgl
-from ..data.graphs.tu import GraphSet
-from ..data.splits import stratified_split
-from ..functional import margin_loss
-from ..nn import CapsuleReadout
-from ..trace.graph_trace import GraphTrace
-from .table import margin, row
-from .trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps import dgl
+from graphcaps.data.graphs.tu import GraphSet
+from graphcaps.data.splits import stratified_split
+from graphcaps.examples.table import margin, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps.functional import margin_loss
+from graphcaps.nn import CapsuleReadout
+from graphcaps.trace.graph_trace import GraphTrace
 
 layers = dgl.nn.pytorch
 
@@ -45,7 +45,7 @@ class Pooled(nn.Module):
         super().__init__()
         self.pool, self.linear = pool, nn.Linear(width, num_classes)
 
-    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.linear(self.pool(graph, feat))
 
 
@@ -58,7 +58,7 @@ class ClassCapsules(nn.Module):
         super().__init__()
         self.route = CapsuleReadout(width, 16, num_classes)
 
-    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.route(graph, feat).norm(dim=-1)
 
 
@@ -83,7 +83,7 @@ class GraphNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.readout = READOUTS[readout](width * LAYERS, num_classes)
 
-    def nodes(self, graph: DGLGraph) -> Tensor:
+    def nodes(self, graph: dgl.DGLGraph) -> Tensor:
         """What each layer has made of each node, (N, width * layers)."""
         feat, kept = graph.ndata["feat"], []
         for conv in self.convs:
@@ -91,7 +91,7 @@ class GraphNet(nn.Module):
             kept.append(feat)
         return torch.cat(kept, dim=1)
 
-    def forward(self, graph: DGLGraph) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph) -> Tensor:
         return self.readout(graph, self.dropout(self.nodes(graph)))
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import torch
 
-from .._dgl import dgl
-from .._version import __version__
-from ..atomic import write_text
-from ..data.graphs.cora import load_cora
-from ..data.graphs.tu import load_graphs
-from ..errors import check_whole, expect
-from ..progress import bar
-from ..trace.graph_trace import FILE_NAME
-from . import cora, molecules, table, trials
+from graphcaps import __version__, dgl
+from graphcaps.atomic import write_text
+from graphcaps.data.graphs.cora import load_cora
+from graphcaps.data.graphs.tu import load_graphs
+from graphcaps.errors import check_whole, expect
+from graphcaps.examples import cora, molecules, table, trials
+from graphcaps.progress import bar
+from graphcaps.trace.graph_trace import FILE_NAME
 
 SEEDS = {"cora": 20, "mutag": 1, "proteins": 1}
 EPOCHS = {"mutag": 100, "proteins": 40}

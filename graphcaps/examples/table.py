@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from ..trace.graph_trace import GraphTrace
-from .trials import Fit
+from graphcaps.examples.trials import Fit
+from graphcaps.trace.graph_trace import GraphTrace
 
 
 def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[dict]) -> dict:

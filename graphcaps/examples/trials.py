@@ -21,7 +21,7 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
-from ..errors import GraphcapsError
+from graphcaps.errors import GraphcapsError
 
 
 @dataclass(frozen=True, eq=False)
