@@ -6,7 +6,7 @@ Names are imported when first used, so that ``import graphcaps`` and ``graphcaps
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .training.start import train
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:

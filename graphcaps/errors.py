@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import numbers
 from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class GraphcapsError(Exception):
@@ -53,6 +56,13 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     """
     bounds = f">= {least}" if most is None else f"from {least} to {most}"
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
+
+
+def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
+    """Give ``value``; raise ``InputError`` as ``expect`` does where it is None."""
+    if value is None:
+        raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+    return value
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:

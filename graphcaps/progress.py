@@ -7,8 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import GraphcapsError
+
+if TYPE_CHECKING:
+    import rich.progress
+    from torch.utils.tensorboard import SummaryWriter
 
 
 class Progress:
@@ -16,7 +21,8 @@ class Progress:
 
     def __init__(self, epochs: int, steps: int, show: bool = True):
         self.epochs, self.steps, self.show = epochs, steps, show
-        self.bar = self.task = None
+        self.bar: rich.progress.Progress | None = None
+        self.task: rich.progress.TaskID | None = None
         self.next_look = 0.0
 
     def __enter__(self) -> Progress:
@@ -30,7 +36,7 @@ class Progress:
             self.bar.start()
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 
@@ -67,7 +73,7 @@ def bar(title: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: shown.update(task, completed=share)
 
 
-def tensorboard(folder: Path):
+def tensorboard(folder: Path) -> SummaryWriter:
     """A writer of TensorBoard events in ``folder``; raise ``GraphcapsError`` where TensorBoard isn't installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter

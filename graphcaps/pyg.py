@@ -6,11 +6,13 @@ Parameters have the same names and shapes there, and the same weights give the s
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ._dgl import DGLGraph, has_cuda
-from .errors import InputError, MissingError, expect
+from .errors import InputError, MissingError, expect, required
 from .graph import bipartite_graph
 from .nn.node_caps import NodeCapsules
 
@@ -94,7 +96,7 @@ class CapsuleConv(MessagePassing):
         edge_weight: OptTensor = None,
         size: Size = None,
         return_coupling: bool = False,
-    ):
+    ) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
         """Route along the edges, from ``edge_index[0]`` to ``edge_index[1]``.
 
         Args:
@@ -187,7 +189,15 @@ class CapsuleAggregation(Aggregation):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
-    def __call__(self, x, index=None, ptr=None, dim_size=None, dim=0, **options):
+    def __call__(
+        self,
+        x: torch.Tensor,
+        index: OptTensor = None,
+        ptr: OptTensor = None,
+        dim_size: int | None = None,
+        dim: int = 0,
+        **options: Any,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         # Other aggregations count from the back, where a node's features may here be two dims.
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
@@ -200,7 +210,7 @@ class CapsuleAggregation(Aggregation):
         dim: int = 0,
         max_num_elements: int | None = None,
         return_coupling: bool = False,
-    ):
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Route nodes to their graphs.
 
         Args:
@@ -215,6 +225,7 @@ class CapsuleAggregation(Aggregation):
         Returns:
             (B, *, num_caps, out_channels), B in the place of N; with ``return_coupling`` a pair.
         """
+        dim_size = required(dim_size, "dim_size", "the number of graphs")
         name, held = ("ptr", ptr) if index is None else ("index", index)
         if index is None:
             index = torch.arange(dim_size, device=ptr.device).repeat_interleave(ptr.diff())
@@ -231,7 +242,7 @@ class CapsuleAggregation(Aggregation):
 CapsuleReadout = CapsuleAggregation  # its name in graphcaps.nn
 
 
-def _plain(edge_index, edge_weight):
+def _plain(edge_index: Adj, edge_weight: OptTensor) -> tuple[torch.Tensor, OptTensor]:
     """Any form of edges as (2, E) and their weights, which a sparse matrix has itself."""
     if is_sparse(edge_index):
         transposed, values = to_edge_index(edge_index)
@@ -242,7 +253,7 @@ def _plain(edge_index, edge_weight):
 _kept = WeakIdKeyDictionary()  # {what the caller holds: {(edges, sources, targets): (edges, graph)}}
 
 
-def _graph_along(name: str, held, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:
+def _graph_along(name: str, held: Any, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:
     """The graph of these edges (2, E), the same one as long as the argument ``held`` is there and they are the same.
 
     Engines keep per graph what they sort; a full-batch training loop gives the same ``held`` in every step. The edges
@@ -254,7 +265,7 @@ def _graph_along(name: str, held, edges: torch.Tensor, num_sources: int, num_tar
         own = edges.clone(memory_format=torch.contiguous_format)
         ends = own if own.is_cuda and has_cuda() else own.cpu()
         try:
-            graphs[sizes] = own, bipartite_graph(*ends, num_sources, num_targets)
+            graphs[sizes] = own, bipartite_graph(ends[0], ends[1], num_sources, num_targets)
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
     return graphs[sizes][1]

@@ -1,4 +1,4 @@
-"""The census of capsules: against loops over single images, and with capsules that were killed on purpose."""
+"""How capsules are used: against loops over single images, and with capsules that were killed on purpose."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, dynamic_routing
-from graphcaps.analysis.capsule_usage import census, census_of_layers, relative_entropy
-from graphcaps.cli.tables import census_tables
+from graphcaps.analysis.capsule_usage import capsule_usage, capsule_usage_of_layers, relative_entropy
+from graphcaps.cli.tables import usage_tables
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import from_preset
 
@@ -31,7 +31,7 @@ def images():
 
 @pytest.mark.parametrize("batch_size", [1, 4, 9])
 def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_size):
-    found = census(model, Batches(images, batch_size))
+    found = capsule_usage(model, Batches(images, batch_size))
     layer, rows, away = model.capsules, [], 0
     for image in images.pixels:
         with torch.no_grad():
@@ -41,15 +41,15 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
         entropy = torch.tensor([-sum(x * math.log(x) for x in row) for row in c.tolist()])
         away += int(((10 * c - 1).abs() > 0.01).sum())
         rows.append((u.norm(dim=-1)[:, 0], 10 * c.amax(1), entropy, v.norm(dim=-1)[:, 0], 10 * c.amax(0)))
-    lengths, child_pull, entropy, parent_lengths, parent_pull = (
+    lengths, child_relative_coupling, entropy, parent_lengths, parent_relative_coupling = (
         torch.stack(column) for column in zip(*rows, strict=True)
     )
     near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
     torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
-    torch.testing.assert_close(found.child_pull, child_pull.amax(0), **near)
+    torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
     torch.testing.assert_close(found.entropy, entropy.mean(0), **near)
     torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
-    torch.testing.assert_close(found.parent_pull, parent_pull.amax(0), **near)
+    torch.testing.assert_close(found.parent_relative_coupling, parent_relative_coupling.amax(0), **near)
     assert (found.num_images, found.num_types) == (9, 16)
     torch.testing.assert_close(found.undecided, torch.full((16,), math.log(10)).double())
     assert 0 < away < 9 * 160 and found.away == pytest.approx(away / (9 * 160), abs=2e-3)
@@ -60,14 +60,14 @@ def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
     with torch.no_grad():
         model.primary.conv.weight[24:32], model.primary.conv.bias[24:32] = 0, 0  # the 8 channels of child 3
         model.capsules.weight.view(16, 10, 8, 16)[:, 7] = 0
-    found = census(model, Batches(images, 4))
+    found = capsule_usage(model, Batches(images, 4))
     assert found.dead_children.nonzero().tolist() == [[3]] and found.dead_parents.nonzero().tolist() == [[7]]
     assert found.starved_children.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
 
 
 def test_with_one_iteration_all_are_starved_and_undecided(images):
     torch.manual_seed(0)
-    found = census(CapsNet.from_preset("compact", (1, 12, 12), iterations=1), Batches(images, 4))
+    found = capsule_usage(CapsNet.from_preset("compact", (1, 12, 12), iterations=1), Batches(images, 4))
     assert found.starved_children.all() and found.starved_parents.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
 
@@ -77,7 +77,7 @@ def test_the_network_is_left_as_it_was_and_progress_ends_at_1(model, images, tra
     model.train(training)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     shares = []
-    census(model, Batches(images, 4), shares.append)
+    capsule_usage(model, Batches(images, 4), shares.append)
     assert shares == [4 / 9, 8 / 9, 1] and model.training is training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
@@ -89,9 +89,9 @@ def test_types_are_outermost():
         model.primary.conv.weight[8:16], model.primary.conv.bias[8:16] = 0, 0  # type 1
         model.primary.conv.weight *= 10  # an untrained network's capsules are short
     pixels = torch.randint(256, (2, 1, 19, 19), dtype=torch.uint8)
-    found = census(model, Batches(Images(pixels, torch.arange(2)), 2))
+    found = capsule_usage(model, Batches(Images(pixels, torch.arange(2)), 2))
     assert found.by_type(found.dead_children).sum(1).tolist() == [0, 4] + 30 * [0]
-    rows = census_tables(found, tuple("0123456789")).splitlines()[3:36]
+    rows = usage_tables(found, tuple("0123456789")).splitlines()[3:36]
     assert [row.split()[:3] for row in rows[:2]] == [["0", "4", "0"], ["1", "4", "4"]]
     assert rows[-1].split()[:3] == ["all", "128", "4"]
     stored = json.loads(found.to_json(tuple("0123456789")))
@@ -100,12 +100,12 @@ def test_types_are_outermost():
 
 
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:
-    """An untrained network, and the census of each of its layers on some images."""
+    """An untrained network, and how the capsules of each of its layers are used, on some images."""
     torch.manual_seed(0)
     size = 23
     model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
     pixels = torch.randint(256, (3, 1, size, size), dtype=torch.uint8)
-    return model, census_of_layers(model, Batches(Images(pixels, torch.arange(3)), 2))
+    return model, capsule_usage_of_layers(model, Batches(Images(pixels, torch.arange(3)), 2))
 
 
 @pytest.mark.parametrize("name", ["deep", "matrix-small"])
@@ -123,10 +123,17 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
         torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
 
 
-def test_the_last_layer_is_what_the_census_of_a_network_counts(model, images):
+def test_the_last_layer_is_what_is_counted_of_a_network(model, images):
     batches = Batches(images, 4)
-    alone, (last,) = census(model, batches), census_of_layers(model, batches)
-    for name in ("child_length", "child_pull", "entropy", "parent_length", "parent_pull", "undecided"):
+    alone, (last,) = capsule_usage(model, batches), capsule_usage_of_layers(model, batches)
+    for name in (
+        "child_length",
+        "child_relative_coupling",
+        "entropy",
+        "parent_length",
+        "parent_relative_coupling",
+        "undecided",
+    ):
         assert torch.equal(getattr(alone, name), getattr(last, name))
     assert alone.away == last.away
 

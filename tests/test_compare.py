@@ -150,7 +150,7 @@ def test_what_is_trained_and_measured_is_not_done_again(plan, tmp_path, monkeypa
     def never(*args, **kwargs):
         raise AssertionError
 
-    for name in ("train", "load", "census_of_layers"):
+    for name in ("train", "load", "capsule_usage_of_layers"):
         monkeypatch.setattr(f"graphcaps.compare.work.{name}", never)
     assert compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None) == first
 

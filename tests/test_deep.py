@@ -14,7 +14,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet
 from graphcaps.analysis.accuracy import evaluate
-from graphcaps.analysis.capsule_usage import census
+from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
@@ -75,9 +75,9 @@ def test_the_trace_is_the_last_layers_routing(run):
         np.testing.assert_allclose(trace.lengths[-1, 2], net(images).lengths, atol=1e-5)
 
 
-def test_a_census_is_of_the_last_layers_children(run):
+def test_capsule_usage_is_of_the_last_layers_children(run):
     net = graphcaps.load(run)
-    found = census(net, Batches(small.digits(size=SIZE).test, 20))
+    found = capsule_usage(net, Batches(small.digits(size=SIZE).test, 20))
     assert (found.num_types, len(found.child_length), len(found.parent_length)) == (16, 16, 10)
 
 

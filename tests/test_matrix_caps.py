@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps import InputError, complete_graph, local_graph, local_index, route, train
-from graphcaps.analysis.capsule_usage import census
+from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import MatrixCapsNet
@@ -309,13 +309,13 @@ def test_images_and_objects_that_do_not_fit_are_named(arguments, text):
     MatrixCapsNet.from_preset("matrix-small", (1, SMALLEST, SMALLEST))(torch.zeros(1, 1, SMALLEST, SMALLEST))
 
 
-def test_trace_census_and_network_see_the_same_scores():
+def test_trace_capsule_usage_and_network_see_the_same_scores():
     net, test = net_of(iterations=2).eval(), small.digits(size=20).test
     with torch.no_grad():
         scores = net(to_float(test.pixels)).scores
     states = routing_of(net, to_float(test.pixels))
     torch.testing.assert_close(torch.from_numpy(states["lengths"][1]), scores, rtol=1e-4, atol=1e-5)
-    found = census(net, Batches(test, 20))
+    found = capsule_usage(net, Batches(test, 20))
     torch.testing.assert_close(found.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
 
 

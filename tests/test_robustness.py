@@ -13,7 +13,7 @@ from torch import nn
 
 from graphcaps import CapsNet, InputError
 from graphcaps.analysis.accuracy import evaluate, wilson_interval
-from graphcaps.analysis.robustness import Robustness, Row, beside, under
+from graphcaps.analysis.robustness import Robustness, Row, evaluate_sets, evaluate_transform
 from graphcaps.cli.tables import robustness_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, noisy, rotated, scrambled, shifted
@@ -143,7 +143,7 @@ def model():
 @pytest.mark.parametrize("name", ["rotated", "noisy", "scrambled"])
 def test_every_number_is_that_of_one_image_after_the_other(model, images, name, batch_size):
     shares = []
-    found = under(model.train(), Batches(images, batch_size), name, shares.append)
+    found = evaluate_transform(model.train(), Batches(images, batch_size), name, shares.append)
     assert model.training and shares[-1] == 1 and len(shares) == -(-23 // batch_size)
     transform = TRANSFORMS[name]
     assert [row.name for row in found.rows] == [f"{severity:g}" for severity in transform.severities]
@@ -169,13 +169,16 @@ def test_every_number_is_that_of_one_image_after_the_other(model, images, name, 
 def test_the_clean_row_is_what_evaluate_finds(model, images):
     torch.manual_seed(0)
     network = CapsNet.from_preset("compact", (1, 12, 12))
-    result, found = evaluate(network, Batches(images, 23)), under(network, Batches(images, 23), "scrambled")
+    result, found = (
+        evaluate(network, Batches(images, 23)),
+        evaluate_transform(network, Batches(images, 23), "scrambled"),
+    )
     assert found.rows[found.clean].correct == result.correct
 
 
 def test_labels_do_not_reach_the_network(model, images):
     other = Images(images.pixels, (images.labels + 1) % 10)
-    one, two = (under(model, Batches(part, 23), "scrambled") for part in (images, other))
+    one, two = (evaluate_transform(model, Batches(part, 23), "scrambled") for part in (images, other))
     assert [row.score for row in one.rows] == [row.score for row in two.rows]
     assert [row.correct for row in one.rows] != [row.correct for row in two.rows]
 
@@ -184,7 +187,7 @@ def test_the_name_of_a_transform_is_checked(model, images):
     with pytest.raises(
         InputError, match="^transform: expected one of rotated, .* got 'rotate'. Did you mean 'rotated'"
     ):
-        under(model, Batches(images, 23), "rotate")
+        evaluate_transform(model, Batches(images, 23), "rotate")
 
 
 class Bright(nn.Module):
@@ -211,16 +214,18 @@ class Pairs(Batches):
 
 
 def test_of_two_objects_each_is_counted_and_both_make_an_image_right():
-    row = beside(Bright(), "pairs", {"pairs": Pairs()}).rows[0]
+    row = evaluate_sets(Bright(), "pairs", {"pairs": Pairs()}).rows[0]
     assert (row.correct, row.hits, row.of_class) == (1, (1, 1, 1), (1, 1, 2))
     assert row.score == pytest.approx((0.5 + 0.5 + 0.5 + 0.25) / 4)
 
 
 def test_image_sets_stand_beside_each_other_by_name(model, images):
     other, shares = Images(images.pixels[:7].flip(3), images.labels[:7]), []
-    found = beside(model, "affnist", {"mnist40": Batches(images, 23), "affNIST": Batches(other, 5)}, shares.append)
+    found = evaluate_sets(
+        model, "affnist", {"mnist40": Batches(images, 23), "affNIST": Batches(other, 5)}, shares.append
+    )
     assert [(row.name, row.images) for row in found.rows] == [("mnist40", 23), ("affNIST", 7)] and found.clean == 0
-    first = [under(model, Batches(x, 7), "scrambled").rows[0].correct for x in (images, other)]
+    first = [evaluate_transform(model, Batches(x, 7), "scrambled").rows[0].correct for x in (images, other)]
     assert [row.correct for row in found.rows] == first and len(set(first)) == 2
     assert shares == pytest.approx([23 / 30, 28 / 30, 1])
 

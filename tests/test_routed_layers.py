@@ -1,4 +1,4 @@
-"""Layers, networks and runs with every routing: what they learn, and that trace, census and network agree."""
+"""Layers, networks and runs with every routing: what they learn, and that trace, capsule usage and network agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, RoutingTrace, complete_graph, route, train
-from graphcaps.analysis.capsule_usage import census
+from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
@@ -85,14 +85,14 @@ def test_a_pruned_layer_learns_the_same_and_gives_other_parents(routing, draw):
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-def test_trace_census_and_network_see_the_same_parents(routing):
+def test_trace_capsule_usage_and_network_see_the_same_parents(routing):
     net, test = net_with(routing), small.digits().test
     with torch.no_grad():
         lengths = net(to_float(test.pixels)).lengths
     states = routing_of(net, to_float(test.pixels))
     torch.testing.assert_close(torch.from_numpy(states["lengths"][2]), lengths, rtol=1e-4, atol=1e-5)
     assert np.allclose(states["c"].astype(np.float32).reshape(10, -1, 16, 10).sum(-1), 1, atol=0.01)
-    found = census(net, Batches(test, 20))
+    found = capsule_usage(net, Batches(test, 20))
     torch.testing.assert_close(found.parent_length.float(), lengths.amax(0), rtol=1e-4, atol=1e-5)
     uniform = found.starved_children.all() and found.starved_parents.all()
     assert uniform == (routing == "uniform")

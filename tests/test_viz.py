@@ -224,7 +224,7 @@ def test_titles_say_the_iteration_or_the_epoch(trace, kind):
 def test_all_sizes_can_be_drawn(kind, children, parents, iterations):
     small = make_trace(children, parents, iterations=iterations, images=1, epochs=(0,))
     picture = kind(small)
-    for frame in picture.story.frames()[:3]:
+    for frame in picture.timeline.frames()[:3]:
         picture.show(frame.position)
         picture.figure.canvas.draw()
 
@@ -252,7 +252,7 @@ def test_text_can_be_read_whole(kind, over, medium, children, speed):
     )
     picture = kind(long, over=over, medium=medium)
     width, height = picture.figure.get_size_inches() * picture.figure.dpi
-    for position in (0, 0.5, picture.story.end):
+    for position in (0, 0.5, picture.timeline.end):
         picture.show(position)
         texts = drawn_texts(picture.figure)
         for k, (text, size, box) in enumerate(texts):
@@ -273,6 +273,15 @@ def test_draw_writes_every_file_and_reports_each(trace, tmp_path):
     assert [path.name for path in written] == [*moving, *over_epochs, "sheet.png"]
     assert told == [(path, True) for path in written]
     assert sorted(path.name for path in (tmp_path / "new" / "figures").iterdir()) == sorted(p.name for p in written)
+
+
+@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+def test_a_saved_figure_is_the_same_file_each_time_and_whatever_the_callers_settings(tmp_path, format):
+    for name in ("one", "two"):
+        with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": name, "savefig.facecolor": "red"}):
+            viz.save(viz.confusion(np.eye(3, dtype=int)), tmp_path / "made" / f"{name}.{format}")
+    one, two = sorted((tmp_path / "made").iterdir())
+    assert one.read_bytes() == two.read_bytes() and one.stat().st_size > 1000
 
 
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
@@ -323,7 +332,7 @@ def test_draw_of_a_trace_without_model_writes_what_it_can(tmp_path):
 def test_a_gif_has_every_frame_and_stays_under_a_megabyte(trace, tmp_path):
     (path,) = viz.draw(trace, tmp_path, what="graph", over="iterations")
     with Image.open(path) as gif:
-        assert gif.n_frames == len(viz.GraphPicture(trace).story.frames()) == 10 + 9 * 4
+        assert gif.n_frames == len(viz.GraphPicture(trace).timeline.frames()) == 10 + 9 * 4
         assert 600 <= gif.width <= 800
         assert gif.info["loop"] == 0
         durations = []
@@ -363,7 +372,7 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
     (path,) = viz.draw(short, tmp_path, what="histogram", format="mp4")
     assert path.name == "histogram.mp4"
     _, seconds = ffmpeg.count_frames_and_secs(str(path))
-    frames = viz.HistogramPicture(short).story.frames()
+    frames = viz.HistogramPicture(short).timeline.frames()
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 

@@ -6,7 +6,7 @@ Names are imported when first used, so that the command line doesn't wait for ma
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "draw": "drawing",
@@ -26,6 +26,7 @@ _HOME = {
     "robustness": "results.robustness",
     "equivariance": "results.equivariance",
     "color": "style",
+    "save": "style",
 }
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "explorer_page",
     "parts",
     "robustness",
+    "save",
     "segmentation",
     "sheet",
 ]
@@ -64,10 +66,10 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.molecule import MoleculePicture
-    from graphcaps.viz.style import color
+    from graphcaps.viz.style import color, save
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
     return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)

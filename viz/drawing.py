@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from graphcaps.atomic import made, replacing, write_text
+from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.trace.image_trace import RoutingTrace
@@ -71,7 +69,7 @@ def draw(
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
-    stories = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
 
@@ -86,16 +84,16 @@ def draw(
             write_text(path, explorer_page(trace, image))
             done(path)
             return written
-        for story in stories:
+        for span in spans:
             for name in moving:
                 answer = format in STILL and name != "entropy"
-                picture = _picture(name, trace.up_to_training() if answer else trace, story, image, top, medium)
-                path = folder / f"{name}{'-epochs' if story == 'epochs' else ''}.{format}"
-                _print(picture.figure, path, medium) if format in STILL else _film(picture, path)
+                picture = _picture(name, trace.up_to_training() if answer else trace, span, image, top, medium)
+                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
+                style.save(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)
         if what == "sheet" or (what == "all" and is_drawable(trace)):
             path = folder / f"sheet.{format if format in STILL else 'png'}"
-            _print(sheet(trace), path, style.SCREEN)
+            style.save(sheet(trace), path)
             done(path)
         return written
 
@@ -132,8 +130,8 @@ def draw_graph(
     with _made(path.parent):
         picture = MoleculePicture(trace, image, medium=medium)
         if format in STILL:
-            picture.show(picture.story.trained - 1)
-            _print(picture.figure, path, medium)
+            picture.show(picture.timeline.trained - 1)
+            style.save(picture.figure, path, medium)
         else:
             _film(picture, path)
     if on_written is not None:
@@ -149,7 +147,7 @@ def _made(folder: Path) -> Iterator[None]:
             stack.enter_context(made(folder))
             got = "" if os.access(folder, os.W_OK) else "no permission"
         except OSError as error:
-            got = error.strerror
+            got = error.strerror or str(error)
         if got:
             raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
         yield
@@ -158,14 +156,9 @@ def _made(folder: Path) -> Iterator[None]:
 def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:
     if name == "graph":
         return GraphPicture(trace, over, image, top=top, medium=medium)
-    return {"entropy": EntropyPicture, "histogram": HistogramPicture}[name](trace, over, image, medium=medium)
-
-
-def _print(figure: Figure, path: Path, medium: style.Medium) -> None:
-    """Write the figure as it stands; the same figure gives the same file."""
-    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
-    with style.applied(medium), replacing(path) as temporary:
-        figure.savefig(temporary, dpi=200 if medium is style.SCREEN else 300, metadata=undated)
+    if name == "entropy":
+        return EntropyPicture(trace, over, image, medium=medium)
+    return HistogramPicture(trace, over, image, medium=medium)
 
 
 def _film(picture: Picture, path: Path) -> None:
@@ -176,5 +169,5 @@ def _film(picture: Picture, path: Path) -> None:
     console = Console(stderr=True)
     write = write_gif if path.suffix == ".gif" else write_mp4
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(path.name, total=len(picture.story.frames()))
+        task = progress.add_task(path.name, total=len(picture.timeline.frames()))
         write(picture, path, lambda: progress.advance(task))

@@ -6,8 +6,11 @@ The ten colours are Petroff's accessible cycle (arXiv 2107.02270), chosen to sta
 from __future__ import annotations
 
 import colorsys
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,6 +20,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+
+from graphcaps.atomic import replacing
 
 PALETTE = (
     "#3f90da",
@@ -62,30 +67,6 @@ SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
 COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
 """A column of a paper: 3.4 inches."""
 
-_RC = {
-    "font.family": ["DejaVu Sans"],
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.grid": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "image.interpolation": "nearest",
-    "text.usetex": False,
-    "savefig.facecolor": "white",
-    "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
-    "svg.fonttype": "none",
-    "svg.hashsalt": "graphcaps",  # the same picture is the same file
-}
-
 
 def color(index: int) -> tuple[float, float, float]:
     """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then lighter, and so on.
@@ -103,11 +84,39 @@ def hex_color(index: int) -> str:
     return to_hex(color(index))
 
 
-def applied(medium: Medium = SCREEN) -> AbstractContextManager:
+def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """Draw in this style, whatever the settings of the caller's matplotlib are."""
-    sizes = dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), medium.text)
-    sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), medium.small)
-    return matplotlib.rc_context(_RC | sizes)
+    return matplotlib.rc_context(
+        {
+            "font.family": ["DejaVu Sans"],
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": MUTED,
+            "axes.linewidth": 0.8,
+            "axes.facecolor": "white",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+            "axes.grid": False,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelcolor": INK,
+            "ytick.labelcolor": INK,
+            "legend.frameon": False,
+            "image.interpolation": "nearest",
+            "text.usetex": False,
+            "savefig.facecolor": "white",
+            "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
+            "svg.fonttype": "none",
+            "svg.hashsalt": "graphcaps",  # the same picture is the same file
+            "font.size": medium.text,
+            "axes.titlesize": medium.text,
+            "axes.labelsize": medium.text,
+            "xtick.labelsize": medium.small,
+            "ytick.labelsize": medium.small,
+            "legend.fontsize": medium.small,
+        }
+    )
 
 
 def blank(width: int, height: int) -> Figure:
@@ -142,7 +151,8 @@ class Heading:
 
     @classmethod
     def on(cls, figure: Figure, medium: Medium = SCREEN) -> Heading:
-        height, looks = figure.get_figheight(), {"va": "top", "visible": medium.heading}
+        height = figure.get_figheight()
+        looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
         title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
         line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, **looks)
         note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, ha="right", **looks)
@@ -156,6 +166,23 @@ class Heading:
         self.title.set_text(title)
         self.line.set_text(line)
         self.note.set_text(note)
+
+
+def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
+    """Write a figure as its file's suffix says, whole or not at all; the same figure gives the same file.
+
+    Args:
+        figure: any of this package's.
+        path: ends in .png, .svg or .pdf; the folder is made where it is missing.
+        medium: what it was drawn for: 200 dots per inch on a screen, 300 in a paper.
+
+    Raises:
+        GraphcapsError: the file can't be written; an older one is then left as it was.
+    """
+    path = Path(path)
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+    with applied(medium), replacing(path) as temporary:
+        figure.savefig(temporary, dpi=200 if medium is SCREEN else 300, metadata=undated)
 
 
 def show_image(axes: Axes, image: np.ndarray) -> None:
@@ -173,6 +200,12 @@ def bare(axes: Axes) -> None:
     """No ticks, no frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
+
+
+def turn_names(axes: Axes) -> None:
+    """Turn the names under the axes by 45 degrees, so that long ones have room."""
+    for text in axes.get_xticklabels():
+        text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def parent_names(class_names: tuple[str, ...], count: int) -> list[str]:

@@ -4,14 +4,15 @@ Mitterreiter, Koch, Giesen & Laue 2023, "Why Capsule Neural Networks Do Not Scal
 capsules of a CapsNet starve in training and that routing is far from a parse tree. The definitions here are ours:
 
     dead      the largest |u_i| or |v_j| of any image is at most 0.01: the capsule is never there
-    starved   the largest pull on any image and edge is at most 1.01, where an edge's pull is c_ij * (edges of child i),
-              so 1 while undecided: the child never chooses, or the parent is never chosen, by more than 1 %; a child
-              with less than two edges has nothing to choose, and a parent without edges can't be chosen: not starved
+    starved   the largest relative coupling on any image and edge is at most 1.01. An edge's relative coupling is
+              c_ij * (edges of child i), so 1 while undecided. The child never chooses, or the parent is never chosen,
+              by more than 1 %. A child with less than two edges has nothing to choose, and a parent without edges
+              can't be chosen: neither is starved
     entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln of the child's edges is undecided, 0 decided
-    away      the share of all edges and images whose pull is off 1 by more than 1 %: couplings that routing has moved
+    away      the share of all edges and images whose relative coupling is off 1 by more than 1 %: routing has moved it
 
-all after the last routing iteration. ``census_of_layers`` counts each of several routed layers; there a layer's parents
-are the children of the next.
+all after the last routing iteration. ``capsule_usage_of_layers`` counts each of several routed layers; there a layer's
+parents are the children of the next.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
 
 from .._dgl import DGLGraph
 from ..data import Batches
@@ -30,8 +30,9 @@ from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
+from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.dense_caps import Poses, options_of, sureness
-from ..routing import route
+from ..routing import LinearVotes, MatrixVotes, route
 from .accuracy import evaluating
 
 NEVER_THERE = 0.01
@@ -40,7 +41,7 @@ UNMOVED = 0.01
 
 
 @dataclass(frozen=True)
-class Census:
+class CapsuleUsage:
     """What the capsules of a network did on ``num_images`` images; float64 tensors on the CPU."""
 
     num_images: int
@@ -48,14 +49,14 @@ class Census:
     """T types of child capsule; child i is of type i // (I / T)."""
     child_length: torch.Tensor
     """(I,) in [0, 1): the largest |u_i| of any image."""
-    child_pull: torch.Tensor
-    """(I,) in [0, J]: the largest pull of its edges on any image."""
+    child_relative_coupling: torch.Tensor
+    """(I,) in [0, J]: the largest relative coupling of its edges on any image."""
     entropy: torch.Tensor
     """(I,) in [0, undecided] nats: the mean over images."""
     parent_length: torch.Tensor
     """(J,) in [0, 1): the largest |v_j| of any image."""
-    parent_pull: torch.Tensor
-    """(J,) in [0, J]: the largest pull of its edges on any image."""
+    parent_relative_coupling: torch.Tensor
+    """(J,) in [0, J]: the largest relative coupling of its edges on any image."""
     undecided: torch.Tensor
     """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
     away: float
@@ -69,7 +70,7 @@ class Census:
     @property
     def starved_children(self) -> torch.Tensor:
         """(I,) bool."""
-        return (self.child_pull <= NEVER_ABOVE) & (self.undecided > 0)
+        return (self.child_relative_coupling <= NEVER_ABOVE) & (self.undecided > 0)
 
     @property
     def dead_parents(self) -> torch.Tensor:
@@ -79,7 +80,7 @@ class Census:
     @property
     def starved_parents(self) -> torch.Tensor:
         """(J,) bool."""
-        return (self.parent_pull <= NEVER_ABOVE) & (self.parent_pull > 0)
+        return (self.parent_relative_coupling <= NEVER_ABOVE) & (self.parent_relative_coupling > 0)
 
     def by_type(self, values: torch.Tensor) -> torch.Tensor:
         """(I,) numbers of the children as (T, capsules of a type)."""
@@ -95,7 +96,7 @@ class Census:
             "children": {
                 "types": self.num_types,
                 "largest_length": _rounded(self.child_length),
-                "largest_pull": _rounded(self.child_pull),
+                "largest_pull": _rounded(self.child_relative_coupling),
                 "mean_entropy": _rounded(self.entropy),
                 "undecided_entropy": _rounded(self.undecided),
                 "dead": _where(self.dead_children),
@@ -104,7 +105,7 @@ class Census:
             "parents": {
                 "names": list(class_names),
                 "largest_length": _rounded(self.parent_length),
-                "largest_pull": _rounded(self.parent_pull),
+                "largest_pull": _rounded(self.parent_relative_coupling),
                 "dead": _where(self.dead_parents),
                 "starved": _where(self.starved_parents),
             },
@@ -130,14 +131,24 @@ class RoutedBatch(NamedTuple):
 
 
 @torch.no_grad()
-def routed(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
+def routed_batches(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
     """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
     with evaluating(model):
         for images, _ in batches.in_order():
             yield _observed(model.capsules, model.children_of(overlaid(images)))
 
 
-def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
+class RoutedLayer(Protocol):
+    """What a layer of capsules has, whatever its votes are made of."""
+
+    iterations: int
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph: ...
+
+    def votes(self, u: Any) -> LinearVotes | MatrixVotes: ...
+
+
+def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
     """What a layer makes of its children (I, B, P)."""
     last: dict[str, torch.Tensor] = {}
     route(
@@ -145,12 +156,14 @@ def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
         layer.votes(u),
         iterations=layer.iterations,
         on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
-        **options_of(layer, u),
+        **options_of(layer, u),  # type: ignore[arg-type]  # a layer is a Module, which a Protocol can't say
     )
     return RoutedBatch(sureness(u), **last)
 
 
-def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:
+def capsule_usage(
+    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+) -> CapsuleUsage:
     """Route all images of ``batches`` in eval mode and count what the last layer does; memory is that of one batch.
 
     Args:
@@ -159,17 +172,18 @@ def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object]
         on_share: called after each batch with the share of images done.
     """
     tally = _Tally(model.capsules.graph(), model.child_types)
-    for batch in routed(model, batches):
+    for batch in routed_batches(model, batches):
         tally.add(batch)
         on_share(tally.seen / batches.num_images)
     return tally.found()
 
 
 @torch.no_grad()
-def census_of_layers(model: CapsNet, batches: Batches) -> list[Census]:
-    """The same of each routed layer, from below; the last is what ``census`` counts."""
-    layers = [*model.between, model.capsules]
-    types = [model.primary.num_types, *(layer.parent_types for layer in model.between)]
+def capsule_usage_of_layers(model: CapsNet, batches: Batches) -> list[CapsuleUsage]:
+    """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
+    between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
+    layers = [*between, model.capsules]
+    types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
     with evaluating(model):
         for images, _ in batches.in_order():
@@ -182,31 +196,39 @@ def census_of_layers(model: CapsNet, batches: Batches) -> list[Census]:
 
 
 class _Tally:
-    """A layer's census while batches come in."""
+    """What one layer's capsules did, batch after batch."""
 
     def __init__(self, graph: DGLGraph, num_types: int):
         self.graph, self.num_types, self.edges = graph, num_types, links(graph)
         self.degrees = torch.bincount(self.edges.src, minlength=self.edges.num_children)  # (I,)
-        self.child_length, self.child_pull, self.entropy = torch.zeros(3, self.edges.num_children, dtype=torch.float64)
-        self.parent_length, self.parent_pull = torch.zeros(2, self.edges.num_parents, dtype=torch.float64)
+        self.child_length, self.child_relative_coupling, self.entropy = torch.zeros(
+            3, self.edges.num_children, dtype=torch.float64
+        )
+        self.parent_length, self.parent_relative_coupling = torch.zeros(2, self.edges.num_parents, dtype=torch.float64)
         self.seen = self.away = 0
 
     def add(self, batch: RoutedBatch) -> None:
         src, dst = self.edges.src, self.edges.dst
         self.child_length = self.child_length.maximum(_largest(batch.sure))
         self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
-        pulls = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
-        pull, self.away = pulls.amax(dim=1), self.away + int(((pulls - 1).abs() > UNMOVED).sum())
-        self.child_pull = self.child_pull.scatter_reduce(0, src, pull, "amax")
-        self.parent_pull = self.parent_pull.scatter_reduce(0, dst, pull, "amax")
+        relative = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
+        largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > UNMOVED).sum())
+        self.child_relative_coupling = self.child_relative_coupling.scatter_reduce(0, src, largest, "amax")
+        self.parent_relative_coupling = self.parent_relative_coupling.scatter_reduce(0, dst, largest, "amax")
         self.entropy += coupling_entropy(self.graph, batch.c).sum(dim=1).cpu().double()
         self.seen += batch.sure.shape[1]
 
-    def found(self) -> Census:
-        counted = self.child_length, self.child_pull, self.entropy / self.seen, self.parent_length, self.parent_pull
+    def found(self) -> CapsuleUsage:
+        counted = (
+            self.child_length,
+            self.child_relative_coupling,
+            self.entropy / self.seen,
+            self.parent_length,
+            self.parent_relative_coupling,
+        )
         undecided = self.degrees.clamp_min(1).double().log()
         share = self.away / (self.seen * len(self.edges.src)) if len(self.edges.src) else 0.0
-        return Census(self.seen, self.num_types, *counted, undecided=undecided, away=share)
+        return CapsuleUsage(self.seen, self.num_types, *counted, undecided=undecided, away=share)
 
 
 def _largest(lengths: torch.Tensor) -> torch.Tensor:

@@ -25,11 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..data import Batches
 from ..data.transforms import rotated, shifted
 from ..errors import expect
+from ..models import Network
 from .accuracy import evaluating
 
 IMAGES = 1000
@@ -122,7 +123,7 @@ class Equivariance:
 
 @torch.no_grad()
 def equivariance(
-    model: nn.Module, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: Network, batches: Batches, on_share: Callable[[float], object] = lambda share: None
 ) -> Equivariance:
     """Sweep the first ``IMAGES`` images of a set through every parameter.
 
@@ -168,7 +169,7 @@ def example_images(found: Equivariance, batches: Batches) -> np.ndarray:
     return torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
 
 
-def check_capsules(model: nn.Module) -> None:
+def check_capsules(model: Network) -> None:
     """Raise ``InputError`` where a network has no capsules to follow, or its images show several objects."""
     expect(hasattr(model, "capsules"), "model", "a network with capsules", type(model).__name__, "CNNs have none")
     expect(model.objects == 1, "model", "a network whose images show one object", f"{model.objects}")
@@ -187,13 +188,19 @@ def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_c
     random = np.random.RandomState(seed)
     taken = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
-    fits = [line_fit(vectors, p) for p in (taken, permuted)]
     readouts = np.full((2, num_classes), np.nan)
     for k in range(num_classes):
         mine = winners == k
         if mine.sum() >= FEWEST:
             readouts[:, k] = [readout(vectors[mine], p[mine]) for p in (taken, permuted)]
-    return Sweep(vectors, *fits, _moved(vectors), *readouts)
+    return Sweep(
+        vectors,
+        fit=line_fit(vectors, taken),
+        fit_permuted=line_fit(vectors, permuted),
+        moved=_moved(vectors),
+        readout=readouts[0],
+        readout_permuted=readouts[1],
+    )
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from pathlib import Path
 import networkx
 import numpy as np
 
-from ..atomic import replacing, write_text
+from ..atomic import write_text
 from ..errors import GraphcapsError, expect
 from ..trace.image_trace import RoutingTrace
 
@@ -111,8 +111,8 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
         "of_edges": trace.num_edges,
         "credit": float(credit[credit > 0].sum()),
     }
-    if trace.about.get("routing") in NOTES:
-        about["note"] = NOTES[trace.about["routing"]]
+    if (routing := str(trace.about.get("routing"))) in NOTES:
+        about["note"] = NOTES[routing]
     if trace.labels is not None:
         about["label"] = names[trace.labels[image]]
     tree = networkx.MultiDiGraph(**about)
@@ -141,7 +141,7 @@ def as_json(tree: networkx.MultiDiGraph) -> str:
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
     """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
-    from ..viz import parts
+    from .. import viz
 
     tree = parse_tree(trace, image, keep)
     for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):
@@ -149,6 +149,5 @@ def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float =
         write_text(path, text)
         yield path
     path = folder / f"image-{image}.png"
-    with replacing(path) as temporary:
-        parts(trace, tree).savefig(temporary, dpi=200)
+    viz.save(viz.parts(trace, tree), path)
     yield path

@@ -22,7 +22,7 @@ from ..models import CapsNet
 from ..models.objects import longest, overlaid, right
 from ..nn import CapsuleLayer
 from .accuracy import evaluating
-from .capsule_usage import routed
+from .capsule_usage import routed_batches
 
 DRAWS = 5
 """Random controls for each k."""
@@ -124,7 +124,7 @@ def mean_coupling(
         (E,) float64 on the CPU, in [0, 1]; sums to 1 over each child's edges.
     """
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
-    for _, c, _ in routed(model, batches):
+    for _, c, _ in routed_batches(model, batches):
         total += c.sum(dim=1).cpu()
         seen += c.shape[1]
         on_share(seen / batches.num_images)
@@ -165,11 +165,9 @@ def prune(
             cut[k] = [layer.pruned(edges) for edges in kept]
     layers = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
     images = val.num_images + test.num_images
-    correct = [
-        _correct(model, layers, batches, lambda seen, before=before: on_share((before + seen) / images))
-        for batches, before in ((val, 0), (test, val.num_images))
-    ]
-    scores = [Score(*counts) for counts in zip(*correct, strict=True)]
+    of_val = _correct(model, layers, val, lambda seen: on_share(seen / images))
+    of_test = _correct(model, layers, test, lambda seen: on_share((val.num_images + seen) / images))
+    scores = [Score(*counts) for counts in zip(of_val, of_test, strict=True)]
     rows = []
     for n, (k, (pruned, *_)) in enumerate(cut.items()):
         strongest, *drawn, weakest = scores[n * (DRAWS + 2) : (n + 1) * (DRAWS + 2)]

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
+from ..models import Network
 from ..models.objects import longest, overlaid, right
 from .accuracy import evaluating, wilson_interval
 
@@ -98,8 +99,8 @@ class Robustness:
         return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
 
 
-def under(
-    model: nn.Module, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
+def evaluate_transform(
+    model: Network, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
 ) -> Robustness:
     """Evaluate a network on all images under each severity of a transform.
 
@@ -125,8 +126,8 @@ def under(
     return Robustness(name, transform.says, rows, transform.severities.index(transform.clean))
 
 
-def beside(
-    model: nn.Module,
+def evaluate_sets(
+    model: Network,
     on: str,
     batches: dict[str, Batches],
     on_share: Callable[[float], object] = lambda share: None,
@@ -139,7 +140,8 @@ def beside(
         batches: the sets, each taken in order.
         on_share: called after each batch with the share of images done.
     """
-    rows, done, total = [], 0, sum(part.num_images for part in batches.values())
+    rows: list[Row] = []
+    done, total = 0, sum(part.num_images for part in batches.values())
     for name, part in batches.items():
 
         def share(of_part: float, done: int = done, part: Batches = part) -> object:
@@ -156,14 +158,15 @@ def _as_they_are(images: Tensor, places: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _answer(
-    model: nn.Module,
+    model: Network,
     batches: Batches,
     versions: Sequence[Version],
     names: Sequence[str],
     on_share: Callable[[float], object],
 ) -> tuple[Row, ...]:
     """A row for each version of the images, all of them in one pass over the set."""
-    answers, sure = [[] for _ in versions], [[] for _ in versions]
+    answers: list[list[Tensor]] = [[] for _ in versions]
+    sure: list[list[Tensor]] = [[] for _ in versions]
     truth, seen = [], 0
     with evaluating(model):
         for layers, labels in batches.in_order():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..data import DATASETS, Batches, DatasetSpec, Images, load_images
 from ..data.pairs import Pairs
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, InputError, expect
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..trace.recording import one_of_each_class, to_bytes
@@ -120,16 +121,17 @@ def stroke_width(images: np.ndarray) -> float:
     return float(np.clip(width, 1, min(images.shape[2:]) / 3))
 
 
-def _fields(asked: object, *names: str) -> list:
+def _fields(asked: object, *names: str) -> list[Any]:
     wanted = "an object with " + " and ".join(f'"{name}"' for name in names)
     got = repr(sorted(asked))[:60] if isinstance(asked, dict) else type(asked).__name__
-    expect(isinstance(asked, dict) and asked.keys() == set(names), "body", wanted, got)
+    if not isinstance(asked, dict) or asked.keys() != set(names):
+        raise InputError(f"body: expected {wanted}, got {got}")
     return [asked[name] for name in names]
 
 
 def _index(name: str, index: object, count: int) -> None:
-    whole = isinstance(index, int) and not isinstance(index, bool)
-    expect(whole and 0 <= index < count, name, f"an integer from 0 to {count - 1}", repr(index)[:40])
+    inside = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < count
+    expect(inside, name, f"an integer from 0 to {count - 1}", repr(index)[:40])
 
 
 def _numbers(name: str, values: object, shape: tuple[int, ...], dims: str, low: float, high: float) -> np.ndarray:
@@ -138,8 +140,7 @@ def _numbers(name: str, values: object, shape: tuple[int, ...], dims: str, low: 
     try:
         array = np.array(values)
     except ValueError:
-        array = None
-    expect(array is not None, name, wanted, "lists of different lengths")
+        raise InputError(f"{name}: expected {wanted}, got lists of different lengths") from None
     expect(array.dtype.kind in "iuf", name, wanted, f"other things: {repr(values)[:40]}")
     expect(array.shape == tuple(shape), name, wanted, array.shape)
     array = array.astype(np.float64)

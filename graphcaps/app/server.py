@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import uvicorn
 from starlette.applications import Starlette
@@ -33,13 +33,13 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer
 def make_app(explorer: Explorer) -> Starlette:
     """The page at /, and what it asks: POST /explain, /decode and /image, as ``Explorer`` answers them."""
     text, policy = live_page(explorer.start())
-    policy = {"Content-Security-Policy": policy}
+    headers = _HEADERS | {"Content-Security-Policy": policy}
     turn = asyncio.Lock()  # one computation at a time
 
     async def page(request: Request) -> Response:
-        return HTMLResponse(text, headers=_HEADERS | policy)
+        return HTMLResponse(text, headers=headers)
 
-    def answering(answer: Callable[[object], dict]) -> Callable:
+    def answering(answer: Callable[[object], dict]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             asked = _parsed(await _body(request))
             async with turn:
@@ -77,16 +77,17 @@ def _parsed(body: bytes) -> object:
         raise InputError(f"body: expected JSON, got: {error}") from None
 
 
-async def _refused(request: Request, error: HTTPException) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
     headers = _HEADERS | dict(error.headers or {})
     return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=headers)
 
 
-async def _wrong(request: Request, error: InputError) -> Response:
+async def _wrong(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status_code=400, headers=_HEADERS)
 
 
-async def _failed(request: Request, error: GraphcapsError) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status_code=500, headers=_HEADERS)
 
 
@@ -103,5 +104,13 @@ def listen(port: int) -> socket.socket:
 
 def http_server(app: Starlette) -> uvicorn.Server:
     """The server of an app; ``run(sockets=[listen(port)])`` answers until Ctrl-C, which it raises again at its end."""
-    settings = {"http": "h11", "ws": "none", "lifespan": "off", "log_level": "warning", "access_log": False}
-    return uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=3, **settings))
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+    )
+    return uvicorn.Server(config)

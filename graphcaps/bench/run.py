@@ -110,9 +110,8 @@ def _said(targets: list[dict]) -> str:
 
 
 def _draw(work: str, found: dict, to: Path) -> Path:
-    from ..viz import bars
+    from .. import viz
 
     path = to / f"{work}.png"
-    with replacing(path) as temporary:
-        bars(work, found).savefig(temporary, dpi=200)
+    viz.save(viz.bars(work, found), path)
     return path

@@ -50,8 +50,9 @@ def evaluate_on(
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
     """
+    from .. import viz
     from ..analysis.equivariance import check_capsules
-    from ..atomic import replacing, write_text
+    from ..atomic import write_text
 
     if "equivariance" in names:
         check_capsules(model)
@@ -61,14 +62,13 @@ def evaluate_on(
         measure = _equivariance if name == "equivariance" else _robustness
         table, text, figure = measure(name, model, batches, root, about)
         write_text(folder / f"{name}.json", text)
-        with replacing(folder / f"{name}.png") as temporary:
-            figure.savefig(temporary, dpi=200)
+        viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 
 
 def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
     """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
-    from ..analysis.robustness import beside, under
+    from ..analysis.robustness import evaluate_sets, evaluate_transform
     from ..progress import bar
     from ..viz import robustness
     from .tables import robustness_table
@@ -81,9 +81,9 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
             other, title = load_affnist(root, split="test")
             device = next(model.parameters()).device
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
-            found = beside(model, name, sets, on_share)
+            found = evaluate_sets(model, name, sets, on_share)
         else:
-            found = under(model, batches, name, on_share)
+            found = evaluate_transform(model, batches, name, on_share)
     table = robustness_table(found, about["class_names"])
     return table, found.to_json(**about), robustness({**about, **found.as_dict()})
 

@@ -90,20 +90,16 @@ def evaluate(
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     result = evaluate(model, batches)
     print(accuracy_table(result, splits.class_names))
-    from ..atomic import replacing
-    from ..viz import confusion
+    from .. import viz
 
     picture = chosen.path / "figures" / "confusion.png"
-    with replacing(picture) as temporary:
-        confusion(result.confusion(splits.num_classes).numpy(), splits.class_names).savefig(temporary)
+    viz.save(viz.confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
         from ..analysis.accuracy import examples
-        from ..viz import segmentation
 
         picture = chosen.path / "figures" / "segmentation.png"
-        with replacing(picture) as temporary:
-            segmentation(**examples(model, batches, result), class_names=splits.class_names).savefig(temporary, dpi=200)
+        viz.save(viz.segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
         print(f"segmentation: {picture}")
 
 
@@ -170,15 +166,15 @@ def prune(
     from ..training.run_folder import named_or_newest
 
     chosen = named_or_newest(run, out)
+    from .. import viz
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.pruning import check_keep, mean_coupling
     from ..analysis.pruning import prune as measure
-    from ..atomic import replacing, write_text
+    from ..atomic import write_text
     from ..data import Batches, load_images
     from ..progress import bar
     from ..training.hardware import pick_device
     from ..training.run_folder import load_routing
-    from ..viz import accuracy_by_edges
     from .tables import pruning_table
 
     place = pick_device(device)
@@ -196,8 +192,7 @@ def prune(
     about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
     folder = chosen.path / "prune"
     write_text(folder / "prune.json", found.to_json(**about))
-    with replacing(folder / "accuracy.png") as temporary:
-        accuracy_by_edges({**about, **found.as_dict()}).savefig(temporary, dpi=200)
+    viz.save(viz.accuracy_by_edges({**about, **found.as_dict()}), folder / "accuracy.png")
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
     print(pruning_table(found))
     print(folder / "prune.json", folder / "accuracy.png", sep="\n")

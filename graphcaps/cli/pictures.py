@@ -123,17 +123,17 @@ def explain(
         from ..progress import bar
         from ..training.hardware import pick_device
         from ..training.run_folder import load_routing
-        from .tables import census_tables
+        from .tables import usage_tables
 
         place = pick_device(device)
         model = load_routing(chosen, device=place)
         splits = load_images(chosen.config.dataset, data or chosen.config.data)
-        from ..analysis.capsule_usage import census
+        from ..analysis.capsule_usage import capsule_usage
 
         with bar("test images") as on_share:
-            found = census(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_share)
+            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_share)
         write_text(folder / "capsules.json", found.to_json(splits.class_names))
-        print(census_tables(found, splits.class_names))
+        print(usage_tables(found, splits.class_names))
         print(folder / "capsules.json")
 
 

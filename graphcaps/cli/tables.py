@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, Census, relative_entropy
+from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, relative_entropy
 from ..analysis.equivariance import FEWEST, Equivariance
 from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
@@ -41,9 +41,9 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
-    """What a census counted, per type of child and per parent."""
-    measured = [found.child_length, found.child_pull, found.entropy, found.undecided]
+def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
+    """How capsules are used, per type of child and per parent."""
+    measured = [found.child_length, found.child_relative_coupling, found.entropy, found.undecided]
     measured += [found.dead_children, found.starved_children]
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
     choosing = found.undecided[found.undecided > 0]
@@ -52,24 +52,26 @@ def census_tables(found: Census, class_names: tuple[str, ...]) -> str:
     lines = [
         f"{found.num_images:,} test images; a child's entropy is {level} undecided, 0 decided",
         "",
-        "child type  capsules  dead  starved  largest length  largest pull  mean entropy  of undecided",
+        "child type  capsules  dead  starved  largest length  relative coupling  mean entropy  of undecided",
     ]
-    for name, length, pull, entropy, undecided, dead, starved in [*rows, ("all", *measured)]:
+    for name, length, coupling, entropy, undecided, dead, starved in [*rows, ("all", *measured)]:
         mean = float(entropy.mean())
         share = f"{relative_entropy(entropy, undecided):.1%}" if undecided.any() else "-"
         counts = f"{len(length):>8}  {int(dead.sum()):>4}  {int(starved.sum()):>7}"
-        numbers = f"{float(length.max()):>14.3f}  {float(pull.max()):>12.2f}  {mean:>12.3f}  {share:>12}"
+        numbers = f"{float(length.max()):>14.3f}  {float(coupling.max()):>17.2f}  {mean:>12.3f}  {share:>12}"
         lines.append(f"{name:>10}  {counts}  {numbers}")
     width = max(6, *(len(name) for name in class_names))
-    lines += ["", f"{'parent':<{width}}  largest length  largest pull"]
+    lines += ["", f"{'parent':<{width}}  largest length  relative coupling"]
     for j, name in enumerate(class_names):
         states = ((found.dead_parents, "dead"), (found.starved_parents, "starved"))
         said = "".join(f"  {state}" for where, state in states if where[j])
-        lines.append(f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_pull[j]:>12.2f}{said}")
+        lines.append(
+            f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_relative_coupling[j]:>17.2f}{said}"
+        )
     lines += [
         "",
-        f"dead: never longer than {NEVER_THERE}. pull: c * (edges of the child), 1 while undecided. "
-        f"starved: pull never above {NEVER_ABOVE}",
+        f"dead: never longer than {NEVER_THERE}. relative coupling: the largest c * (edges of the child), 1 while "
+        f"undecided. starved: never above {NEVER_ABOVE}",
     ]
     return "\n".join(lines)
 

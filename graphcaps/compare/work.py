@@ -20,8 +20,8 @@ import filelock
 import numpy as np
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-from ..analysis.capsule_usage import census_of_layers, relative_entropy
-from ..atomic import replacing, write_text
+from ..analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
+from ..atomic import write_text
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
@@ -164,7 +164,7 @@ def _census(model, run: Run, data: Path, device: str) -> list[dict]:
     images = load_images(run.config.dataset, data).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
-    layers = census_of_layers(model, Batches(images, batch, device=device))
+    layers = capsule_usage_of_layers(model, Batches(images, batch, device=device))
     return [
         {
             "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
@@ -195,8 +195,7 @@ def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
     results = summary(plan, found)
     write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(folder / "table.md", as_markdown(results) + "\n")
-    from ..viz import compared
+    from .. import viz
 
-    with replacing(folder / "accuracy.png") as temporary:
-        compared(results).savefig(temporary, dpi=200)
+    viz.save(viz.compared(results), folder / "accuracy.png")
     return results

@@ -6,11 +6,15 @@ Edge order is the order in which a graph was built (DGL's edge ids); a complete 
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import torch
 
 from .._dgl import DGLGraph, dgl
 from ..errors import expect
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 EDGE_TYPE = ("child", "votes", "parent")
 
@@ -48,7 +52,9 @@ def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
     return bipartite_graph(src, dst, num_children, num_parents)
 
 
-def bipartite_graph(src, dst, num_children: int, num_parents: int) -> DGLGraph:
+def bipartite_graph(
+    src: torch.Tensor | ArrayLike, dst: torch.Tensor | ArrayLike, num_children: int, num_parents: int
+) -> DGLGraph:
     """Link child ``src[e]`` to parent ``dst[e]`` for each edge e; duplicates and isolated capsules are allowed.
 
     Args:

@@ -6,10 +6,14 @@ import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import torch
 
 from .._dgl import DGLGraph
+
+How = ParamSpec("How")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -28,25 +32,29 @@ class Links:
         return torch.bincount(self.dst, minlength=self.num_parents)
 
 
-def once_per_structure(make: Callable) -> Callable:
-    """Keep what ``make(graph, *how)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it.
+class OncePerStructure(Generic[How, Made]):
+    """``make(graph, *how)``, whose results are in ``kept`` as long as the graph's edges stay as they are.
 
     Keyed by the identity of DGL's immutable structure object: a graph that gains an edge gets a new one.
     """
-    kept: dict[tuple, object] = {}
 
-    @functools.wraps(make)
-    def once(graph: DGLGraph, *how):
+    def __init__(self, make: Callable[Concatenate[DGLGraph, How], Made]):
+        self.make = make
+        self.kept: dict[tuple[object, ...], Made] = {}
+
+    def __call__(self, graph: DGLGraph, *how: How.args, **named: How.kwargs) -> Made:
         structure = graph._graph
-        key = (id(structure), *how)
-        if key not in kept:
-            found = make(graph, *how)
-            weakref.finalize(structure, kept.pop, key, None)
-            kept[key] = found
-        return kept[key]
+        key = (id(structure), *how, *named.items())
+        if key not in self.kept:
+            found = self.make(graph, *how, **named)
+            weakref.finalize(structure, self.kept.pop, key, None)
+            self.kept[key] = found
+        return self.kept[key]
 
-    once.kept = kept
-    return once
+
+def once_per_structure(make: Callable[Concatenate[DGLGraph, How], Made]) -> OncePerStructure[How, Made]:
+    """Keep what ``make(graph, *how)`` gives as long as the graph's edges stay as they are; ``kept`` holds all of it."""
+    return OncePerStructure(make)
 
 
 def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:

@@ -80,7 +80,8 @@ def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
     (4, 3)
     """
     grid, kernel, stride, _, _ = _checked(grid, kernel, stride, 1, 1)
-    return tuple((size - side) // step + 1 for size, side, step in zip(grid, kernel, stride, strict=True))
+    rows, columns = ((size - side) // step + 1 for size, side, step in zip(grid, kernel, stride, strict=True))
+    return rows, columns
 
 
 def as_pair(name: str, size: Pair) -> tuple[int, int]:
@@ -88,10 +89,13 @@ def as_pair(name: str, size: Pair) -> tuple[int, int]:
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     whole = len(pair) == 2 and all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in pair)
     expect(whole, name, "an integer >= 1, or a pair of them", size)
-    return pair
+    rows, columns = pair
+    return rows, columns
 
 
-def _checked(grid, kernel, stride, child_types, parent_types):
+def _checked(
+    grid: Pair, kernel: Pair, stride: Pair, child_types: int, parent_types: int
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int, int]:
     grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
     fits = kernel[0] <= grid[0] and kernel[1] <= grid[1]
     expect(fits, "kernel", f"at most the grid, {grid[0]} x {grid[1]}", f"{kernel[0]} x {kernel[1]}")
@@ -101,7 +105,14 @@ def _checked(grid, kernel, stride, child_types, parent_types):
 
 
 @functools.lru_cache(maxsize=32)
-def _local(grid, kernel, stride, child_types, parent_types, device) -> tuple[DGLGraph, torch.Tensor]:
+def _local(
+    grid: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    child_types: int,
+    parent_types: int,
+    device: str,
+) -> tuple[DGLGraph, torch.Tensor]:
     """The graph and its index of matrices."""
     if device != "cpu":
         graph, index = _local(grid, kernel, stride, child_types, parent_types, "cpu")
@@ -119,7 +130,7 @@ def _local(grid, kernel, stride, child_types, parent_types, device) -> tuple[DGL
     return bipartite_graph(child[order], parent[order], num_children, num_parents), index[order]
 
 
-def _windows(count, side, step):
+def _windows(count: int, side: int, step: int) -> torch.Tensor:
     """(count * side, 3): along one axis, a child's position, its parent's and its offset in the parent's window."""
     parent, offset = torch.cartesian_prod(torch.arange(count), torch.arange(side)).T
     return torch.stack([parent * step + offset, parent, offset], dim=1)

@@ -38,7 +38,8 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
             trailing = tuple(routed.edata[name].shape[1:])
             fits = len(index) == len(trailing) and all(0 <= k < size for k, size in zip(index, trailing, strict=True))
             expect(fits, "index", f"one index into each trailing dim {trailing} of {name}", index)
-            features[name] = routed.edata[name][(slice(None), *index)].detach().cpu().tolist()
+            place = (slice(None), *index)
+            features[name] = routed.edata[name][place].detach().cpu().tolist()
     drawn = networkx.MultiDiGraph()
     for layer, (kind, count) in enumerate((("child", edges.num_children), ("parent", edges.num_parents))):
         for k in range(count):

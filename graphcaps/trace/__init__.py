@@ -6,7 +6,7 @@ Names are imported when first used: ``recording``, which makes a trace of a netw
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "RoutingTrace": "image_trace",
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .image_trace import RoutingTrace, observe
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..atomic import replacing
 from ..errors import GraphcapsError, expect
@@ -37,7 +38,9 @@ class TracedGraph:
     """The true class, where known."""
 
     @classmethod
-    def of(cls, tags, bonds, c, lengths=None, label: int | None = None) -> TracedGraph:
+    def of(
+        cls, tags: ArrayLike, bonds: ArrayLike, c: ArrayLike, lengths: ArrayLike | None = None, label: int | None = None
+    ) -> TracedGraph:
         """Make one of arrays, tensors or lists.
 
         Args:
@@ -58,9 +61,13 @@ class TracedGraph:
         kinds = np.asarray(tags)
         whole = np.issubdtype(kinds.dtype, np.integer)
         expect(whole, "tags", "(N,) integers", f"{kinds.shape} {kinds.dtype}")
-        arrays = {"tags": kinds.astype(np.int32), "bonds": ends.astype(np.int32), "c": np.asarray(c, np.float32)}
-        lengths = None if lengths is None else np.asarray(lengths, np.float32)
-        graph = cls(**arrays, lengths=lengths, label=None if label is None else int(label))
+        graph = cls(
+            tags=kinds.astype(np.int32),
+            bonds=ends.astype(np.int32),
+            c=np.asarray(c, np.float32),
+            lengths=None if lengths is None else np.asarray(lengths, np.float32),
+            label=None if label is None else int(label),
+        )
         graph.check()
         return graph
 

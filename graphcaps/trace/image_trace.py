@@ -10,11 +10,20 @@ import dataclasses
 import json
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..atomic import replacing
 from ..errors import GraphcapsError, expect
+
+if TYPE_CHECKING:
+    import torch
+
+    from .._dgl import DGLGraph
+    from ..routing import LinearVotes, MatrixVotes
+    from ..routing.em import EMParameters
+    from ..routing.inverted import InvertedParameters
 
 FORMAT_VERSION = 1
 
@@ -95,11 +104,26 @@ class RoutingTrace:
 
     def up_to_training(self) -> RoutingTrace:
         """The same without iterations beyond those of training: the last one made the network's answers."""
-        kept = {name: getattr(self, name)[:, : self.trained_iterations] for name in ("b", "c", "agreement", "lengths")}
-        return dataclasses.replace(self, **kept)
+        kept = slice(self.trained_iterations)
+        return dataclasses.replace(
+            self,
+            b=self.b[:, kept],
+            c=self.c[:, kept],
+            agreement=self.agreement[:, kept],
+            lengths=self.lengths[:, kept],
+        )
 
     @classmethod
-    def of(cls, graph, votes, iterations: int = 10, *, prior=None, engine: str = "auto", **about) -> RoutingTrace:
+    def of(
+        cls,
+        graph: DGLGraph,
+        votes: torch.Tensor | LinearVotes | MatrixVotes,
+        iterations: int = 10,
+        *,
+        prior: torch.Tensor | float | None = None,
+        engine: str = "auto",
+        **about: Any,
+    ) -> RoutingTrace:
         """Route ``votes`` and keep every iteration: a trace without a model.
 
         Args:
@@ -124,7 +148,10 @@ class RoutingTrace:
             num_children=edges.num_children,
             num_parents=edges.num_parents,
             epochs=np.zeros(1, np.int32),
-            **{name: values[None] for name, values in states.items()},
+            b=states["b"][None],
+            c=states["c"][None],
+            agreement=states["agreement"][None],
+            lengths=states["lengths"][None],
             **about,
         )
 
@@ -139,12 +166,22 @@ class RoutingTrace:
         about = {"dataset": "random votes", "seed": seed}
         return cls.of(complete_graph(num_children, num_parents), votes, iterations, about=about)
 
-    def with_epoch(self, epoch: int, states: dict[str, np.ndarray], **replace) -> RoutingTrace:
+    def with_epoch(self, epoch: int, states: dict[str, np.ndarray], **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch (what ``observe`` returns); later epochs are dropped."""
         keep = self.epochs < epoch
-        grown = {name: np.concatenate([getattr(self, name)[keep], new[None]]) for name, new in states.items()}
-        epochs = np.append(self.epochs[keep], np.int32(epoch))
-        return dataclasses.replace(self, epochs=epochs, **grown, **replace)
+
+        def grown(name: str) -> np.ndarray:
+            return np.concatenate([getattr(self, name)[keep], states[name][None]])
+
+        return dataclasses.replace(
+            self,
+            epochs=np.append(self.epochs[keep], np.int32(epoch)),
+            b=grown("b"),
+            c=grown("c"),
+            agreement=grown("agreement"),
+            lengths=grown("lengths"),
+            **replace,
+        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one npz file, atomically and without pickle."""
@@ -210,15 +247,15 @@ class RoutingTrace:
 
 
 def observe(
-    graph,
-    votes,
+    graph: DGLGraph,
+    votes: torch.Tensor | LinearVotes | MatrixVotes,
     iterations: int,
     *,
-    prior=None,
+    prior: torch.Tensor | float | None = None,
     engine: str = "auto",
     routing: str = "dynamic",
-    activation=None,
-    parameters=None,
+    activation: torch.Tensor | None = None,
+    parameters: InvertedParameters | EMParameters | None = None,
 ) -> dict[str, np.ndarray]:
     """Route once and return every iteration: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
 
@@ -231,7 +268,7 @@ def observe(
 
     seen: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": []}
 
-    def keep(r, b, c, v, agreement):
+    def keep(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
         lengths = torch.linalg.vector_norm(v, dim=-1)
         for name, values in (("b", b), ("c", c), ("agreement", agreement), ("lengths", lengths)):
             expect(values.dim() <= 2, "votes", "(E, N, D) or (E, D)", f"{values.dim()} dims before D")

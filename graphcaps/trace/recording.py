@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     )
 
 
-def unrouted(model: CapsNet, images: np.ndarray, **about_them) -> RoutingTrace:
+def unrouted(model: CapsNet, images: np.ndarray, **about_them: Any) -> RoutingTrace:
     """A trace of images (N, C, H, W) uint8 that holds no epoch yet; ``about_them`` are more of its fields."""
     layer = model.capsules
     src, dst = (end.numpy().astype(np.int32) for end in layer.graph().edges(order="eid"))
@@ -65,7 +66,12 @@ def unrouted(model: CapsNet, images: np.ndarray, **about_them) -> RoutingTrace:
 
 
 def record(
-    trace: RoutingTrace | None, model: CapsNet, splits: ImageSplits, epoch: int, device, about: dict
+    trace: RoutingTrace | None,
+    model: CapsNet,
+    splits: ImageSplits,
+    epoch: int,
+    device: torch.device | str,
+    about: dict[str, str | int | float],
 ) -> RoutingTrace:
     """Add the routing after ``epoch`` to the trace; without one, start it."""
     images, labels = Batches(splits.test, 1).at(one_of_each_class(splits.test.labels, splits.num_classes))
@@ -121,8 +127,8 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
     """
     images = images.detach().requires_grad_()
     lengths = sureness(model.children_of(images))  # (I, N)
-    slopes = [torch.autograd.grad(child.sum(), images, retain_graph=True)[0].abs().amax(dim=1) for child in lengths]
-    slopes = torch.stack(slopes, dim=1)  # (N, I, H, W)
+    gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)
+    slopes = torch.stack([gradient.abs().amax(dim=1) for gradient in gradients], dim=1)  # (N, I, H, W)
     return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
 
 

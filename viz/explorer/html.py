@@ -49,17 +49,19 @@ def live_page(start: dict) -> tuple[str, str]:
     return text, f"{policy}; frame-ancestors 'none'"
 
 
-def _page(data: dict, trace: dict, style: list[str], scripts: list[str], ask="'none'", live="") -> tuple[str, str]:
+def _page(
+    data: dict, trace: dict, style: list[str], scripts: list[str], ask: str = "'none'", live: str = ""
+) -> tuple[str, str]:
     """The filled page and its policy."""
-    style, script = ("\n".join(map(_read, names)) for names in (style, scripts))
+    look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src {ask}; "
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(look)}; connect-src {ask}; "
         "base-uri 'none'; form-action 'none'"
     )
     # In a script element only "<" could end it; JSON may spell it otherwise.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     title = html.escape(" - ".join(["Routing explorer", trace["title"], *trace["source"]]))
-    filled = {"policy": policy, "title": title, "style": style, "script": script, "data": text, "live": live}
+    filled = {"policy": policy, "title": title, "style": look, "script": script, "data": text, "live": live}
     return string.Template(_read("page.html")).substitute(filled), policy
 
 

@@ -49,8 +49,8 @@ def _panel(axes: Axes, table: dict) -> None:
             continue
         value = row["numbers"][shown]
         own = row["name"].startswith(_OWN)
-        looks = {"color": style.ACCENT if own else style.FAINT, "hatch": "///" if row["another_algorithm"] else None}
-        axes.barh(k, value, height=0.72, edgecolor="white", linewidth=0, **looks)
+        color, hatch = style.ACCENT if own else style.FAINT, "///" if row["another_algorithm"] else None
+        axes.barh(k, value, height=0.72, edgecolor="white", linewidth=0, color=color, hatch=hatch)
         end = value
         if shown == "median":
             end = row["numbers"]["high"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -50,7 +51,7 @@ def compared(found: dict) -> Figure:
     return figure
 
 
-def _draw(axes, at: int, row: dict, key: str, base: bool) -> None:
+def _draw(axes: Axes, at: int, row: dict, key: str, base: bool) -> None:
     color = style.ACCENT if base else style.INK
     values = np.array([seed["accuracy"][key] for seed in row["seeds"]])
     mean, sd = row["images"][key]["mean"], row["images"][key]["sd"]

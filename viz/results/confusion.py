@@ -45,8 +45,9 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
         axes = figure.add_axes((margin / width, below / height, size / width, size / height))
         _fill(axes, matrix)
         ticks = np.arange(number)
-        turn = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-        axes.set_xticks(ticks, names, **turn)
+        axes.set_xticks(ticks, names)
+        if turned:
+            style.turn_names(axes)
         axes.set_yticks(ticks, names)
         axes.tick_params(length=0)
         axes.set(xlabel="predicted class", ylabel="true class")

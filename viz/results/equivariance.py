@@ -35,7 +35,7 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
     examples, rotation = found["examples"], found["parameters"]["rotation"]
     wanted = (len(examples), 3)
     expect(images.shape[:2] == wanted and images.ndim == 5, "images", f"{wanted} + (C, H, W)", images.shape)
-    reach = 1.08 * max(abs(np.array(example["vectors"])).max() for example in examples)
+    reach = 1.08 * max(float(abs(np.array(example["vectors"])).max()) for example in examples)
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
         source = f"{found['dataset']}, {found['model']}, {style.thousands(found['images'])} test images"
@@ -72,8 +72,8 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
 
 
 def _panel(figure: Figure, label: str, left: float, top: float, wide: float, tall: float) -> Axes:
-    box = np.array((left, _HEIGHT - top - tall, wide, tall)) / (_WIDTH, _HEIGHT, _WIDTH, _HEIGHT)
-    return figure.add_axes(tuple(box), label=label)
+    box = (left / _WIDTH, (_HEIGHT - top - tall) / _HEIGHT, wide / _WIDTH, tall / _HEIGHT)
+    return figure.add_axes(box, label=label)
 
 
 def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
@@ -99,8 +99,9 @@ def _by_class(axes: Axes, found: dict, kind: str) -> None:
             low, high = (np.clip(means + sign * np.array(spread, float), 0, 1) for sign in (-1, 1))
             axes.vlines(at, low, high, color=color, lw=1, alpha=0.6)
         axes.plot(at, means, marker, color=color, ms=5, label=parameter)
-    turn = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 4 else {}
-    axes.set_xticks(range(len(names)), names, **turn)
+    axes.set_xticks(range(len(names)), names)
+    if max(map(len, names)) > 4:
+        style.turn_names(axes)
     axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(names) - 0.4))
     axes.axhline(0, color=style.FAINT, lw=0.8, zorder=0)
     axes.tick_params(axis="x", length=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import networkx
 import numpy as np
@@ -15,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from graphcaps.errors import expect
+from graphcaps.errors import expect, required
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import smooth
@@ -29,6 +30,9 @@ _NAMED = 3  # parents named under the parts
 _DIM = 0.3  # of the image where no part looks
 
 
+Field = tuple[int, int, int, int]
+
+
 @dataclass(frozen=True)
 class _Part:
     parent: int
@@ -36,7 +40,7 @@ class _Part:
     """Of the kept credit."""
     look: np.ndarray
     """(H, W) in [0, 1]: where its child looks."""
-    field: tuple[int, int, int, int] | None
+    field: Field | None
     """Top, left, height and width in pixels, where that is all that is known of it."""
 
 
@@ -55,11 +59,11 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         InputError: the trace holds no images, or not where its children look.
     """
     then = "Traces of training runs hold them"
-    expect(trace.images is not None, "trace", "images to draw parts on", "none", then)
+    images = required(trace.images, "trace", "images to draw parts on", then=then)
     seen = trace.saliency is not None or trace.fields is not None
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
-    found, about = _parts(trace, tree), tree.graph
-    image = style.displayed(trace.images[about["image"]]) / 255
+    found, about = _parts(trace, tree, images.shape[2:]), tree.graph
+    image = style.displayed(images[about["image"]]) / 255
     image = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)  # (H, W, 3)
     names = style.parent_names(trace.class_names, trace.num_parents)
     with style.applied():
@@ -68,7 +72,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         source = ", ".join(caption(trace, "iterations", about["image"]))
         style.Heading.on(figure).say("Parts that made the answer", f"{made} all credit c <û, v>", source)
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
-        style.show_image(_panel(figure, "input", f"input{label}", (_LEFT, _TOP, _BIG)), trace.images[about["image"]])
+        style.show_image(_panel(figure, "input", f"input{label}", (_LEFT, _TOP, _BIG)), images[about["image"]])
         second = _LEFT + _BIG + _GAP
         axes = _panel(figure, "parts", f"its {count(len(found), 'part')}", (second, _TOP, _BIG))
         _draw(axes, image, found)
@@ -78,7 +82,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
             row, column = divmod(n, _COLUMNS)
             place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
             axes = _panel(figure, f"part {n}", f"{part.share:.0%} to {style.cut(names[part.parent], 5)}", place)
-            axes.title.set_size(style.SMALL)
+            axes.title.set_fontsize(style.SMALL)
             _draw(axes, image, [part])
         if len(found) > _MOST:
             more = f"and {count(len(found) - _MOST, 'weaker part')}"
@@ -86,22 +90,25 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     return figure
 
 
-def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> list[_Part]:
-    """The parts of a tree, most credit first."""
-    credit: dict[tuple[int, tuple | int], float] = defaultdict(float)
+def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ...]) -> list[_Part]:
+    """The parts of a tree of an image (H, W), most credit first."""
+    fields = trace.fields if trace.saliency is None else None
+    credit: dict[tuple[int, Field | int], float] = defaultdict(float)
     for child, parent, link in tree.edges(data=True):
         i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
-        credit[j, i if trace.saliency is not None else tuple(trace.fields[i].tolist())] += link["credit"]
+        credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
     total = sum(credit.values())
     found = []
     for (parent, where), value in sorted(credit.items(), key=lambda item: -item[1]):
-        field = where if isinstance(where, tuple) else None
-        look = _inside(field, trace.images.shape[2:]) if field else smooth(trace.saliency[tree.graph["image"], where])
-        found.append(_Part(parent, value / total, look, field))
+        if isinstance(where, tuple):
+            found.append(_Part(parent, value / total, _inside(where, size), where))
+        else:
+            assert trace.saliency is not None, "else there are fields"
+            found.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], where]), None))
     return found
 
 
-def _inside(field: tuple[int, int, int, int], size: tuple[int, int]) -> np.ndarray:
+def _inside(field: Field, size: tuple[int, ...]) -> np.ndarray:
     """(H, W): 1 in the field, 0 outside; the field may reach over the border."""
     top, left, height, width = field
     look = np.zeros(size)
@@ -123,8 +130,9 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
     for part in shown[:_MOST]:
         if part.field:
             top, left, height, width = part.field
-            looks = {"edgecolor": style.color(part.parent), "alpha": part.share / strongest, "lw": 1.2}
-            axes.add_patch(Rectangle((left - 0.5, top - 0.5), width, height, fill=False, **looks))
+            box = Rectangle((left - 0.5, top - 0.5), width, height, fill=False, lw=1.2)
+            box.set(edgecolor=style.color(part.parent), alpha=part.share / strongest)
+            axes.add_patch(box)
 
 
 def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[str]) -> None:
@@ -148,5 +156,5 @@ def _panel(figure: Figure, label: str, title: str, place: tuple[float, float, fl
     return axes
 
 
-def _write(figure: Figure, left: float, top: float, text: str, **looks) -> None:
+def _write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> None:
     figure.text(left / _WIDTH, 1 - top / _HEIGHT, text, va="top", size=style.SMALL, **looks)

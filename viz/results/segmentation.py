@@ -5,6 +5,8 @@ Figure 5 of Sabour, Frosst & Hinton 2017, with what no capsule explains under ea
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -60,7 +62,7 @@ def segmentation(
             "Which pixels belong to which", "the capsule of the lower class in orange, of the higher in blue"
         )
 
-        def write(left: float, top: float, text: str, **looks) -> None:
+        def write(left: float, top: float, text: str, **looks: Any) -> None:
             figure.text(left / width, 1 - top / height, text, **{"va": "center", "size": style.SMALL, **looks})
 
         for top, name in ((105, "shown"), (127, "answer")):
@@ -75,9 +77,9 @@ def segmentation(
                 weight = "normal" if hit[n] or top == 105 else "bold"
                 write(left + _SIDE / 2, top, _named(classes, class_names), ha="center", weight=weight)
             for row, (name, picture) in enumerate(zip(_ROWS, _pictures(images[n], reconstructions[n]), strict=True)):
-                box = (left, height - _TOP - row * _STEP - _SIDE, _SIDE, _SIDE)
-                scaled = np.array(box) / (width, height, width, height)
-                axes = figure.add_axes(tuple(scaled), label=f"{name} {n}")
+                low = height - _TOP - row * _STEP - _SIDE
+                box = (left / width, low / height, _SIDE / width, _SIDE / height)
+                axes = figure.add_axes(box, label=f"{name} {n}")
                 axes.imshow(picture, vmin=0, vmax=1, cmap="gray")
                 style.bare(axes)
     return figure

@@ -5,7 +5,10 @@ The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
@@ -50,8 +53,14 @@ def is_drawable(trace: RoutingTrace) -> bool:
 
 def _parts(trace: RoutingTrace) -> list[_Curves | _Reconstructions | _Perturbed]:
     """The parts the trace has the numbers for."""
-    parts = _Curves(trace), _Reconstructions(trace), _Perturbed(trace)
-    return [part for part in parts if part.height]
+    parts: list[_Curves | _Reconstructions | _Perturbed] = []
+    if (curves := _Curves(trace)).height:
+        parts.append(curves)
+    if trace.images is not None and trace.reconstructions is not None:
+        parts.append(_Reconstructions(trace, trace.images, trace.reconstructions))
+    if trace.perturbed is not None and trace.steps is not None and trace.perturbed.size:
+        parts.append(_Perturbed(trace, trace.perturbed, trace.steps))
+    return parts
 
 
 class _Paper:
@@ -61,12 +70,12 @@ class _Paper:
         self.figure = figure
         self._width, self._height = figure.get_size_inches() * figure.dpi
 
-    def axes(self, name: str, left: float, top: float, width: float, height: float):
+    def axes(self, name: str, left: float, top: float, width: float, height: float) -> Axes:
         low = 1 - (top + height) / self._height
         box = (left / self._width, low, width / self._width, height / self._height)
         return self.figure.add_axes(box, label=name)
 
-    def text(self, left: float, top: float, text: str, **looks) -> None:
+    def text(self, left: float, top: float, text: str, **looks: Any) -> None:
         looks = {"va": "top", "size": style.TEXT, **looks}
         self.figure.text(left / self._width, 1 - top / self._height, text, **looks)
 
@@ -74,7 +83,7 @@ class _Paper:
 class _Curves:
     """Loss and accuracy over epochs, of training and validation images."""
 
-    _LOOKS = {"train": {"color": style.MUTED, "ls": "--"}, "val": {"color": style.ACCENT}}
+    _LOOKS: dict[str, dict[str, Any]] = {"train": {"color": style.MUTED, "ls": "--"}, "val": {"color": style.ACCENT}}
     _CALLED = {"train": "training images", "val": "validation images"}
 
     def __init__(self, trace: RoutingTrace):
@@ -92,23 +101,21 @@ class _Curves:
                 epochs = self._history.get("epoch") or range(1, len(values) + 1)
                 points = list(zip(epochs, values, strict=False))
                 if points:
-                    dot = {"marker": "o", "ms": 3.5} if len(points) <= 40 else {}
+                    dot: dict[str, Any] = {"marker": "o", "ms": 3.5} if len(points) <= 40 else {}
                     axes.plot(*zip(*points, strict=True), lw=1.8, label=self._CALLED[part], **dot, **looks)
             axes.set_title(kind)
             axes.set_xlabel("epoch")
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.locator_params(axis="x", integer=True)
             axes.legend(loc="best")
 
 
 class _Reconstructions:
     """Input images, and under each what the decoder makes of its longest capsule."""
 
-    height = 0
+    height = 240
 
-    def __init__(self, trace: RoutingTrace):
-        self._trace = trace
-        if trace.images is not None and trace.reconstructions is not None:
-            self.height = 240
+    def __init__(self, trace: RoutingTrace, images: np.ndarray, reconstructions: np.ndarray):
+        self._trace, self._images, self._reconstructions = trace, images, reconstructions
 
     def draw(self, paper: _Paper, top: float) -> None:
         trace, chosen = self._trace, _one_per_class(self._trace)
@@ -121,13 +128,13 @@ class _Reconstructions:
         step = (_RIGHT - 90) / _MOST
         for k, n in enumerate(chosen):
             left, size = 90 + k * step, step - 6
-            middle = {"ha": "center", "va": "center", "size": style.SMALL}
+            middle: dict[str, Any] = {"ha": "center", "va": "center", "size": style.SMALL}
             right = trace.labels is None or longest[n] == trace.labels[n]
             if trace.labels is not None:
                 paper.text(left + size / 2, top + rows["true"], _name(names, trace.labels[n]), **middle)
-            style.show_image(paper.axes(f"input {n}", left, top + 43, size, size), trace.images[n])
+            style.show_image(paper.axes(f"input {n}", left, top + 43, size, size), self._images[n])
             below = paper.axes(f"reconstruction {n}", left, top + 123, size, size)
-            style.show_image(below, trace.reconstructions[n])
+            style.show_image(below, self._reconstructions[n])
             said = _name(names, longest[n]) + ("" if right else " (wrong)")
             paper.text(left + size / 2, top + rows["longest"], said, weight="normal" if right else "bold", **middle)
 
@@ -135,15 +142,11 @@ class _Reconstructions:
 class _Perturbed:
     """For an image of each class: a row per dimension of its longest capsule, a column per amount added to it."""
 
-    height = 0
-
-    def __init__(self, trace: RoutingTrace):
-        self._trace = trace
-        if trace.perturbed is None or trace.steps is None or not trace.perturbed.size:
-            return
+    def __init__(self, trace: RoutingTrace, perturbed: np.ndarray, steps: np.ndarray):
+        self._trace, self._perturbed, self._steps = trace, perturbed, steps
         self._chosen = _one_per_class(trace)
         self._columns = min(5, len(self._chosen))
-        _, rows, columns, _, high, wide = trace.perturbed.shape
+        _, rows, columns, _, high, wide = perturbed.shape
         self._width = min((_RIGHT - 60) / 5 - 14, 1.6 * columns * wide)
         self._tall = self._width * rows * (high + 1) / (columns * (wide + 1))
         self._each = self._tall + 52
@@ -151,8 +154,8 @@ class _Perturbed:
 
     def draw(self, paper: _Paper, top: float) -> None:
         trace = self._trace
-        dimensions = trace.perturbed.shape[1]
-        low, high = (f"{step:+.2f}".replace("-", "−") for step in (trace.steps[0], trace.steps[-1]))
+        dimensions = self._perturbed.shape[1]
+        low, high = (f"{step:+.2f}".replace("-", "−") for step in (self._steps[0], self._steps[-1]))
         said = (
             f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
         )
@@ -162,14 +165,20 @@ class _Perturbed:
             row, column = divmod(k, self._columns)
             place = (60 + column * (self._width + 14), top + 45 + row * self._each, self._width, self._tall)
             axes = paper.axes(f"perturbed {n}", *place)
-            looks = {"cmap": "gray", "vmin": 0, "vmax": 255, "aspect": "auto", "interpolation": "hanning"}
-            axes.imshow(_mosaic(trace.perturbed[n]), extent=(0, 1, 1, 0), **looks)
+            looks: dict[str, Any] = {
+                "cmap": "gray",
+                "vmin": 0,
+                "vmax": 255,
+                "aspect": "auto",
+                "interpolation": "hanning",
+            }
+            axes.imshow(_mosaic(self._perturbed[n]), extent=(0, 1, 1, 0), **looks)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
             title = f"image {n}" if trace.labels is None else _name(names, trace.labels[n])
             axes.set_title(title, size=style.TEXT, loc="center")
             for tick, side in zip(axes.set_xticks([0, 1], [low, high]), ("left", "right"), strict=True):
-                tick.label1.set_horizontalalignment(side)
+                tick.label1.set(ha=side)
             marks = np.arange(0, dimensions, -(-dimensions // 16)) if column == 0 else np.arange(0)
             axes.set_yticks((marks + 0.5) / dimensions, [str(mark + 1) for mark in marks])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -15,10 +16,12 @@ from PIL import Image, ImageFilter
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story, caption, count, wide_range
+from graphcaps.viz.routing.timeline import Timeline, caption, count, wide_range
 
-THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of the story, where there is room
+THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of all steps, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
+
+Numbers = TypeVar("Numbers", float, np.ndarray)
 
 _PICTURED = 20  # children shown as small pictures of what they look at
 _LABELLED = 30  # parents that have room for a name each
@@ -58,7 +61,7 @@ _LAYOUTS = {
 class GraphPicture:
     """Children at the left, parents at the right; width and strength of a line are its coupling.
 
-    Both grow linearly from the smallest to the largest coupling shown in the whole story; a scale says which.
+    Both grow linearly from the smallest to the largest coupling shown at any step; a scale says which.
     Children are ordered by the parents they end with, so that lines cross little.
 
     Args:
@@ -70,7 +73,7 @@ class GraphPicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the steps it moves through.
+        timeline: the steps it moves through.
         edges: (K,) the edge each line stands for, weakest first.
         lines: LineCollection of K lines in that order.
         bars: PolyCollection of J rectangles, the lengths of the parents.
@@ -88,13 +91,13 @@ class GraphPicture:
         medium: style.Medium = style.SCREEN,
     ):
         expect(isinstance(top, int) and top >= 1, "top", "an integer >= 1", repr(top))
-        self.story = Story.of(trace, over, image)
+        self.timeline = Timeline.of(trace, over, image)
         self._trace = trace
         self._image = image
         self._medium, self._layout = medium, _LAYOUTS[medium]
-        self.edges = np.argsort(self.story.c[-1], kind="stable")[-top:]
+        self.edges = np.argsort(self.timeline.c[-1], kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
-        self._range = wide_range(self.story.c[:, self.edges])
+        self._range = wide_range(self.timeline.c[:, self.edges])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
@@ -102,22 +105,20 @@ class GraphPicture:
         with style.applied(medium):
             self.figure = style.blank(medium.width, layout.height)
             self._heading = style.Heading.on(self.figure, medium)
-            pictured = trace.images is not None
-            left = sum(layout.image) + 0.03 if pictured else 0.04
+            left = 0.04 if trace.images is None else sum(layout.image) + 0.03
             low, height = layout.graph
             bars, _ = layout.bars
             right = bars - (24 + layout.letter * max(map(len, self._names))) / medium.width
-            if pictured:
-                self._draw_image(caption(trace, over, image))
+            if trace.images is not None:
+                self._draw_image(trace.images[image], caption(trace, over, image))
             self._draw_graph(self.figure.add_axes((left, low, right - left, height)))
-            scale_left, *scale = layout.scale
-            self._draw_scale(self.figure.add_axes((min(left, scale_left), *scale)))
+            scale_left, scale_low, wide, tall = layout.scale
+            self._draw_scale(self.figure.add_axes((min(left, scale_left), scale_low, wide, tall)))
             self._draw_bars(self.figure.add_axes((bars, low, 0.975 - bars, height)))
         self.moving = [self.lines, *self._dots, self.nodes, self.bars, *self._values, *self._heading.artists]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
-    def _draw_image(self, source: list[str]) -> None:
-        image = self._trace.images[self._image]
+    def _draw_image(self, image: np.ndarray, source: list[str]) -> None:
         medium, (left, width), top = self._medium, self._layout.image, sum(self._layout.graph)
         height = min(0.3, width * medium.width / self._layout.height * image.shape[1] / image.shape[2])
         axes = self.figure.add_axes((left, top - height, width, height), anchor="NW")
@@ -129,7 +130,7 @@ class GraphPicture:
             said = f"true label:{' ' if medium.heading else chr(10)}{self._names[label]}"
             self.figure.text(left, top - 0.02 - height, said, size=medium.text, va="top")
         if medium.heading:
-            looks = {"size": medium.small, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
+            looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
             self.figure.text(left, self._layout.graph[0], "\n".join(source), **looks)
 
     def _draw_graph(self, axes: Axes) -> None:
@@ -141,7 +142,8 @@ class GraphPicture:
         self._child_y[order] = 1 - (np.arange(len(order)) + 0.5) / len(order)
         start, end = self._child_y[trace.src[self.edges]], self._y[trace.dst[self.edges]]
         y = start[:, None] + (end - start)[:, None] * _CURVE * _CURVE * (3 - 2 * _CURVE)  # (K, points)
-        self.lines = LineCollection(np.stack((np.broadcast_to(_CURVE, y.shape), y), axis=-1), capstyle="butt")
+        curves = np.stack((np.broadcast_to(_CURVE, y.shape), y), axis=-1)  # (K, points, 2)
+        self.lines = LineCollection(list(curves), capstyle="butt")
         axes.add_collection(self.lines, autolim=False)
         self._dots = self._draw_children(axes)
         self.nodes = axes.scatter(np.ones_like(self._y), self._y, color=self._colors, zorder=3, clip_on=False)
@@ -152,14 +154,14 @@ class GraphPicture:
             children = f"{len(order)} of {children}"
         if not self._dots and self._medium.heading:
             children = f"what {children} look at"
-        above = {"va": "bottom", "size": self._medium.text}
+        above: dict[str, Any] = {"va": "bottom", "size": self._medium.text}
         axes.text(-0.12, 1.025, children, ha="left", **above)
         if self._medium.heading:
             axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", **above)
 
     def _children_in_order(self) -> np.ndarray:
         """Children that are drawn, from top to bottom."""
-        order = children_in_order(self._trace, self.story.c[-1])
+        order = children_in_order(self._trace, self.timeline.c[-1])
         return order if self._whole else order[np.isin(order, self._trace.src[self.edges])]
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
@@ -204,7 +206,7 @@ class GraphPicture:
         self.bars = PolyCollection([], facecolors=self._colors, edgecolors=style.INK)
         axes.add_collection(self.bars, autolim=False)
         self._half = min(0.31 / len(self._y), 0.06)
-        longest = self.story.lengths.max()
+        longest = self.timeline.lengths.max()
         end = min((end for end in _ENDS if end > longest), default=1.0)
         self._digits = max(2, 1 - math.floor(math.log10(end)))
         axes.set_xlim(0, end * self._layout.bars[1])
@@ -214,30 +216,30 @@ class GraphPicture:
         named = "length of the parent" if self._medium.heading else "length"
         axes.text(0, 1.025, named, transform=axes.transAxes, va="bottom", size=self._medium.text)
         every = -(-len(self._y) // _LABELLED)
-        middle = {"size": self._medium.small, "va": "center_baseline"}
+        middle: dict[str, Any] = {"size": self._medium.small, "va": "center_baseline"}
         for y, name in zip(self._y[::every], self._names[::every], strict=True):
             axes.text(-0.05 * end, y, name, ha="right", **middle)
         self._values = [axes.text(0, y, "", **middle) for y in self._y] if every == 1 else []
         self._nudge = 0.03 * end
 
-    def width(self, c: np.ndarray | float) -> np.ndarray | float:
+    def width(self, c: Numbers) -> Numbers:
         """Width of a line in points, linear in its coupling."""
         return THIN + (self._thick - THIN) * self._share(c)
 
-    def alpha(self, c: np.ndarray | float) -> np.ndarray | float:
+    def alpha(self, c: Numbers) -> Numbers:
         """Opacity of a line in [0, 1], linear in its coupling."""
         return PALE + (STRONG - PALE) * self._share(c)
 
-    def _share(self, c: np.ndarray | float) -> np.ndarray | float:
+    def _share(self, c: Numbers) -> Numbers:
         low, high = self._range
         return (c - low) / (high - low)
 
     def show(self, position: float) -> None:
         """Set every line and bar to the couplings and lengths at ``position``, in steps from 0."""
-        c, lengths = self.story.at(position)
+        c, lengths = self.timeline.at(position)
         c = c[self.edges]
-        self.lines.set_linewidth(self.width(c))
-        self.lines.set_color(np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c))))
+        colors = np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c)))  # (K, 4)
+        self.lines.set(linewidth=self.width(c), color=colors)
         winner = int(lengths.argmax())
         rings = np.where(np.arange(len(lengths)) == winner, 2.0 * self._medium.line, 0.0)
         sizes = self._layout.node * np.where(rings > 0, 130, 55)
@@ -249,8 +251,8 @@ class GraphPicture:
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
         line = f"longest parent: {self._names[winner]} ({lengths[winner]:.{self._digits}f})"
-        title = f"Children choose parents: {self.story.title(position)}"
-        self._heading.say(title, line, self.story.note(position))
+        title = f"Children choose parents: {self.timeline.title(position)}"
+        self._heading.say(title, line, self.timeline.note(position))
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story, between, caption
+from graphcaps.viz.routing.timeline import Timeline, between, caption
 
 _FEW = 40  # children drawn as lines of their own
 _LEAST = 0.01  # nats on the axis at least: less is noise
@@ -54,7 +55,7 @@ class EntropyPicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the steps it moves through.
+        timeline: the steps it moves through.
         mean: Line2D of the mean over children.
         band: Polygon of mean +- one standard deviation; what lies above ln J or below 0 is not shown.
         children: LineCollection with a line per child where there are at most 40, else None.
@@ -66,14 +67,14 @@ class EntropyPicture:
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
         self._medium = medium
-        self.story = Story.of(trace, over, image)
-        self._entropies, levels = entropies(trace, self.story.c)  # (S, I'), (I',)
+        self.timeline = Timeline.of(trace, over, image)
+        self._entropies, levels = entropies(trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
         self._level = levels.mean()
         same = bool(np.all(levels == levels[0]))
         self._choices = f"ln {round(math.exp(levels[0]))}" if same else "its uniform level"
         # Epochs kept are spaced as logarithms are: one place each. Iterations stand at their numbers.
-        self._x = np.arange(len(self.story)) + (1 if over == "iterations" else 0)
+        self._x = np.arange(len(self.timeline)) + (1 if over == "iterations" else 0)
         with style.applied(medium):
             self.figure, self._heading, axes = style.chart(medium)
             self._frame(axes, ", ".join(caption(trace, over, image)) if medium.heading else "")
@@ -81,23 +82,28 @@ class EntropyPicture:
             style.legend(axes, medium)
         children = [] if self.children is None else [self.children]
         self.moving = [self.band, *children, self.mean, self._tip, *self._heading.artists]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
     def _frame(self, axes: Axes, source: str) -> None:
-        over, x = self.story.over, self._x
+        over, x = self.timeline.over, self._x
         axes.set_xlim(x[0] - 0.4, x[-1] + 0.4)
         axes.set_ylabel("coupling entropy H (nat)")
         where = "routing iteration" if over == "iterations" else "epoch of training (those kept)"
         axes.set_xlabel(where + (f"  ({source})" if source else ""))
         if over == "epochs":
             shown = x[:: math.ceil(len(x) / 20)]
-            axes.set_xticks(shown, [str(self.story.steps[k]) for k in shown])
+            axes.set_xticks(shown, [str(self.timeline.steps[k]) for k in shown])
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-            if self.story.trained < len(self.story):
-                axes.axvspan(self.story.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
-                place = {"transform": axes.transAxes, "ha": "right", "va": "top", "size": self._medium.small}
-                axes.text(0.99, 0.975, self.story.note(self.story.end), color=style.MUTED, **place)
+            if self.timeline.trained < len(self.timeline):
+                axes.axvspan(self.timeline.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
+                place: dict[str, Any] = {
+                    "transform": axes.transAxes,
+                    "ha": "right",
+                    "va": "top",
+                    "size": self._medium.small,
+                }
+                axes.text(0.99, 0.975, self.timeline.note(self.timeline.end), color=style.MUTED, **place)
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
         few = self._entropies.shape[1] <= _FEW
@@ -109,7 +115,7 @@ class EntropyPicture:
         axes.ticklabel_format(axis="y", useOffset=False)
         named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
         line = self._medium.line
-        dashed = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
+        dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
         self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
@@ -143,4 +149,4 @@ class EntropyPicture:
         if self._level > 0:
             ratio = f"= {means[-1] / self._level:.3f}   (1: undecided, 0: decided)"
         line = f"mean H = {means[-1]:.3f} ± {spreads[-1]:.3f} nat,   H / {self._choices} {ratio}"
-        self._heading.say(f"Coupling entropy: {self.story.title(position)}", line)
+        self._heading.say(f"Coupling entropy: {self.timeline.title(position)}", line)

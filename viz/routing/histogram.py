@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story, caption, wide_range
+from graphcaps.viz.routing.timeline import Timeline, caption, wide_range
 
 _BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
 _MARKS = 6  # uniform values marked; of more, the smallest and the largest
@@ -31,8 +33,8 @@ class HistogramPicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the steps it moves through.
-        bins: (36,) bin edges, fixed over the story.
+        timeline: the steps it moves through.
+        bins: (36,) bin edges, the same at every step.
         bars: 35 rectangles; their heights sum to the number of edges.
         winner_bars: 35 rectangles for the edges to the parent that ends longest, in its colour.
         uniform: the lines at 1 / number of edges, for the numbers that children have.
@@ -42,12 +44,12 @@ class HistogramPicture:
     def __init__(
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
-        self.story = Story.of(trace, over, image)
-        winner = int(self.story.lengths[-1].argmax())
+        self.timeline = Timeline.of(trace, over, image)
+        winner = int(self.timeline.lengths[-1].argmax())
         self._to_winner = trace.dst == winner
         degrees = np.unique(np.bincount(trace.src))
         self._degrees = degrees[degrees > 0]
-        self.bins = bins_of(self.story.c)
+        self.bins = bins_of(self.timeline.c)
         with style.applied(medium):
             self.figure, self._heading, axes = style.chart(medium)
             named = style.parent_names(trace.class_names, trace.num_parents)[winner]
@@ -57,15 +59,15 @@ class HistogramPicture:
             axes.set_xlabel("coupling c" + (f"  ({source})" if source else ""))
             style.legend(axes, medium)
         self.moving = [*self.bars, *self.winner_bars, *self.uniform, *self._heading.artists]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
     def _draw_bars(self, axes: Axes, winner: str, color: tuple[float, float, float]) -> None:
         edges, width = len(self._to_winner), np.diff(self.bins)
         empty = np.zeros(_BINS)
-        named = {"label": f"all {style.thousands(edges)} couplings"}
-        self.bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=style.FAINT, **named))
-        named = {"label": f"those with {winner}"}
-        self.winner_bars = list(axes.bar(self.bins[:-1], empty, 0.94 * width, align="edge", color=color, **named))
+        every, some = f"all {style.thousands(edges)} couplings", f"those with {winner}"
+        looks: dict[str, Any] = {"width": 0.94 * width, "align": "edge"}
+        self.bars = list(axes.bar(self.bins[:-1], empty, color=style.FAINT, label=every, **looks))
+        self.winner_bars = list(axes.bar(self.bins[:-1], empty, color=color, label=some, **looks))
         axes.set_xlim(self.bins[0], self.bins[-1])
         axes.set_ylabel("number of couplings")
         if edges >= _LOG_FROM:
@@ -78,17 +80,17 @@ class HistogramPicture:
     def _draw_uniform(self, axes: Axes, width: float) -> None:
         fewest, most = self._degrees[0], self._degrees[-1]
         shown = self._degrees if len(self._degrees) <= _MARKS else [fewest, most]
-        dashed = {"color": style.INK, "lw": width, "ls": (0, (4, 3))}
+        dashed: dict[str, Any] = {"color": style.INK, "lw": width, "ls": (0, (4, 3))}
         self.uniform = [axes.axvline(1 / degree, **dashed) for degree in shown]
         self.uniform[0].set_label(f"uniform: 1/{most}" + (f" to 1/{fewest}" if fewest < most else ""))
 
     def show(self, position: float) -> None:
         """Set the bars to the couplings at ``position``, in steps from 0."""
-        c, _ = self.story.at(position)
+        c, _ = self.timeline.at(position)
         counts, to_winner = (np.histogram(chosen, self.bins)[0] for chosen in (c, c[self._to_winner]))
         for bars, heights in ((self.bars, counts), (self.winner_bars, to_winner)):
             for bar, height in zip(bars, heights, strict=True):
                 bar.set_height(height)
         strong = style.thousands(int((c > 0.5).sum()))
         line = f"largest coupling: {c.max():.3f},   above one half: {strong} of {style.thousands(len(c))}"
-        self._heading.say(f"Coupling strengths: {self.story.title(position)}", line, self.story.note(position))
+        self._heading.say(f"Coupling strengths: {self.timeline.title(position)}", line, self.timeline.note(position))

@@ -89,9 +89,9 @@ class _Stress:
         apart = at[self.first] - at[self.second]  # (pairs, 2)
         distance = np.maximum(np.linalg.norm(apart, axis=1), 1e-9)
         off = distance - self.wanted
-        pull = (2 * self.weight * off / distance)[:, None] * apart
+        gradient = (2 * self.weight * off / distance)[:, None] * apart
         ends = (self.first, 1), (self.second, -1)
-        slope = [sum(sign * np.bincount(end, part, len(at)) for end, sign in ends) for part in pull.T]
+        slope = [sum(sign * np.bincount(end, part, len(at)) for end, sign in ends) for part in gradient.T]
         return float(self.weight @ off**2), np.column_stack(slope).ravel()
 
 

@@ -7,17 +7,21 @@ key says which couplings these are. They say where a node's vote goes, not what 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from graphcaps.errors import expect
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.layout import places
-from graphcaps.viz.routing.timeline import Story
+from graphcaps.viz.routing.timeline import Timeline
+
+Box = tuple[float, float, float, float]
 
 _RADIUS = 0.34  # of a node, in bond lengths
 _LARGEST = 54  # pixels of a bond at most
@@ -39,7 +43,7 @@ class MoleculePicture:
 
     Attributes:
         figure: the matplotlib figure.
-        story: the iterations it moves through.
+        timeline: the iterations it moves through.
         nodes: PathCollection, one circle for each node.
         letters: the nodes' names, as texts; none where the trace has none, or where they would be too small.
         bars: Rectangles as long as the class capsules; none where the trace holds no lengths.
@@ -61,7 +65,7 @@ class MoleculePicture:
         lengths = np.zeros((iterations, 0)) if drawn.lengths is None else drawn.lengths.astype(np.float64)
         trained = min(trace.trained_iterations, iterations)
         steps = np.arange(1, iterations + 1)
-        self.story = Story("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
+        self.timeline = Timeline("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
         self.full = max(float(drawn.c.max()), 1 / self._classes + _LEAST)
         self._names = style.parent_names(trace.class_names, self._classes)
         self._colors = np.array([style.color(k) for k in range(self._classes)])
@@ -72,23 +76,23 @@ class MoleculePicture:
                 self._truth += ", answered " + ("right" if answer == drawn.label else "wrong")
         source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
         self._line = ", ".join(part for part in (*source, self._graph, self._truth) if part)
-        height, box, *panels = _places_in(medium, self._classes)
+        height, box, classes, key = _places_in(medium, self._classes)
         with style.applied(medium):
             self.figure = style.blank(medium.width, height)
             self._heading = style.Heading.on(self.figure, medium)
-            place = {"va": "top", "size": medium.small, "visible": not medium.heading}
+            place: dict[str, Any] = {"va": "top", "size": medium.small, "visible": not medium.heading}
             self.caption = self.figure.text(14 / medium.width, 1 - 6 / height, "", **place)
             self._draw_graph(self._axes(box), box, drawn.bonds, places(len(drawn.tags), drawn.bonds))
             self._write_letters(trace.tag_names, drawn.tags)
             title = "class" if drawn.lengths is None else "length of the class capsule"
-            self._draw_classes(self._panel(title, *panels[0], medium), medium)
+            self._draw_classes(self._panel(title, *classes, medium), medium)
             title = "coupling of a node's vote\nto a class, not importance"
-            self._draw_key(self._panel(title, *panels[1], medium), medium)
+            self._draw_key(self._panel(title, *key, medium), medium)
         words = [*self._values, *self._heading.artists, self.caption]
         self.moving = [self.nodes, *self.letters, *self.bars, *words]
-        self.show(self.story.end)
+        self.show(self.timeline.end)
 
-    def _axes(self, box: tuple[float, float, float, float], **options) -> Axes:
+    def _axes(self, box: Box, **options: Any) -> Axes:
         """Axes with their left, bottom, width and height in pixels."""
         width, height = self.figure.get_size_inches() * 100
         left, low, wide, tall = box
@@ -98,12 +102,12 @@ class MoleculePicture:
         """Axes under a title, with their left and the title's top in pixels."""
         height = self.figure.get_figheight() * 100
         width = self.figure.get_figwidth() * 100
-        place = {"va": "top", "size": medium.small, "color": style.MUTED}
+        place: dict[str, Any] = {"va": "top", "size": medium.small, "color": style.MUTED}
         self.figure.text(left / width, 1 - top / height, title, **place)
         words = 22 + _LINE * title.count("\n")
         return self._axes((left, height - top - tall, wide, tall - words), label=title)
 
-    def _draw_graph(self, axes: Axes, box: tuple[float, ...], bonds: np.ndarray, at: np.ndarray) -> None:
+    def _draw_graph(self, axes: Axes, box: Box, bonds: np.ndarray, at: np.ndarray) -> None:
         extent = at.max(axis=0) - at.min(axis=0) + 2 * _RADIUS + 0.1
         self._bond = min(_LARGEST, box[2] / extent[0], box[3] / extent[1])  # pixels
         middle = (at.max(axis=0) + at.min(axis=0)) / 2
@@ -115,21 +119,21 @@ class MoleculePicture:
         width = 0.06 * self._bond
         axes.add_collection(LineCollection(at[bonds], colors=style.MUTED, linewidths=width, zorder=1), autolim=False)
         size = (2 * _RADIUS * self._bond * 0.72) ** 2  # points squared
-        looks = {"edgecolors": style.MUTED, "linewidths": 0.5 * width, "zorder": 2}
-        self.nodes = axes.scatter(*at.T, s=size, facecolors="white", **looks)
+        looks: dict[str, Any] = {"edgecolors": style.MUTED, "linewidths": 0.5 * width, "zorder": 2}
+        self.nodes = axes.scatter(at[:, 0], at[:, 1], s=size, facecolors="white", **looks)
         self._at, self._graph_axes = at, axes
 
     def _write_letters(self, names: tuple[str, ...], tags: np.ndarray) -> None:
         size = 0.42 * self._bond * 0.72
         self.letters = []
         if names and size >= 4:
-            place = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 3}
+            place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 3}
             axes = self._graph_axes
-            self.letters = [axes.text(*at, names[tag], **place) for at, tag in zip(self._at, tags, strict=True)]
+            self.letters = [axes.text(x, y, names[tag], **place) for (x, y), tag in zip(self._at, tags, strict=True)]
 
     def _draw_classes(self, axes: Axes, medium: style.Medium) -> None:
         """A row for each class: its name, and under it its length, or just its colour."""
-        lengths = self.story.lengths
+        lengths = self.timeline.lengths
         most = max(1.0, float(lengths.max(initial=0)))
         axes.set(xlim=(0, 1.25 * most), ylim=(self._classes, 0))
         style.bare(axes)
@@ -160,30 +164,30 @@ class MoleculePicture:
         axes.spines[:].set(visible=True, color=style.FAINT)
         axes.set_position(self._above(axes.get_position(), 26))
 
-    def _above(self, box, pixels: float) -> tuple[float, float, float, float]:
+    def _above(self, box: Bbox, pixels: float) -> Box:
         """The box without its lowest pixels."""
         part = pixels / (self.figure.get_figheight() * 100)
         return box.x0, box.y0 + part, box.width, box.height - part
 
     def show(self, position: float) -> None:
         """Draw the couplings and lengths at ``position``, in steps from 0, linear between iterations."""
-        c, lengths = self.story.at(position)
+        c, lengths = self.timeline.at(position)
         chosen = c.argmax(axis=1)
         undecided = 1 / self._classes
         strength = np.clip((c.max(axis=1) - undecided) / (self.full - undecided), 0, 1)
         colors = 1 - strength[:, None] * (1 - self._colors[chosen])  # (N, 3)
-        self.nodes.set_facecolors(colors)
+        self.nodes.set_facecolor(colors)
         for text, color in zip(self.letters, colors, strict=False):  # there may be no letters
             text.set_color("white" if color @ (0.299, 0.587, 0.114) < 0.45 else style.INK)
         for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
             bar.set_width(lengths[k])
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
-        title = f"Which class each node supports: {self.story.title(position)}"
-        self._heading.say(title, self._line, self.story.note(position))
-        self.caption.set_text(f"{self._graph}, after {self.story.said(position)}\n{self._truth}")
+        title = f"Which class each node supports: {self.timeline.title(position)}"
+        self._heading.say(title, self._line, self.timeline.note(position))
+        self.caption.set_text(f"{self._graph}, after {self.timeline.said(position)}\n{self._truth}")
 
 
-def _places_in(medium: style.Medium, classes: int) -> tuple[int, tuple, tuple, tuple]:
+def _places_in(medium: style.Medium, classes: int) -> tuple[int, Box, Box, Box]:
     """The figure's height, and where the graph, the classes and the key are, in pixels.
 
     The graph's place is its left, bottom, width and height; the others' are their left, top, width and height. They

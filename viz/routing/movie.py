@@ -9,25 +9,26 @@ from typing import Protocol
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
 from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Story
+from graphcaps.viz.routing.timeline import Timeline
 
 FORMATS = ("gif", "mp4")
 
 _COLORS = 224
-_FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a story
+_FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 
 class Picture(Protocol):
     """What can be filmed."""
 
     figure: Figure
-    story: Story
+    timeline: Timeline
     moving: list[Artist]
     """What ``show`` changes, from back to front; nothing of the rest lies over it."""
 
@@ -38,7 +39,9 @@ class Film:
     """A picture frame by frame: what stands still is drawn once, what moves is drawn over it."""
 
     def __init__(self, picture: Picture):
-        self._picture, self._canvas = picture, picture.figure.canvas
+        canvas = picture.figure.canvas
+        assert isinstance(canvas, FigureCanvasAgg), "style.blank gives each figure one"
+        self._picture, self._canvas = picture, canvas
         with style.applied():
             self._set_aside(True)
             self._canvas.draw()
@@ -87,7 +90,7 @@ class Palette:
 
 def _cover(seen: np.ndarray, near: int) -> np.ndarray | None:
     """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; None where too few reach."""
-    chosen = []
+    chosen: list[np.ndarray] = []
     while len(seen) and len(chosen) < _COLORS:
         chosen.append(seen[0])
         seen = seen[((seen - seen[0]) ** 2).sum(axis=1) > near**2]
@@ -105,15 +108,15 @@ def _squares(codes: np.ndarray) -> np.ndarray:
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture``; one palette, taken from frames over the whole story, serves all frames.
+    """Film ``picture``; one palette, taken from frames over the whole timeline, serves all frames.
 
     Raises:
         GraphcapsError: the file can't be written; an older one is then left as it was.
     """
-    frames = picture.story.frames()
+    frames = picture.timeline.frames()
     with replacing(path) as temporary:
         film = Film(picture)
-        palette = Palette([film.pixels(position) for position in np.linspace(0, picture.story.end, 4)])
+        palette = Palette([film.pixels(position) for position in np.linspace(0, picture.timeline.end, 4)])
 
         def images() -> Iterator[Image.Image]:
             for frame in frames:
@@ -139,7 +142,7 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
         options = {"fps": _FPS, "macro_block_size": 2, "quality": 8, "pix_fmt_in": "rgba"}
         with contextlib.closing(write_frames(str(temporary), (width, height), **options)) as writer:
             writer.send(None)
-            for frame in picture.story.frames():
+            for frame in picture.timeline.frames():
                 image = film.pixels(frame.position)
                 for _ in range(round(frame.seconds * _FPS)):
                     writer.send(image)

@@ -19,14 +19,14 @@ _MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds per frame: between steps, on a s
 
 @dataclass(frozen=True)
 class Frame:
-    """A moment of a story: ``position`` counts steps from 0, fractions lie between two of them."""
+    """A moment of a timeline: ``position`` counts steps from 0, fractions lie between two of them."""
 
     position: float
     seconds: float
 
 
 @dataclass(frozen=True)
-class Story:
+class Timeline:
     """S steps of routing one image."""
 
     over: str
@@ -41,11 +41,11 @@ class Story:
     """Iterations the network is trained with."""
 
     @classmethod
-    def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Story:
+    def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
         """Take the last epoch's iterations, or every kept epoch's state after the trained iterations.
 
         Raises:
-            InputError: no such story or image, epochs of a trace with one epoch, a trace that doesn't fit together.
+            InputError: no such timeline or image, epochs of a trace with one epoch, a trace that doesn't fit together.
             GraphcapsError: couplings or lengths of this image that are not finite.
         """
         check_drawable(trace, image)
