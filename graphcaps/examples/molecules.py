@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcaps import dgl
+from graphcaps._dgl import DGLGraph, dgl
 from graphcaps.data.graphs.tu import GraphSet
 from graphcaps.data.splits import stratified_split
 from graphcaps.examples.table import margin, row
-from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
 from graphcaps.trace.graph_trace import GraphTrace
@@ -45,7 +45,7 @@ class Pooled(nn.Module):
         super().__init__()
         self.pool, self.linear = pool, nn.Linear(width, num_classes)
 
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         return self.linear(self.pool(graph, feat))
 
 
@@ -58,7 +58,7 @@ class ClassCapsules(nn.Module):
         super().__init__()
         self.route = CapsuleReadout(width, 16, num_classes)
 
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         return self.route(graph, feat).norm(dim=-1)
 
 
@@ -83,7 +83,7 @@ class GraphNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.readout = READOUTS[readout](width * LAYERS, num_classes)
 
-    def nodes(self, graph: dgl.DGLGraph) -> Tensor:
+    def nodes(self, graph: DGLGraph) -> Tensor:
         """What each layer has made of each node, (N, width * layers)."""
         feat, kept = graph.ndata["feat"], []
         for conv in self.convs:
@@ -91,7 +91,7 @@ class GraphNet(nn.Module):
             kept.append(feat)
         return torch.cat(kept, dim=1)
 
-    def forward(self, graph: dgl.DGLGraph) -> Tensor:
+    def forward(self, graph: DGLGraph) -> Tensor:
         return self.readout(graph, self.dropout(self.nodes(graph)))
 
 
@@ -130,7 +130,7 @@ def train(
         model.eval()
         with torch.no_grad():
             scores = model(held_out)
-        if not best.see(epoch, scores, labels[val], loss_of(scores, labels[val])):
+        if not best.update(epoch, scores, labels[val], loss_of(scores, labels[val])):
             break
     return model, best
 
@@ -158,7 +158,7 @@ def run(data: GraphSet, seeds: int, epochs: int, quick: bool, on_share: Callable
     keys = [(*key,) for key in product(READOUTS, range(len(SETTINGS)), folds, range(seeds))]
     jobs = [(readout, SETTINGS[k], fold, seed) for readout, k, fold, seed in keys]
     train_one = partial(fit, data, epochs=2 if quick else epochs)
-    fits = dict(zip(keys, spread(train_one, jobs, on_share, 1 if quick else None), strict=True))
+    fits = dict(zip(keys, run_jobs(train_one, jobs, on_share, 1 if quick else None), strict=True))
     rows = {}
     for readout in READOUTS:
         kept, test, chosen = [], [], []

@@ -21,9 +21,8 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import WITHOUT_ROUTING, TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..models import CapsNet, MatrixCapsNet, Network, from_config, routing_network
+from ..models import Network, from_config, routing_network
 from ..models.objects import longest, right
-from ..nn import ConvCaps, MatrixConvCaps
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ONE_PASS
@@ -263,8 +262,8 @@ class Trainer:
             self.run.write_result(result)
         return {"run": str(self.run.path), **result}
 
-    def _routing_network(self) -> CapsNet | MatrixCapsNet | None:
-        """The network, where it routes."""
+    def _routing_network(self) -> Any | None:
+        """The network, where it routes: a ``CapsNet`` or a ``MatrixCapsNet``."""
         model = self.config.model
         return None if model in WITHOUT_ROUTING else routing_network(self.network, model)
 
@@ -314,8 +313,7 @@ class Trainer:
         layer = network.capsules
         if layer.engine != "auto":
             return layer.engine
-        blank: Any = layer.blank()  # vectors or poses, as the layer takes them
-        return choose_engine(layer.graph(self.device), layer.votes(blank), layer.routing)
+        return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
 
     def _introduce(self, progress: Progress) -> None:
         config = self.config
@@ -331,8 +329,9 @@ class Trainer:
         if network is None:
             return "no capsules and no routing"
         layer = network.capsules
-        between = [caps for caps in network.between if isinstance(caps, (ConvCaps, MatrixConvCaps))]
-        below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in between)
+        below = "".join(
+            f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in network.between
+        )
         passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
         edges = layer.graph().num_edges()
         return (

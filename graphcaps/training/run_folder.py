@@ -14,7 +14,7 @@ import logging
 import shlex
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
@@ -26,8 +26,6 @@ from ..trace.image_trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch
-
-    from ..models import CapsNet, MatrixCapsNet, Network
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +205,7 @@ def named_or_newest(run: Path | None, folder: Path) -> Run:
     return Run.open(run) if run is not None else newest_run(folder)
 
 
-def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Network:
+def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
     """Load the network of a run in eval mode.
 
     Args:
@@ -226,7 +224,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Net
     return read_model(run.checkpoint(which)).to(device).eval()
 
 
-def load_routing(run: Run, device: str = "cpu") -> CapsNet | MatrixCapsNet:
+def load_routing(run: Run, device: str = "cpu") -> Any:
     """The best network of a run, as ``load`` gives it, where it routes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""smallNORB: 50 toys of five kinds from 162 viewpoints in 6 lights, by two cameras; the files and the splits.
+"""smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras; the files and the splits.
 
 LeCun, Huang & Bottou 2004; the files' page, which describes the format, is ``PAGE``. The names end in .mat, but they
 are no MATLAB files: a magic number (byte or int32), the number of dims, three dims or more, all little-endian int32,
@@ -36,7 +36,7 @@ FILES = tuple(f"smallnorb/{part}-{kind}.mat" for part in PARTS.values() for kind
 MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
 SIDE = 96
 CROP = 32
-HIGHEST = {"toy": 9, "elevation": 8, "azimuth": 34, "light": 5}
+HIGHEST = {"instance": 9, "elevation": 8, "azimuth": 34, "lighting": 5}
 FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
 AGAIN = f"Fetch it again from {PAGE}"
 MOST_BYTES = 1 << 29
@@ -47,13 +47,13 @@ class Views(NamedTuple):
 
     images: Images
     """(N, 1, 48, 48), of which a margin of 8."""
-    toy: Tensor
+    instance: Tensor
     """0 to 9: which of its class."""
     elevation: Tensor
     """0 to 8: 30 to 70 degrees, in steps of 5."""
     azimuth: Tensor
     """0 to 34, even: 0 to 340 degrees, in tens. Toys don't all face the same way at 0."""
-    light: Tensor
+    lighting: Tensor
     """0 to 5."""
 
     def where(self, rows: Tensor) -> Images:
@@ -82,7 +82,7 @@ def novel_viewpoints(root: Path | str, by: Literal["azimuth", "elevation"]) -> t
     expect(by in FAMILIAR, "by", " or ".join(FAMILIAR), repr(by))
     train, test = (read_views(Path(root).expanduser(), part) for part in PARTS)
     known, seen = (torch.isin(getattr(views, by), torch.tensor(FAMILIAR[by])) for views in (train, test))
-    held = train.toy == train.toy.max()
+    held = train.instance == train.instance.max()
     splits = ImageSplits(
         f"smallnorb, new {by}s",
         CLASS_NAMES,
@@ -99,7 +99,7 @@ def read_smallnorb(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
     A split by class alone would put the toys of training into validation, turned by 20 degrees.
     """
     train, test = (read_views(root, part) for part in PARTS)
-    return train.images.take(train.toy.argsort(stable=True)), test.images.cut()
+    return train.images.take(train.instance.argsort(stable=True)), test.images.cut()
 
 
 def read_views(root: Path, part: Part) -> Views:
