@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from .models import CapsNet
     from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, route
     from .trace.image_trace import RoutingTrace
-    from .training.loop import train
     from .training.run_folder import load
+    from .training.start import train
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -30,6 +31,31 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
     """
     if not holds:
         raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+
+
+def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:
+    """Whether ``value`` is an integer, Python's or NumPy's but no bool, from ``least`` to ``most``.
+
+    >>> is_whole(3), is_whole(0), is_whole(3.0), is_whole(True), is_whole(3, most=2)
+    (True, False, False, False, False)
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        return False
+    return least <= int(value) and (most is None or int(value) <= most)
+
+
+def check_whole(name: str, value: object, least: int = 1, most: int | None = None, wanted: str = "") -> None:
+    """Raise ``InputError`` unless ``is_whole(value, least, most)``; ``wanted`` says it in other words.
+
+    >>> check_whole("iterations", 0)
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: iterations: expected an integer >= 1, got 0
+    >>> check_whole("port", 1.5, 0, 65535)
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: port: expected an integer from 0 to 65535, got 1.5
+    """
+    bounds = f">= {least}" if most is None else f"from {least} to {most}"
+    expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:

@@ -107,10 +107,10 @@ def test_a_run_folder_holds_what_the_help_promises(finished):
 
 
 def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypatch):
-    step = training.Trainer.step
+    step = training.training_step
     for signum, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(training.Trainer, "step", lambda *args, n=signum: (signal.raise_signal(n), step(*args))[1])
+            patch.setattr(training, "training_step", lambda *args, n=signum: (signal.raise_signal(n), step(*args))[1])
             status, _, printed = call(capsys, *SMALL, "--out", "my runs", "--name", str(code))
         command = f"graphcaps train --resume 'my runs/{code}'"
         assert (status, printed) == (code, f"graphcaps: stopped and saved. Go on with: {command}\n")

@@ -7,13 +7,15 @@ import signal
 
 import numpy as np
 import pytest
+import torch
 
 from graphcaps import GraphcapsError, InputError
 from graphcaps.cli import main
 from graphcaps.compare import work
 from graphcaps.compare.plan import plan_names, read_plan
 from graphcaps.compare.work import compare
-from graphcaps.training.loop import Trainer
+from graphcaps.models import CNN
+from graphcaps.training import loop
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import compared
 
@@ -201,13 +203,13 @@ def test_what_was_measured_and_is_damaged_is_measured_again(plan, tmp_path, text
 
 
 def test_a_training_that_diverges_leaves_the_others_alone(plan, tmp_path, monkeypatch):
-    step = Trainer.step
+    step = loop.training_step
 
-    def broken(self, images, labels, *progress):
-        loss, output = step(self, images, labels, *progress)
-        return (loss * float("nan") if self.run.path.name == "cnn-seed-0" else loss), output
+    def broken(learner, *batch):
+        loss, output = step(learner, *batch)
+        return (loss * float("nan") if isinstance(learner.network, CNN) and torch.initial_seed() == 0 else loss), output
 
-    monkeypatch.setattr(Trainer, "step", broken)
+    monkeypatch.setattr(loop, "training_step", broken)
     with pytest.raises(GraphcapsError, match="expected 4 trainings, these diverged: cnn-seed-0"):
         compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
     assert json.loads((tmp_path / "to" / "results.json").read_text())["trained"] == 3

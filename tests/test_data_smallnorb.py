@@ -193,7 +193,7 @@ def test_dims_beyond_the_rank_do_not_count(tmp_path):
         (1, np.zeros(59, INTS), "training-cat.mat: expected 60 rows, one per image, got 59"),
         (2, np.zeros((61, 4), INTS), "training-info.mat: expected 60 rows, one per image, got 61"),
         (1, np.full(60, 5, INTS), "training-cat.mat: class: expected 0 to 4, got 5 to 5"),
-        (2, np.full((60, 4), -1, INTS), "training-info.mat: toy: expected 0 to 9, got -1 to -1"),
+        (2, np.full((60, 4), -1, INTS), "training-info.mat: instance: expected 0 to 9, got -1 to -1"),
         (2, np.full((60, 4), 6, INTS), "training-info.mat: light: expected 0 to 5, got 6 to 6"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -185,7 +187,7 @@ def test_the_epoch_of_the_lowest_loss_is_kept_and_patience_ends():
     went_on = []
     for epoch, loss in enumerate([3.0, 1.0, 2.0, 2.0], 1):
         nn.init.constant_(model.weight, epoch)
-        went_on.append(best.see(epoch, scores, labels, torch.tensor(loss)))
+        went_on.append(best.update(epoch, scores, labels, torch.tensor(loss)))
     assert went_on == [True, True, True, False]
     fit = best.fit(lambda: model.weight.flatten())
     assert fit.predicted.tolist() == [2, 2] and (fit.epoch, fit.val_loss, fit.val_accuracy) == (2, 1.0, 0.5)
@@ -194,7 +196,7 @@ def test_the_epoch_of_the_lowest_loss_is_kept_and_patience_ends():
 def test_a_training_that_diverges_is_an_error():
     best = BestEpoch(nn.Linear(1, 1), patience=2)
     with pytest.raises(GraphcapsError, match="epoch 4: expected a finite validation loss, got nan"):
-        best.see(4, torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), torch.tensor(float("nan")))
+        best.update(4, torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), torch.tensor(float("nan")))
 
 
 def test_word_dropout_drops_words_and_nothing_else():
@@ -213,15 +215,15 @@ def test_several_processes_give_the_numbers_of_one(papers):
 
     jobs = [("GCN", cora.SETTINGS["GCN"][k], seed) for k in range(2) for seed in range(2)]
     shares = []
-    one = trials.spread(partial(cora.fit, papers, epochs=5), jobs, silent, 1)
-    two = trials.spread(partial(cora.fit, papers, epochs=5), jobs, shares.append, 2)
+    one = trials.run_jobs(partial(cora.fit, papers, epochs=5), jobs, silent, 1)
+    two = trials.run_jobs(partial(cora.fit, papers, epochs=5), jobs, shares.append, 2)
     assert [seen(fit) for fit in one] == [seen(fit) for fit in two] and shares == [0.25, 0.5, 0.75, 1]
 
 
 @pytest.mark.slow
 def test_an_error_in_a_process_ends_the_others():
     with pytest.raises(TypeError):
-        trials.spread(cora.fit, [(1,), (2,), (3,)], silent, 2)
+        trials.run_jobs(cora.fit, [(1,), (2,), (3,)], silent, 2)
 
 
 @pytest.mark.parametrize("name", run.SEEDS)
@@ -322,3 +324,17 @@ def test_each_readout_does_better_than_the_larger_class_on_a_fold_of_mutag(monke
     fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 1, 0, 40)
     larger = graphs.labels[molecules.split(graphs, 1, 0)[1]].mean()
     assert fit.val_accuracy > larger
+
+
+@pytest.mark.parametrize("name", ["cora", "molecules"])
+def test_an_example_runs_where_it_is_copied_to(papers, graphs, tmp_path, name):
+    own = {"cora": cora, "molecules": molecules}[name]
+    path = shutil.copy(own.__file__, tmp_path / "mine.py")
+    spec = importlib.util.spec_from_file_location("mine", path)
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+    if name == "cora":
+        fits = [module.fit(papers, "capsules", module.SETTINGS["capsules"][0], 0, 2) for module in (own, copied)]
+    else:
+        fits = [module.fit(graphs, "capsules", module.SETTINGS[0], 0, 0, 2) for module in (own, copied)]
+    assert seen(fits[0]) == seen(fits[1])

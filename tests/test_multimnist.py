@@ -267,14 +267,14 @@ def test_a_trace_shows_the_overlay_the_network_saw(model):
 
 def interrupted(config: TrainConfig, step: int) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        steps, whole = iter(range(1, 100)), training.Trainer.step
+        steps, whole = iter(range(1, 100)), training.training_step
 
         def stopping(*args):
             if next(steps) == step:
                 signal.raise_signal(signal.SIGTERM)
             return whole(*args)
 
-        patch.setattr(training.Trainer, "step", stopping)
+        patch.setattr(training, "training_step", stopping)
         with pytest.raises(training.Interrupted):
             train(config, progress=False)
     return config.out / config.name

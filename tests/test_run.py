@@ -62,9 +62,10 @@ def test_default_names_count_up_and_never_collide(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "/tmp/x", "."])
-def test_a_name_with_slashes_is_refused(tmp_path, name):
+def test_a_name_with_slashes_is_refused_before_anything_is_written(tmp_path, name):
     with pytest.raises(InputError, match="name: expected a folder name without slashes, got .* Use --out"):
-        create(tmp_path, name)
+        train(small.config(tmp_path / "runs", name=name), progress=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["x", ""])

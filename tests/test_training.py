@@ -48,14 +48,14 @@ def whole(tmp_path_factory):
 
 def stop_at(monkeypatch, step: int, signum: int = signal.SIGTERM) -> None:
     """Send this process a signal during the given step, counted from 1 on."""
-    steps, whole = iter(range(1, 1000)), training.Trainer.step
+    steps, whole = iter(range(1, 1000)), training.training_step
 
     def stopping(*args):
         if next(steps) == step:
             signal.raise_signal(signum)
         return whole(*args)
 
-    monkeypatch.setattr(training.Trainer, "step", stopping)
+    monkeypatch.setattr(training, "training_step", stopping)
 
 
 def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, resume=None) -> Path:
@@ -450,8 +450,8 @@ def test_a_resumed_run_keeps_its_settings_but_for_the_machine(tmp_path, monkeypa
     run = interrupted(small.config(tmp_path, device="auto"), 2)
     read = []
     monkeypatch.setattr(training, "load_images", lambda name, root: read.append((name, root)) or small.digits())
-    monkeypatch.setattr(training, "make_accelerator", lambda config, make=training.make_accelerator: (
-        read.append(config.device), make(config))[1])  # fmt: skip
+    monkeypatch.setattr(training, "make_accelerator", lambda *asked, make=training.make_accelerator: (
+        read.append(asked[0]), make(*asked))[1])  # fmt: skip
     train(TrainConfig(epochs=99, data=Path("elsewhere"), device="cpu"), resume=run, progress=False)
     assert read == ["cpu", ("digits", Path("elsewhere"))]
     assert small.differences(small.content(run), whole) == []
@@ -509,12 +509,12 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     script.write_text(
         "import json, os, sys\n"
         "import torch\n"
-        "from graphcaps import files, training\n"
+        "from graphcaps.training import loop as training\n"
         "from graphcaps.cli import main\n"
         "torch.set_num_threads(1)\n"
         "rank, seen, written = os.environ['RANK'], [], []\n"
-        "step, replace = training.Trainer.step, os.replace\n"
-        "training.Trainer.step = lambda *args: (seen.append(len(args[2])), step(*args))[1]\n"
+        "step, replace = training.training_step, os.replace\n"
+        "training.training_step = lambda *args: (seen.append(len(args[2])), step(*args))[1]\n"
         "os.replace = lambda *args: (written.append(str(args[1])), replace(*args))[1]\n"
         "code = main(sys.argv[1:])\n"
         f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"

@@ -19,7 +19,7 @@ import networkx
 import numpy as np
 
 from ..atomic import write_text
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_whole, expect
 from ..trace.image_trace import RoutingTrace
 
 KEEP = 0.9
@@ -38,9 +38,8 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
         GraphcapsError: couplings or agreement that are not finite.
     """
     trace.check()
-    whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
     held = f"an image of the trace, 0 to {trace.num_images - 1}"
-    expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
+    check_whole("image", image, 0, trace.num_images - 1, wanted=held)
     at = (-1, last_iteration(trace), image)
     credit = trace.c[at].astype(np.float64) * trace.agreement[at]
     if not np.isfinite(credit).all():

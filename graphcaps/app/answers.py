@@ -51,7 +51,7 @@ class Explorer:
             GraphcapsError: no sound checkpoint, or neither test images nor a trace.
         """
         config, path, classes = run.config, run.checkpoint("best"), None
-        model = load_routing(run.path)
+        model = load_routing(run)
         if not model.reconstructs:
             raise GraphcapsError(f"{run}: expected a network that reconstructs, got {config.model}, without a decoder")
         try:

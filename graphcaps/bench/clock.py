@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -24,7 +24,7 @@ class Timing(NamedTuple):
 
 
 def interleaved(
-    rows: dict[str, Callable[[], object]], device: str, seconds: float, rounds: tuple[int, int], title: str = ""
+    rows: Mapping[str, Callable[[], object]], device: str, seconds: float, rounds: tuple[int, int], title: str = ""
 ) -> dict[str, Timing]:
     """Time rows round-robin: warm each up, then as many rounds as fit into ``seconds``, within the bounds ``rounds``.
 

@@ -32,11 +32,13 @@ class Entry(NamedTuple):
 
     def forward(self) -> torch.Tensor:
         """From the formulation's own tensors to parents (J, *, D); making linear votes is part of it."""
+        assert self.run is not None, self.note
         with torch.no_grad():
             return self.run(*self.tensors)
 
     def forward_backward(self) -> tuple[torch.Tensor, ...]:
         """Gradients of all its tensors."""
+        assert self.run is not None, self.note
         return torch.autograd.grad(self.run(*self.tensors), self.tensors, self.case.cotangent)
 
 
@@ -53,10 +55,10 @@ class Gate:
         """An entry that runs, or one that says why not; raise ``GraphcapsError`` for other numbers than wanted."""
         if not (way.any_graph or self.case.complete):
             return self._refused(way, "complete graphs only")
-        smalls = [self._beside(small) for small in small_cases(self.case, complete=not way.any_graph)]
+        small_ones = [self._on_own_device(small) for small in small_cases(self.case, complete=not way.any_graph)]
         try:
             run = function(way, self.case)
-            found = [_numbers(way, small, function(way, small)) for small in smalls]
+            found = [_numbers(way, small, function(way, small)) for small in small_ones]
             own = _numbers(way, self.case, run)
         except InputError as error:  # an engine that says what it needs
             return self._refused(way, str(error))
@@ -67,7 +69,7 @@ class Gate:
                 raise
             return self._refused(way, f"does not run here: {type(error).__name__}: {_first_line(error)}")
         if way.same:
-            for small, numbers in zip(smalls, found, strict=True):
+            for small, numbers in zip(small_ones, found, strict=True):
                 oracle = _numbers(engine("naive"), small, function(engine("naive"), small))
                 _compare(way, numbers, oracle, EXACT, f"naive in float64 on {small.graph.num_edges()} edges")
             _compare(way, own, self.wanted, self.close, f"engine dgl on {self.case.graph.num_edges()} edges")
@@ -77,7 +79,7 @@ class Gate:
     def _refused(self, way: Formulation, note: str) -> Entry:
         return Entry(way, self.case, None, (), note)
 
-    def _beside(self, small: Case) -> Case:
+    def _on_own_device(self, small: Case) -> Case:
         """A small case where the gate's own is."""
         small = small.to(device=self.case.tensors[0].device)
         return small._replace(graph=small.graph.to(self.case.graph.device))

@@ -61,7 +61,7 @@ class Case(NamedTuple):
         return self.graph.num_edges() == self.graph.num_src_nodes() * self.graph.num_dst_nodes()
 
     @property
-    def count(self) -> int:
+    def votes_numel(self) -> int:
         """Numbers in the votes, built or not."""
         trailing = math.prod(self.cotangent.shape[1:])
         return self.graph.num_edges() * trailing
@@ -118,6 +118,7 @@ def _case(graph: DGLGraph, sizes: Sizes, trailing: tuple[int, ...], linear: bool
 
     edges = graph.num_edges()
     # As in a network: children of length below 1, weights with which a parent's sum is about as long as a child.
+    tensors: tuple[torch.Tensor, ...]
     if linear:
         spread = graph.num_dst_nodes() / (graph.num_src_nodes() * sizes.dim) ** 0.5
         u = draw(graph.num_src_nodes(), *trailing, sizes.child_dim) / sizes.child_dim**0.5

@@ -13,7 +13,7 @@ import torch
 
 from .._dgl import dgl
 from .._version import __version__
-from ..errors import expect
+from ..errors import check_whole
 from .clock import seconds_of
 from .inputs import Sizes
 
@@ -24,7 +24,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 def fix_threads(count: int | None) -> int:
     """Set torch's threads, which graphcaps' own kernels use too; None leaves their number. Returns it."""
     if count is not None:
-        expect(count >= 1, "threads", "an integer >= 1", count)
+        check_whole("threads", count)
         torch.set_num_threads(count)
     return torch.get_num_threads()
 

@@ -73,10 +73,10 @@ def _measured(threads: int, measure: Callable, *arguments) -> dict[str, float] |
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float] | str:
     """The numbers of a row, or why there are none."""
     own = case(kind, sizes, device)
-    votes = 4 * own.count
+    votes = 4 * own.votes_numel
     if name == KNOWN:
         torch.ones(2, device=device).sum()
-        return _numbers(peak(lambda: torch.ones(own.count, device=device).sum(), device), 0, votes)
+        return _numbers(peak(lambda: torch.ones(own.votes_numel, device=device).sum(), device), 0, votes)
     way = next(way for way in formulations() if way.name == name)
     small = Gate(case(kind, dataclasses.replace(sizes, children=16, edges=1000), device)).admit(way)  # warms up, too
     if small.note:
@@ -100,6 +100,7 @@ def _numbers(total: int, gradients: int, votes: int) -> dict[str, float]:
 
 def peak(call: Callable[[], object], device: str) -> int:
     """Bytes that ``call``, its result included, had allocated at most beyond what was allocated before."""
+    high: Callable[[], int]
     if device == "cuda":
         gc.collect()  # of the rows before, which were measured in this process
         torch.cuda.synchronize()

@@ -24,12 +24,11 @@ class SeparatePrimaryCaps(nn.Module):
         super().__init__()
         self.num_types, self.dim = own.num_types, own.dim
         whole = own.conv
-        make = dict(kernel_size=whole.kernel_size, stride=whole.stride)
-        self.convs = nn.ModuleList(nn.Conv2d(whole.in_channels, self.num_types, **make) for _ in range(self.dim))
-        with torch.no_grad():
-            for p, conv in enumerate(self.convs):  # channel t * P + p of the one convolution is number p of type t
-                conv.weight.copy_(whole.weight[p :: self.dim])
-                conv.bias.copy_(whole.bias[p :: self.dim])
+        (high, wide), (down, right) = whole.kernel_size, whole.stride
+        convs = [nn.Conv2d(whole.in_channels, self.num_types, (high, wide), (down, right)) for _ in range(self.dim)]
+        for p, conv in enumerate(convs):  # channel t * P + p of the one convolution is number p of type t
+            conv.load_state_dict({name: numbers[p :: self.dim] for name, numbers in whole.state_dict().items()})
+        self.convs = nn.ModuleList(convs)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         x = torch.stack([conv(features).flatten(1) for conv in self.convs], dim=-1)  # (B, I, P)
@@ -60,7 +59,9 @@ class FormulatedLayer(nn.Module):
 
 def baseline_network(own: CapsNet, formulation: Formulation, separate: bool) -> CapsNet:
     """``own`` with another formulation's capsule layer and, if ``separate``, its primary capsules in P convolutions."""
-    primary = SeparatePrimaryCaps(own.primary) if separate else copy.deepcopy(own.primary)
-    network = CapsNet(copy.deepcopy(own.stem), primary, FormulatedLayer(own.capsules, formulation), own.image_shape)
-    network.decoder.load_state_dict(own.decoder.state_dict())
+    network = copy.deepcopy(own)
+    if separate:
+        assert isinstance(own.primary, PrimaryCaps), "the paper's network has primary capsules from one convolution"
+        network.add_module("primary", SeparatePrimaryCaps(own.primary))
+    network.add_module("capsules", FormulatedLayer(own.capsules, formulation))
     return network

@@ -69,7 +69,7 @@ def bench(
     said = f"copy {ceilings['copy_gb_s']:.1f} GB/s (bytes read and bytes written), GEMM "
     said += ", ".join(f"{name.split('_')[0]} {x:,.0f} GFLOP/s" for name, x in ceilings.items() if "gflop" in name)
     say(f"ceilings   {said}\n\n{HOW}")
-    found = {
+    found: dict = {
         "format_version": 1,
         "command": f"graphcaps bench {work} --device {device} --threads {threads}",
         "machine": about,

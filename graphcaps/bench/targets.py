@@ -28,8 +28,11 @@ def times(table: str, row: str, *others: str) -> Callable[[Tables], float | None
     """How many times as fast ``row`` is as the fastest of ``others``, from the medians."""
 
     def of(tables: Tables) -> float | None:
-        found = [tables[table].number(name, "median") for name in (row, *others)] if table in tables else []
-        return min(found[1:]) / found[0] if found and None not in found else None
+        if table not in tables:
+            return None
+        own, *found = (tables[table].number(name, "median") for name in (row, *others))
+        compared = [seconds for seconds in found if seconds is not None]
+        return min(compared) / own if own is not None and len(compared) == len(others) else None
 
     return of
 

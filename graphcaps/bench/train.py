@@ -6,18 +6,17 @@ routing and precision differ. Drawing and augmenting batches isn't in it: other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
 
 from ..config import TrainConfig
-from ..data import Images, ImageSplits
 from ..errors import GraphcapsError
 from ..models import CapsNet, capsnet_loss
 from ..routing import choose_engine
 from ..training.hardware import accelerator, has_bfloat16
-from ..training.loop import Trainer
+from ..training.step import prepare, training_step
 from .baselines import BROADCAST, EINSUM, TUTORIAL, Formulation
 from .clock import interleaved
 from .inputs import SEED
@@ -73,14 +72,13 @@ def train(setup: Setup) -> Iterator[Table]:
     yield with_ratios(Table("training step", about, "speed", "ms", rows, "broadcast", rounds, auto=engine))
 
 
-def _step(network: CapsNet, images: torch.Tensor, labels: torch.Tensor, precision: str, device: str):
+def _step(
+    network: CapsNet, images: torch.Tensor, labels: torch.Tensor, precision: str, device: str
+) -> Callable[[], object]:
     """A call that makes one step of a training with this network."""
-    config = TrainConfig(model="paper", device=device, precision=precision, batch_size=len(images))
-    some = Images(torch.zeros(len(images), *images.shape[1:], dtype=torch.uint8), labels.cpu())
-    splits = ImageSplits("random", tuple(map(str, range(CLASSES))), some, some, some)
-    trainer = Trainer(config, None, network, splits, accelerator(config), show=False)
-    trainer.model.train()
-    return lambda: trainer.step(images, labels)
+    learner = prepare(network, TrainConfig(model="paper").peak_rate, accelerator(device, precision))
+    learner.model.train()
+    return lambda: training_step(learner, images, labels)
 
 
 def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Tensor, labels: torch.Tensor) -> str:
@@ -101,7 +99,7 @@ def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Ten
 def _loss_and_gradient(network: CapsNet, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, ...]:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         loss = capsnet_loss(network.train()(images, labels), images, labels)
-        return loss.detach(), torch.autograd.grad(loss, network.stem[0].weight)[0]
+        return loss.detach(), torch.autograd.grad(loss, next(network.stem.parameters()))[0]
 
 
 def step_operations(network: CapsNet, batch: int) -> int:
@@ -110,14 +108,13 @@ def step_operations(network: CapsNet, batch: int) -> int:
     A layer of k multiplications per output number takes 2 k per number forward, and as many again for the gradient of
     its weights and of its input; the first layer needs no gradient of its input.
     """
-    counts = []
+    counts: list[int] = []
 
-    def note(layer: nn.Module, inputs: tuple, output: torch.Tensor) -> None:
-        terms = layer.weight[0].numel()
-        counts.append(2 * batch * output.numel() * terms)
+    def counter(terms: int) -> Callable[[nn.Module, tuple, torch.Tensor], None]:
+        return lambda layer, inputs, output: counts.append(2 * batch * output.numel() * terms)
 
     layers = [layer for layer in network.modules() if isinstance(layer, (nn.Conv2d, nn.Linear))]
-    hooks = [layer.register_forward_hook(note) for layer in layers]
+    hooks = [layer.register_forward_hook(counter(layer.weight[0].numel())) for layer in layers]
     with torch.no_grad():
         network(torch.zeros(1, *network.image_shape, device=next(network.parameters()).device))
     for hook in hooks:

@@ -118,13 +118,13 @@ def _floor(setup: Setup, own: Case, mode: str, precision: str) -> tuple[float, s
     back = mode == "forward+backward"
     if own.linear:
         products = 3 if back else 1
-        operations = 2 * own.count * own.tensors[0].shape[-1] * products
+        operations = 2 * own.votes_numel * own.tensors[0].shape[-1] * products
         what = f"making the votes{' and both their gradients' if back else ''}: {operations / 1e9:.2f} GFLOP"
         return operations / 1e9 / setup.ceilings[
             f"{precision}_gflop_s"
         ], f"{what} at the measured {precision} GEMM rate"
     passes = (2 if back else 1) * own.iterations
-    moved = own.count * own.tensors[0].element_size() * (passes + back)
+    moved = own.votes_numel * own.tensors[0].element_size() * (passes + back)
     what = f"{passes} reads{' and 1 write' if back else ''} of the votes: {moved / 1e6:.0f} MB"
     return moved / 1e9 / setup.ceilings["copy_gb_s"], f"{what} at the measured copy rate"
 

@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except SystemExit as error:  # tyro's, after help or wrong usage
-        return error.code
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

@@ -1,10 +1,14 @@
 """The commands, one function each: its arguments and docstring are what ``--help`` shows."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 from .measurements import bench, compare, example
 from .networks import evaluate, predict, prune, runs, train
 from .pictures import explain, explore, viz
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "evaluate": evaluate,
     "predict": predict,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
-from ..errors import expect
+from ..errors import check_whole, expect
 from .arguments import Folder, Run
 from .evaluate_on import check_run, evaluate_on, names_of
 
@@ -29,11 +29,7 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
     if resume is not None:
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
         expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
-        from ..training.run_folder import Run
-
-        Run.open(resume)  # a wrong folder is answered before torch is imported
-    config.check()
-    from ..training.loop import train
+    from ..training.start import train
 
     result = train(config, resume=resume)
     from accelerate import PartialState
@@ -74,9 +70,9 @@ def evaluate(
         out: Folder that holds the run folders.
     """
     names = () if on is None else names_of(on)
-    from ..training.run_folder import Run, newest_run
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     check_run(chosen, names)
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
@@ -84,12 +80,12 @@ def evaluate(
     from ..training.run_folder import load
     from .tables import accuracy_table
 
-    device = pick_device(device)
-    model = load(chosen.path, device=device)
+    place = pick_device(device)
+    model = load(chosen, device=place)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
     done = "" if chosen.result() else " (training has not finished)"
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
-    batches = Batches(splits.test, EVALUATION_BATCH, device=device)
+    batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     result = evaluate(model, batches)
@@ -124,10 +120,11 @@ def predict(
         top: How many classes to print for each image, the longest capsules first.
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
-    expect(top >= 1, "top", "an integer >= 1", top)
+    check_whole("top", top)
+    from ..training.run_folder import Run
     from .tables import predictions
 
-    for line in predictions(run, images, invert, top):
+    for line in predictions(Run.open(run), images, invert, top):
         print(line)
 
 
@@ -166,9 +163,9 @@ def prune(
     known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
     expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
     counts = tuple(int(word) for word in keep.split(",") if word != "all")
-    from ..training.run_folder import Run, newest_run
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     from .. import viz
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.pruning import check_keep, mean_coupling
@@ -180,18 +177,18 @@ def prune(
     from ..training.run_folder import load_routing
     from .tables import pruning_table
 
-    device = pick_device(device)
-    model = load_routing(chosen.path, device=device)
+    place = pick_device(device)
+    model = load_routing(chosen, device=place)
     check_keep(model, counts)
     splits = load_images(chosen.config.dataset, data or chosen.config.data)
     train, val, test = (
-        Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
+        Batches(part, EVALUATION_BATCH, device=place) for part in (splits.train, splits.val, splits.test)
     )
     with bar("couplings of the training images") as on_share:
         strength = mean_coupling(model, train, on_share)
     with bar("pruned networks") as on_share:
         found = measure(model, strength, counts, val, test, on_share=on_share)
-    about = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
+    about: dict[str, str | int] = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
     about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
     folder = chosen.path / "prune"
     write_text(folder / "prune.json", found.to_json(**about))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_whole, expect
 from .arguments import Folder, Run
 
 
@@ -52,12 +52,13 @@ def viz(
 
     if random is not None:
         expect(run is None, "random", "no run beside it", run)
-        expect(0 <= seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", seed)
-        size = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,2})", random)
-        expect(size is not None, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        check_whole("seed", seed, 0, 2**63 - 1, wanted="an integer from 0 to 2**63 - 1")
+        fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
+        expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
+        children, parents = map(int, random.split("x"))
         from ..trace.image_trace import RoutingTrace
 
-        trace, folder = RoutingTrace.random(int(size[1]), int(size[2]), iterations, seed), Path("figures-random")
+        trace, folder = RoutingTrace.random(children, parents, iterations, seed), Path("figures-random")
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
@@ -72,9 +73,9 @@ def viz(
             graphs = GraphTrace.load(run / FILE_NAME)
             draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
             return
-        from ..training.run_folder import Run, newest_run
+        from ..training.run_folder import named_or_newest
 
-        chosen = Run.open(run) if run else newest_run(out)
+        chosen = named_or_newest(run, out)
         trace, folder = chosen.trace(), chosen.path / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
@@ -104,9 +105,9 @@ def explain(
         device: Where to count capsules; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
-    from ..training.run_folder import Run, newest_run
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     folder = chosen.path / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import NOTES, write_parts
@@ -124,13 +125,13 @@ def explain(
         from ..training.run_folder import load_routing
         from .tables import usage_tables
 
-        device = pick_device(device)
-        model = load_routing(chosen.path, device=device)
+        place = pick_device(device)
+        model = load_routing(chosen, device=place)
         splits = load_images(chosen.config.dataset, data or chosen.config.data)
         from ..analysis.capsule_usage import capsule_usage
 
         with bar("test images") as on_share:
-            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=device), on_share)
+            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_share)
         write_text(folder / "capsules.json", found.to_json(splits.class_names))
         print(usage_tables(found, splits.class_names))
         print(folder / "capsules.json")
@@ -155,10 +156,10 @@ def explore(
             isn't there, the images in the run's trace.
         out: Folder that holds the run folders.
     """
-    expect(0 <= port < 2**16, "port", "an integer from 0 to 65535", port)
-    from ..training.run_folder import Run, newest_run
+    check_whole("port", port, 0, 65535)
+    from ..training.run_folder import named_or_newest
 
-    chosen = Run.open(run) if run else newest_run(out)
+    chosen = named_or_newest(run, out)
     try:
         from ..app import server
     except ModuleNotFoundError as error:

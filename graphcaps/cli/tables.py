@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -14,6 +15,8 @@ from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image
 from ..training.run_folder import Run, load
+
+INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
@@ -40,8 +43,8 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
     """How capsules are used, per type of child and per parent."""
-    measured = found.child_length, found.child_relative_coupling, found.entropy, found.undecided
-    measured += found.dead_children, found.starved_children
+    measured = [found.child_length, found.child_relative_coupling, found.entropy, found.undecided]
+    measured += [found.dead_children, found.starved_children]
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
     choosing = found.undecided[found.undecided > 0]
     least, most = (float(end) for end in (choosing if len(choosing) else found.undecided).aminmax())
@@ -149,12 +152,11 @@ def _mean_sd(part: dict) -> str:
     return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
-def predictions(run: Path, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
+def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
     """One line per image file: its classes by score, such as a capsule's length, highest first."""
-    model, ink = load(run), DATASETS[Run.open(run).config.dataset].ink
-    choice = {"auto": "auto", "yes": True, "no": False}[invert]
+    model, ink = load(run), DATASETS[run.config.dataset].ink
     for path in images:
-        image = read_image(path, model.image_shape, invert=choice, ink=ink)
+        image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
         with torch.no_grad():
             scores = model(image.pixels[None]).scores[0]  # (J,)
         highest = scores.topk(min(top, len(scores)))

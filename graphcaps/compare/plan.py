@@ -27,7 +27,7 @@ from pathlib import Path
 import yaml
 
 from ..config import TrainConfig
-from ..errors import GraphcapsError, InputError, expect
+from ..errors import GraphcapsError, InputError, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
 RESULTS = Path(__file__).parent / "measured"  # results.json of plans, as graphcaps compare wrote them
@@ -79,8 +79,8 @@ class Plan:
 
     def config(self, cell: Cell, folder: Path, data: Path, device: str) -> TrainConfig:
         """The settings of one training, whose run folder is in ``folder``."""
-        about = dict(seed=cell.seed, name=cell.folder, out=folder, data=data, device=device)
-        return TrainConfig(**cell.row.settings, **about)
+        own: dict = dict(seed=cell.seed, name=cell.folder, out=folder, data=data, device=device)
+        return TrainConfig(**cell.row.settings, **own)
 
 
 def plan_names() -> list[str]:
@@ -132,8 +132,9 @@ def read_plan(source: str) -> Plan:
         hint = f". Did you mean {close[0]}?" if close else ""
         raise InputError(f"plan: expected {wanted}, got {source}{hint}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        place = getattr(error, "problem_mark", None)
-        why = f"{error.problem} in line {place.line + 1}" if place else " ".join(str(error).split())
+        why = " ".join(str(error).split())
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+            why = f"{error.problem} in line {error.problem_mark.line + 1}"
         raise InputError(f"plan: expected a YAML file, got {source}: {why}") from None
     try:
         return _checked(found, path.stem, source)
@@ -142,11 +143,13 @@ def read_plan(source: str) -> Plan:
 
 
 def _checked(found: object, name: str, source: str) -> Plan:
-    expect(isinstance(found, dict), "plan", f"entries {', '.join(_KEYS)}", type(found).__name__)
+    if not isinstance(found, dict):
+        raise InputError(f"plan: expected entries {', '.join(_KEYS)}, got {type(found).__name__}")
     _known("entry", found, _KEYS)
     networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
-    expect(isinstance(networks, dict) and networks, "networks", "a name and settings for each", networks)
-    whole = isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not (isinstance(networks, dict) and networks):
+        raise InputError(f"networks: expected a name and settings for each, got {networks}")
+    whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
     expect(isinstance(on, list), "test_on", f"a list, of {', '.join(ON)}", on)
     _known("test_on", on, ON)
@@ -183,7 +186,7 @@ def _rows(networks: dict, shared: dict, varied: dict):
         expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
         _known(f"{name}: setting", settings or {}, fields)
     for key, values in varied.items():
-        expect(isinstance(values, list) and values, f"vary: {key}", "a list of values", values)
+        expect(isinstance(values, list) and bool(values), f"vary: {key}", "a list of values", values)
     for name, own in networks.items():
         own = own or {}
         both = ", ".join(sorted(own.keys() & varied.keys()))

@@ -51,8 +51,8 @@ def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: in
     >>> bootstrap(ours, theirs)
     (1.0, 1.0, 1.0)
     """
-    fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1] and right.size and other.size
-    expect(fits, "other", f"(T, N={right.shape[-1]})", other.shape)
+    fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1]
+    expect(fits and right.size > 0 and other.size > 0, "other", f"(T, N={right.shape[-1]})", other.shape)
     random, number = np.random.default_rng(seed), right.shape[1]
     # Images that the same networks have right are alike: what is drawn is how many there are of each kind.
     kinds, times = np.unique(np.concatenate([right, other]), axis=1, return_counts=True)  # (S + T, K), (K,)

@@ -24,12 +24,13 @@ def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
     """
     sets = ["test", *plan.on]
     named = {"test": "test"}
-    for (row, seed), cell in found.items():
+    for (network, seed), cell in found.items():
         for name, called in cell["named"].items():
             known = named.setdefault(name, called)
+            wanted = f"images of {known}, as others"
             then = "Delete compared.json in the folders of one kind, and run this again"
             if known != called:
-                raise GraphcapsError(f"{row}, seed {seed}: expected images of {known}, as others, got {called}. {then}")
+                raise GraphcapsError(f"{network}, seed {seed}: expected {wanted}, got {called}. {then}")
     rows = []
     for row in plan.rows:
         seeds = [seed for seed in plan.seeds if (row.name, seed) in found]

@@ -26,8 +26,9 @@ from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images
 from ..errors import GraphcapsError
 from ..training.hardware import pick_device
-from ..training.loop import Diverged, Interrupted, train
+from ..training.loop import Diverged, Interrupted
 from ..training.run_folder import Busy, Run, load
+from ..training.start import train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
@@ -62,7 +63,7 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
     """
     cells, failed = plan.cells, []
     configs = [plan.config(cell, folder, data, device) for cell in cells]
-    done = [_is_measured(config) for config in configs]  # of all, before anything is trained or written
+    done = [_finished(config) is not None for config in configs]  # of all, before anything is trained or written
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), 1):
         if done[number - 1]:
             continue
@@ -101,13 +102,14 @@ def _claimed(config: TrainConfig) -> Iterator[None]:
         raise Busy(f"run: expected {config.out / config.name} to be free, but another process has it") from None
 
 
-def _is_measured(config: TrainConfig) -> bool:
+def _finished(config: TrainConfig) -> Run | None:
+    """The run of a training, where it is trained and measured; raise ``GraphcapsError`` for one in other settings."""
     path = config.out / config.name
     if not (path / "config.json").exists():
-        return False
+        return None
     run = Run.open(path)
     same_settings(config, run.config, str(run))
-    return (path / MEASURED).exists() and run.result() is not None
+    return run if (path / MEASURED).exists() and run.result() is not None else None
 
 
 def _trained(config: TrainConfig, progress: bool) -> Run:
@@ -129,7 +131,7 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
     right = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}
     if "validation" not in kept or not set(on) <= kept["on"].keys():
         device = pick_device(device)
-        model = load(run.path, device=device)
+        model = load(run, device=device)
         if "validation" not in kept:
             kept["validation"] = _census(model, run, data, device) if model.routes else None
         for name in on:
@@ -185,8 +187,9 @@ def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
     """Results of all runs that are measured, also by another process."""
     found = {}
     for cell in plan.cells:
-        if _is_measured(plan.config(cell, folder, data, device)):
-            found[cell.row.name, cell.seed] = _measured(Run.open(folder / cell.folder), plan.on, data, device)
+        run = _finished(plan.config(cell, folder, data, device))
+        if run is not None:
+            found[cell.row.name, cell.seed] = _measured(run, plan.on, data, device)
     if not found:
         raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")
     results = summary(plan, found)

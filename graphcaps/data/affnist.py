@@ -74,9 +74,8 @@ def load_affnist(root: Path | str, split: Literal["test", "val"] = "test") -> tu
     files = official_files(root) if split == "test" else []
     if files:
         parts = [read_affnist(file) for file in files]
-        return Images(
-            *(torch.cat(both) for both in zip(*((p.pixels, p.labels) for p in parts), strict=True))
-        ), "affNIST"
+        together = Images(torch.cat([part.pixels for part in parts]), torch.cat([part.labels for part in parts]))
+        return together, "affNIST"
     return affnist_style(getattr(load_images("mnist", root), split)), "affNIST-style"
 
 
@@ -120,7 +119,9 @@ def read_affnist(path: Path) -> Images:
     fits = labels.dtype.kind in "uif" and labels.size == count
     expect(fits, f"{name}: label_int", f"{count} numbers", f"{labels.dtype} {labels.shape}")
     labels = labels.reshape(-1)
-    expect(np.isin(labels, np.arange(10)).all(), f"{name}: label_int", "0 to 9", f"{labels.min()} to {labels.max()}")
+    expect(
+        bool(np.isin(labels, np.arange(10)).all()), f"{name}: label_int", "0 to 9", f"{labels.min()} to {labels.max()}"
+    )
     images = np.ascontiguousarray(pixels.T).reshape(count, 1, SIDE, SIDE)
     return Images(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
 

@@ -70,4 +70,4 @@ def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tenso
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
     """Images (B, C, H, W) under ``affine_maps`` or ``inverse_maps`` (B, 2, 3), bilinear, zeros outside."""
-    return grid_sample(images, affine_grid(maps, images.shape, align_corners=False), align_corners=False)
+    return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..errors import expect
+from ..errors import check_whole, expect
 from .augment import SHIFT, draw_affine, draw_shifts, warp
 from .images import Images, to_float
 from .pairs import Pairs, PairSource, Take
@@ -56,15 +56,18 @@ class Batches:
         world: int = 1,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        expect(seed >= 0, "seed", "an integer >= 0", seed)
+        check_whole("seed", seed, 0)
         expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
-        expect(batch_size >= world, "batch_size", f"an integer >= {world}, one image per process", batch_size)
+        check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
         self.batch_size = batch_size
         self.augment = augment
         self._seed, self._rank, self._world = seed, rank, world
-        pairs = isinstance(images, Pairs)
-        expect(not (pairs and augment == "affine"), "augment", "none or shift for pairs", repr(augment))
-        self._source = PairSource(images.to(device)) if pairs else _ImageSource(images.to(device), augment)
+        self._source: PairSource | _ImageSource
+        if isinstance(images, Pairs):
+            expect(augment != "affine", "augment", "none or shift for pairs", repr(augment))
+            self._source = PairSource(images.to(device))
+        else:
+            self._source = _ImageSource(images.to(device), augment)
 
     def __len__(self) -> int:
         """Steps of an epoch."""
@@ -93,7 +96,7 @@ class Batches:
             InputError: ``start`` or ``epoch`` outside its range, or more images in a batch than there are.
         """
         steps = len(self)
-        expect(epoch >= 0, "epoch", "an integer >= 0", epoch)
+        check_whole("epoch", epoch, 0)
         expect(0 <= start <= steps, "start", f"0 to {steps}, the steps of an epoch", start)
         return self._epoch(epoch, start)
 
@@ -145,6 +148,7 @@ class _ImageSource:
         beyond = SHIFT if augment == "shift" and not images.margin else 0
         self._centre = images.margin + beyond
         _, height, width = images.image_shape
+        self._size = height, width
         padded = pad(images.pixels, [beyond] * 4)
         # every window of an image in its padded frame, as a view: (N, C, 2 centre + 1, 2 centre + 1, H, W)
         self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
@@ -155,7 +159,7 @@ class _ImageSource:
         down, right = draw_shifts(count, most, generator).add(self._centre - most).to(device)
         maps = None
         if self._augment == "affine":
-            maps = draw_affine(count, tuple(self._windows.shape[-2:]), generator, self._reach).to(device)
+            maps = draw_affine(count, self._size, generator, self._reach).to(device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]

@@ -129,7 +129,7 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
     kept, taken = spec.split(train.labels, spec.val)
     parts = {"train": train.take(kept), "val": train.take(taken).cut(), "test": test}
     if spec.pairs:
-        parts = {part: Pairs(images) for part, images in parts.items()}
+        return ImageSplits(name, spec.class_names, **{part: Pairs(images) for part, images in parts.items()})
     if spec.border:
         place = {"train": anywhere, "val": in_fixed_places, "test": in_fixed_places}
         parts = {part: place[part](images, spec.border) for part, images in parts.items()}

@@ -158,7 +158,7 @@ class _Limited:
     def __init__(self, source, said: str):
         self.source, self.said, self.left = source, said, MOST_BYTES
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         block = self.source.read(size)
         self.left -= len(block)
         if self.left < 0:

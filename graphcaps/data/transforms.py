@@ -110,14 +110,19 @@ TRANSFORMS = {
     ),
     "shifted": Transform(_anywhere, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
     "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), clean=0, says="noise, standard deviation"),
-    "scrambled": Transform(scrambled, (1, 2, 4), clean=1, says="patches per side, none in its place"),
+    "scrambled": Transform(
+        lambda images, side, places: scrambled(images, int(side), places),
+        (1, 2, 4),
+        clean=1,
+        says="patches per side, none in its place",
+    ),
 }
 
 
 def _moved(images: Tensor, degrees: float, shift: Tensor) -> Tensor:
     """Turned, then shifted by pixels to the right and down, (2, B) or (2, 1)."""
-    ones = torch.ones(len(images))
-    maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), tuple(images.shape[2:]))
+    ones, size = torch.ones(len(images)), (images.shape[2], images.shape[3])
+    maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), size)
     return warp(images, maps.to(images))
 
 

@@ -110,6 +110,6 @@ def _fit(values: np.ndarray, height: int, width: int) -> np.ndarray:
 
     scale = min(height / values.shape[0], width / values.shape[1])
     size = (max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale)))
-    resized = Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)
-    resized = np.asarray(resized.resize(size, Image.Resampling.BILINEAR))
+    image = Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)
+    resized = np.asarray(image.resize(size, Image.Resampling.BILINEAR))
     return resized.reshape(*resized.shape[:2], -1)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._dgl import DGLGraph, dgl
-from ..data.graphs.cora import Citation
-from ..nn import CapsuleConv
-from .table import counted, margin, row
-from .trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps._dgl import DGLGraph, dgl
+from graphcaps.data.graphs.cora import Citation
+from graphcaps.examples.table import counted, margin, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
+from graphcaps.nn import CapsuleConv
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
@@ -93,7 +93,7 @@ def fit(data: Citation, name: str, settings: dict, seed: int, epochs: int = EPOC
         model.eval()
         with torch.no_grad():
             scores, labels = model(graph)[data.val], data.labels[data.val]
-        if not best.see(epoch, scores, labels, F.cross_entropy(scores, labels)):
+        if not best.update(epoch, scores, labels, F.cross_entropy(scores, labels)):
             break
     return best.fit(lambda: model(graph)[data.test].argmax(dim=1))
 
@@ -116,17 +116,17 @@ def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], Non
     tried = [(name, k, seed) for name in LAYERS for k in range(TRIALS) for seed in trial_seeds]
     jobs = [(name, SETTINGS[name][k], seed) for name, k, seed in tried]
     share = len(jobs) / (len(jobs) + len(LAYERS) * seeds)
-    fits = dict(zip(tried, spread(train, jobs, lambda done: on_share(done * share), processes), strict=True))
+    fits = dict(zip(tried, run_jobs(train, jobs, lambda done: on_share(done * share), processes), strict=True))
     chosen = {}
     for name in LAYERS:
         by_setting = [[fits[name, k, seed] for seed in trial_seeds] for k in range(TRIALS)]
         chosen[name] = SETTINGS[name][best_setting(by_setting)]
 
     jobs = [(name, chosen[name], seed) for name in LAYERS for seed in range(seeds)]
-    fits = spread(train, jobs, lambda done: on_share(share + done * (1 - share)), processes)
+    tested = run_jobs(train, jobs, lambda done: on_share(share + done * (1 - share)), processes)
     rows = []
     for k, name in enumerate(LAYERS):
-        own = fits[k * seeds : (k + 1) * seeds]
+        own = tested[k * seeds : (k + 1) * seeds]
         rows.append(row(name, own, [accuracy(one, data.labels[data.test]) for one in own], [chosen[name]]))
     of = counted(seeds, "seed") + ", mean +- standard deviation" * (seeds > 1)
     return {

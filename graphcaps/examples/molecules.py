@@ -24,14 +24,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._dgl import DGLGraph, dgl
-from ..data.graphs.tu import GraphSet
-from ..data.splits import stratified_split
-from ..functional import margin_loss
-from ..nn import CapsuleReadout
-from ..trace.graph_trace import GraphTrace
-from .table import margin, row
-from .trials import BestEpoch, Fit, accuracy, best_setting, spread
+from graphcaps._dgl import DGLGraph, dgl
+from graphcaps.data.graphs.tu import GraphSet
+from graphcaps.data.splits import stratified_split
+from graphcaps.examples.table import margin, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
+from graphcaps.functional import margin_loss
+from graphcaps.nn import CapsuleReadout
+from graphcaps.trace.graph_trace import GraphTrace
 
 layers = dgl.nn.pytorch
 
@@ -62,7 +62,8 @@ class ClassCapsules(nn.Module):
         return self.route(graph, feat).norm(dim=-1)
 
 
-READOUTS = {  # (numbers per node, classes) -> from a batched graph and its nodes to class scores
+READOUTS: dict[str, Callable[[int, int], Pooled | ClassCapsules]] = {
+    # (numbers per node, classes) -> from a batched graph and its nodes to class scores
     "mean": lambda width, classes: Pooled(layers.AvgPooling(), width, classes),
     "attention": lambda width, classes: Pooled(layers.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
     "capsules": ClassCapsules,
@@ -122,14 +123,14 @@ def train(
         model.train()
         drawn = torch.from_numpy(training)[torch.randperm(len(training))]
         for part in drawn.tensor_split(round(len(drawn) / BATCH) or 1):
-            loss = loss_of(model(data.batch(part)), labels[part])
+            loss = loss_of(model(data.batch(part.numpy())), labels[part])
             adam.zero_grad()
             loss.backward()
             adam.step()
         model.eval()
         with torch.no_grad():
             scores = model(held_out)
-        if not best.see(epoch, scores, labels[val], loss_of(scores, labels[val])):
+        if not best.update(epoch, scores, labels[val], loss_of(scores, labels[val])):
             break
     return model, best
 
@@ -157,7 +158,7 @@ def run(data: GraphSet, seeds: int, epochs: int, quick: bool, on_share: Callable
     keys = [(*key,) for key in product(READOUTS, range(len(SETTINGS)), folds, range(seeds))]
     jobs = [(readout, SETTINGS[k], fold, seed) for readout, k, fold, seed in keys]
     train_one = partial(fit, data, epochs=2 if quick else epochs)
-    fits = dict(zip(keys, spread(train_one, jobs, on_share, 1 if quick else None), strict=True))
+    fits = dict(zip(keys, run_jobs(train_one, jobs, on_share, 1 if quick else None), strict=True))
     rows = {}
     for readout in READOUTS:
         kept, test, chosen = [], [], []
@@ -180,6 +181,11 @@ def run(data: GraphSet, seeds: int, epochs: int, quick: bool, on_share: Callable
     }
 
 
+def _capsule_readout(model: GraphNet) -> CapsuleReadout:
+    assert isinstance(model.readout, ClassCapsules), "only a network with readout 'capsules' routes"
+    return model.readout.route
+
+
 @torch.no_grad()
 def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[dict]:
     """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules".
@@ -189,7 +195,7 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
         capsules' ``lengths`` (R, J), and its ``label``.
     """
     model.eval()
-    readout, found = copy.deepcopy(model.readout.route), []
+    readout, found = copy.deepcopy(_capsule_readout(model)), []
     for number in which:
         graph = data.batch([number])
         feat, steps = model.nodes(graph), []
@@ -226,6 +232,6 @@ def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> 
         routings(model, data, which, iterations),
         data.class_names,
         tag_names=data.tag_names,
-        trained_iterations=model.readout.route.capsules.iterations,
+        trained_iterations=_capsule_readout(model).capsules.iterations,
         about={"fold": 1, "graphs": ", ".join(map(str, which))},
     )

@@ -7,19 +7,19 @@ import platform
 import shlex
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from .._dgl import dgl
-from .._version import __version__
-from ..atomic import write_text
-from ..data.graphs.cora import load_cora
-from ..data.graphs.tu import load_graphs
-from ..errors import expect
-from ..progress import bar
-from ..trace.graph_trace import FILE_NAME
-from . import cora, molecules, table, trials
+from graphcaps import __version__, dgl
+from graphcaps.atomic import write_text
+from graphcaps.data.graphs.cora import load_cora
+from graphcaps.data.graphs.tu import load_graphs
+from graphcaps.errors import check_whole, expect
+from graphcaps.examples import cora, molecules, table, trials
+from graphcaps.progress import bar
+from graphcaps.trace.graph_trace import FILE_NAME
 
 SEEDS = {"cora": 20, "mutag": 1, "proteins": 1}
 EPOCHS = {"mutag": 100, "proteins": 40}
@@ -57,7 +57,7 @@ def example(
     """
     expect(name in SEEDS, "example", f"one of {', '.join(SEEDS)}", repr(name))
     seeds = seeds if seeds is not None else 1 if quick else SEEDS[name]
-    expect(seeds >= 1, "seeds", "an integer >= 1", seeds)
+    check_whole("seeds", seeds)
     folder = out / (f"{name}-quick" if quick else name)
     if name == "mutag":
         then = f"Name another folder than {out} with --out DIR"
@@ -66,12 +66,13 @@ def example(
     if quick:
         say(QUICK)
     start = time.perf_counter()
-    graphs = load_cora(data) if name == "cora" else load_graphs(name.upper(), data)
+    graphs = None if name == "cora" else load_graphs(name.upper(), data)
+    if graphs is None:
+        train = partial(cora.run, load_cora(data), seeds, quick)
+    else:
+        train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick)
     with bar(f"{name}: training") as on_share:
-        if name == "cora":
-            found = cora.run(graphs, seeds, quick, on_share)
-        else:
-            found = molecules.run(graphs, seeds, EPOCHS[name], quick, on_share)
+        found = train(on_share)
     result = {
         "format_version": 1,
         "example": name,
@@ -85,7 +86,7 @@ def example(
     if json_file is not None:
         write_text(json_file, json.dumps(result, indent=1) + "\n")
     say("\n".join(table.lines(result)))
-    if name == "mutag":
+    if graphs is not None and name == "mutag":
         settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
         trace = molecules.trace(graphs, settings, 2 if quick else EPOCHS[name])
         trace.save(folder / FILE_NAME)

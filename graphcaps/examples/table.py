@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from ..trace.graph_trace import GraphTrace
-from .trials import Fit
+from graphcaps.examples.trials import Fit
+from graphcaps.trace.graph_trace import GraphTrace
 
 
 def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[dict]) -> dict:
@@ -95,6 +95,7 @@ def answers(trace: GraphTrace) -> str:
     """Each graph of a trace with its class, and whether it is answered right."""
     said = []
     for k, graph in enumerate(trace.graphs):
+        assert graph.label is not None, "the examples know each graph's class"
         verdict = "right" if trace.answer(k) == graph.label else "wrong"
         said.append(f"{k} {trace.class_names[graph.label]}, answered {verdict}")
     return "; ".join(said)

@@ -21,7 +21,7 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
-from ..errors import GraphcapsError
+from graphcaps.errors import GraphcapsError
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +50,15 @@ class BestEpoch:
 
     Args:
         model: whose weights.
-        patience: epochs without a better one until ``see`` says that it is enough.
+        patience: epochs without a better one until ``update`` says that it is enough.
     """
 
     def __init__(self, model: nn.Module, patience: int):
         self.model, self.patience, self.start = model, patience, time.perf_counter()
-        self.loss, self.accuracy, self.epoch, self.weights = float("inf"), 0.0, 0, None
+        self.loss, self.accuracy, self.epoch = float("inf"), 0.0, 0
+        self.weights: dict[str, Tensor] | None = None
 
-    def see(self, epoch: int, scores: Tensor, labels: Tensor, loss: Tensor) -> bool:
+    def update(self, epoch: int, scores: Tensor, labels: Tensor, loss: Tensor) -> bool:
         """Judge an epoch by its validation scores (n, J), labels (n,) and loss; return whether to go on."""
         if not isfinite(loss.item()):
             raise GraphcapsError(f"epoch {epoch}: expected a finite validation loss, got {loss.item()}")
@@ -68,6 +69,7 @@ class BestEpoch:
 
     def restore(self) -> None:
         """Put the kept weights back into the model, which is then to be asked, not trained."""
+        assert self.weights is not None, "no epoch was seen"
         self.model.load_state_dict(self.weights)
         self.model.eval()
 
@@ -92,7 +94,7 @@ def accuracy(fit: Fit, labels: Tensor) -> float:
     return (fit.predicted == labels).double().mean().item()
 
 
-def spread(
+def run_jobs(
     function: Callable[..., Fit], jobs: Sequence[tuple], on_share: Callable[[float], None], processes: int | None = None
 ) -> list[Fit]:
     """``function(*job)`` of every job, in order; each on one thread, in as many processes as there are cores.

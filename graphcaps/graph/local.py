@@ -14,7 +14,7 @@ import functools
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import expect, is_whole
 from .bipartite import bipartite_graph
 
 Pair = int | tuple[int, int]
@@ -87,7 +87,7 @@ def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
 def as_pair(name: str, size: Pair) -> tuple[int, int]:
     """``size`` for rows and columns; raise ``InputError`` unless it is one or two integers >= 1."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    whole = len(pair) == 2 and all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in pair)
+    whole = len(pair) == 2 and all(map(is_whole, pair))
     expect(whole, name, "an integer >= 1, or a pair of them", size)
     rows, columns = pair
     return rows, columns

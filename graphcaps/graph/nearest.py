@@ -13,7 +13,7 @@ import torch
 from scipy.spatial import KDTree
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_whole, expect
 from .bipartite import bipartite_graph
 
 MOST_FOUND = 2**22  # neighbours that are looked for at a time
@@ -50,8 +50,7 @@ def nearest_graph(children: torch.Tensor, parents: torch.Tensor, k: int) -> DGLG
         places[name] = points.detach().cpu().double().numpy()
     dims = children.shape[1], parents.shape[1]
     expect(dims[0] == dims[1], "parents", f"d={dims[0]} numbers each as children", dims[1])
-    whole = isinstance(k, int) and not isinstance(k, bool)
-    expect(whole and 1 <= k <= len(parents), "k", f"an integer from 1 to J={len(parents)}, the parents", k)
+    check_whole("k", k, 1, len(parents), wanted=f"an integer from 1 to J={len(parents)}, the parents")
     nearest = _nearest(KDTree(places["parents"]), places["children"], k)  # (I, k)
     src = torch.arange(len(children)).repeat_interleave(k)
     return bipartite_graph(src, torch.from_numpy(nearest).flatten(), len(children), len(parents))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..errors import expect
+from ..errors import check_whole, expect
 from .bipartite import check_graph
 from .links import links
 
@@ -32,7 +32,7 @@ def strongest_edges(graph: DGLGraph, strength: torch.Tensor, k: int) -> tuple[DG
     """
     check_graph(graph)
     expect(not graph.is_block, "graph", "no message-flow block", "one", "Prune the graph it was sampled from")
-    expect(isinstance(k, int) and not isinstance(k, bool) and k >= 1, "k", "an integer >= 1", k)
+    check_whole("k", k)
     wanted = f"a real tensor (E={graph.num_edges()},)"
     got = f"{tuple(strength.shape)} {strength.dtype}" if isinstance(strength, torch.Tensor) else type(strength).__name__
     fits = (

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 _HOME = {
-    "train": "loop",
+    "train": "start",
     "Diverged": "loop",
     "Interrupted": "loop",
     "Run": "run_folder",
@@ -19,11 +19,12 @@ _HOME = {
 __all__ = ["Diverged", "Interrupted", "Run", "load", "train"]
 
 if TYPE_CHECKING:
-    from .loop import Diverged, Interrupted, train
+    from .loop import Diverged, Interrupted
     from .run_folder import Run, load
+    from .start import train
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

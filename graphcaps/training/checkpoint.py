@@ -117,7 +117,7 @@ def read_model(path: Path) -> Network:
         if "engine" in preset:
             preset["engine"] = "auto"
         model = from_preset(**preset)
-        class_names, num_classes = tuple(head["class_names"]), model.preset["num_classes"]
+        class_names, num_classes = tuple(head["class_names"]), (model.preset or {})["num_classes"]
         if len(class_names) != num_classes:
             raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import TYPE_CHECKING
 
 import torch
 
 from .._dgl import dgl
 from .._version import __version__
-from ..config import TrainConfig
 from ..errors import GraphcapsError
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
-def accelerator(config: TrainConfig):
-    """An ``accelerate.Accelerator`` for the settings; raise ``GraphcapsError`` where the device isn't there."""
+
+def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
+    """An ``accelerate.Accelerator`` for settings of ``TrainConfig``.
+
+    Raises:
+        GraphcapsError: torch doesn't find the device.
+    """
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    device = pick_device(config.device)
-    if config.deterministic:
+    device = pick_device(device)
+    if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
         torch.use_deterministic_algorithms(True)
-    bfloat16 = has_bfloat16(device) if config.precision == "auto" else config.precision == "bfloat16"
+    bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
@@ -45,12 +52,12 @@ def has_bfloat16(device: str) -> bool:
     return device == "cpu" and bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
 
 
-def precision(accelerator) -> str:
+def precision_of(accelerator: Accelerator) -> str:
     """Precision of convolutions and decoder: "float32" or "bfloat16"."""
     return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
 
 
-def made_with(accelerator) -> dict[str, str | int]:
+def made_with(accelerator: Accelerator) -> dict[str, str | int]:
     """Versions and hardware, to stand beside a measured number."""
     device = accelerator.device.type
     return {
@@ -60,6 +67,6 @@ def made_with(accelerator) -> dict[str, str | int]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),
-        "precision": precision(accelerator),
+        "precision": precision_of(accelerator),
         "processes": accelerator.num_processes,
     }

@@ -13,17 +13,16 @@ import dataclasses
 import math
 import signal
 import time
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-from ..config import OF_THE_MACHINE, TrainConfig
+from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..models import Network, from_config
-from ..models.objects import longest, overlaid, right
+from ..models import Network, from_config, routing_network
+from ..models.objects import longest, right
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
@@ -31,10 +30,14 @@ from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator
-from .hardware import made_with, precision
+from .hardware import made_with, precision_of
 from .run_folder import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
+from .step import prepare, training_step
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 class Interrupted(GraphcapsError):
@@ -66,25 +69,16 @@ class State:
     history: list[dict] = dataclasses.field(default_factory=list)
 
 
-def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bool = True) -> dict:
-    """Train a network and return what it reached (the run's result.json).
+def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
+    """Train in settings that were checked, and return the run's result.json; ``train`` is the way in.
 
     Args:
-        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults.
-        resume: path of a run folder to go on with, in its own settings.
+        config: the settings.
+        run: the run to go on with; None: a new one.
         progress: show a bar on a terminal, one line per epoch elsewhere.
-
-    Raises:
-        GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
     """
-    run = Run.open(resume) if resume is not None else None
-    if run and run.result():
-        raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {run.config.epochs} epochs")
-    if run:
-        moved = {key: getattr(config, key) for key in OF_THE_MACHINE if key in config.changed()}
-        config = dataclasses.replace(run.config, **moved)
-    config.check()
-    accelerator = make_accelerator(config)
+    resumed = run is not None
+    accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     splits = load_images(config.dataset, config.data)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
@@ -92,18 +86,19 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     wanted = f"from {least} (processes) to {most} (training images of {config.dataset})"
     expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
-    model = from_config(config, splits)
+    network = from_config(config, splits)
     if run is None and accelerator.is_main_process:
         run = Run.create(config, made_with=made_with(accelerator))
     if accelerator.num_processes > 1:
         from accelerate.utils import broadcast_object_list
 
         run = broadcast_object_list([run])[0]
+    assert run is not None, "the main process has made it"
     if not accelerator.is_main_process:
-        return Trainer(config, run, model, splits, accelerator, show=False).fit(resume is not None)
+        return Trainer(config, run, network, splits, accelerator, show=False).fit(resumed)
     with run.lock():
         try:
-            return Trainer(config, run, model, splits, accelerator, show=progress).fit(resume is not None)
+            return Trainer(config, run, network, splits, accelerator, show=progress).fit(resumed)
         except KeyboardInterrupt:
             how = "stopped at once; what was saved before is sound"
             raise Interrupted(run, signal.SIGINT, how) from None
@@ -113,15 +108,18 @@ class Trainer:
     """One training: the network, its data and its state; ``fit`` runs it to the end."""
 
     def __init__(
-        self, config: TrainConfig, run: Run | None, model: Network, splits: ImageSplits, accelerator, show: bool
+        self,
+        config: TrainConfig,
+        run: Run,
+        network: Network,
+        splits: ImageSplits,
+        accelerator: Accelerator,
+        show: bool,
     ):
-        """Without a ``run``, only ``step`` works."""
         self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
         self.device = accelerator.device
-        self.net = model.to(self.device, memory_format=torch.channels_last)
-        fused = self.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.Adam(self.net.parameters(), lr=config.peak_rate, fused=fused)
-        self.model, self.optimizer = accelerator.prepare(self.net, optimizer)
+        self.learner = prepare(network, config.peak_rate, accelerator)
+        self.network, self.optimizer = self.learner.network, self.learner.optimizer
         self.batches = Batches(
             splits.train,
             config.batch_size,
@@ -149,30 +147,30 @@ class Trainer:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stop, progress)
                 self._end_epoch(progress)
-                stopped = self._anywhere(stop.signum)
+                stopped = self._noted_anywhere(stop.signum)
                 if stopped and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, stopped)
         return self._finish()
 
-    def _train_epoch(self, stop, progress: Progress) -> None:
+    def _train_epoch(self, stop: StopSignals, progress: Progress) -> None:
         state, steps = self.state, len(self.batches)
         total = steps * self.config.epochs
         began = time.perf_counter() - state.epoch_seconds
         loss_sum = torch.tensor(state.loss_sum, dtype=torch.float64 if self.device.type != "mps" else torch.float32)
         loss_sum, correct = loss_sum.to(self.device), torch.tensor(state.correct, device=self.device)
-        self.model.train()
+        self.learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
             rate = one_cycle(done, total, self.config.peak_rate)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            loss, output = self.step(images, labels, done / total)
+            loss, output = training_step(self.learner, images, labels, done / total)
             loss_sum += loss * len(labels)
-            correct += right(longest(output.scores, self.net.objects), labels).sum()
+            correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
-            stopped = self._anywhere(stop.signum)
-            leaving = state.step == steps or stopped
+            stopped = self._noted_anywhere(stop.signum)
+            leaving = state.step == steps or bool(stopped)
             if progress.due() or leaving:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
@@ -188,21 +186,7 @@ class Trainer:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
 
-    def step(
-        self, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0
-    ) -> tuple[torch.Tensor, NamedTuple]:
-        """Forward, loss, backward, Adam on images or layers; return the loss, detached, and the output.
-
-        ``progress`` is the share of training that is done.
-        """
-        output = self.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-        loss = self.net.loss(output, images, labels, progress)
-        self.accelerator.backward(loss)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return loss.detach(), output
-
-    def _anywhere(self, signum: int) -> int:
+    def _noted_anywhere(self, signum: int) -> int:
         """The signal that any of the processes has noted: all must stop at the same step."""
         if self.accelerator.num_processes == 1:
             return signum
@@ -212,7 +196,7 @@ class Trainer:
         state, config = self.state, self.config
         sums = torch.tensor([state.loss_sum, state.correct, state.seen], device=self.device)
         loss_sum, correct, seen = self.accelerator.reduce(sums, "sum").tolist()
-        val = evaluate(self.net, Batches(self.splits.val, EVALUATION_BATCH, device=self.device))
+        val = evaluate(self.network, Batches(self.splits.val, EVALUATION_BATCH, device=self.device))
         state.epoch += 1
         state.seconds = time.perf_counter() - self.started
         row = {
@@ -249,7 +233,7 @@ class Trainer:
         if self.writer:
             self.writer.close()
         self.accelerator.wait_for_everyone()
-        best = load(self.run.path, device=str(self.device))
+        best = load(self.run, device=str(self.device))
         test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
         low, high = test.interval
         if self.accelerator.is_main_process:
@@ -266,9 +250,9 @@ class Trainer:
             "test_images": len(test.labels),
             "val_accuracy": self.state.best_val_accuracy,
             "best_epoch": self.state.best_epoch,
-            "parameters": sum(p.numel() for p in self.net.parameters()),
+            "parameters": sum(p.numel() for p in self.network.parameters()),
             "parameters_without_decoder": sum(
-                p.numel() for name, p in self.net.named_parameters() if not name.startswith("decoder.")
+                p.numel() for name, p in self.network.named_parameters() if not name.startswith("decoder.")
             ),
             "seconds": self.state.seconds,
             "engine": self._engine(),
@@ -278,24 +262,28 @@ class Trainer:
             self.run.write_result(result)
         return {"run": str(self.run.path), **result}
 
+    def _routing_network(self) -> Any | None:
+        """The network, where it routes: a ``CapsNet`` or a ``MatrixCapsNet``."""
+        return routing_network(self.network, self.config.model) if self.network.routes else None
+
     def _keep_routing(self) -> None:
         """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
-        config, epoch = self.config, self.state.epoch
-        if not self.net.routes:
+        config, epoch, network = self.config, self.state.epoch, self._routing_network()
+        if network is None:
             return
         if self.trace is None or epoch in kept_epochs(config.epochs):
             about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
             about["run"] = self.run.path.name
-            self.trace = record(self.trace, self.net, self.splits, epoch, self.device, about)
+            self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
 
     def _save(self, which: str) -> None:
-        tensors = checkpoint.model_tensors(self.net)
+        tensors = checkpoint.model_tensors(self.network)
         if which == "last":
             tensors |= checkpoint.optimizer_tensors(self.optimizer)
         head = {
-            "preset": self.net.preset,
+            "preset": self.network.preset,
             "class_names": self.splits.class_names,
             "dataset": self.config.dataset,
             "state": dataclasses.asdict(self.state),
@@ -304,13 +292,13 @@ class Trainer:
 
     def _restore(self, progress: Progress) -> State:
         path = self.run.checkpoint("last")
-        head = checkpoint.restore(path, self.net, self.optimizer)
+        head = checkpoint.restore(path, self.network, self.optimizer)
         try:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.accelerator.is_main_process and self.net.routes:
+        if self.accelerator.is_main_process and self._routing_network() is not None:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
@@ -318,9 +306,10 @@ class Trainer:
         return self.state
 
     def _engine(self) -> str | None:
-        if not self.net.routes:
+        network = self._routing_network()
+        if network is None:
             return None
-        layer = self.net.capsules
+        layer = network.capsules
         if layer.engine != "auto":
             return layer.engine
         return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
@@ -331,15 +320,16 @@ class Trainer:
             f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
             f"and {len(self.splits.test)} test images\n"
             f"{self._routing_in_words()}\n"
-            f"device {self.device}, {precision(self.accelerator)}, run {self.run}"
+            f"device {self.device}, {precision_of(self.accelerator)}, run {self.run}"
         )
 
     def _routing_in_words(self) -> str:
-        if not self.net.routes:
+        network = self._routing_network()
+        if network is None:
             return "no capsules and no routing"
-        layer = self.net.capsules
+        layer = network.capsules
         below = "".join(
-            f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
+            f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in network.between
         )
         passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
         edges = layer.graph().num_edges()
@@ -349,7 +339,7 @@ class Trainer:
         )
 
     def _check_finite(self, rate: float, weights: bool) -> None:
-        tensors = self.net.state_dict().values() if weights else ()
+        tensors = self.network.state_dict().values() if weights else ()
         if math.isfinite(self.state.loss_sum) and all(tensor.isfinite().all() for tensor in tensors):
             return
         what = "weights" if math.isfinite(self.state.loss_sum) else "loss"

@@ -14,7 +14,7 @@ import logging
 import shlex
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
@@ -46,8 +46,10 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there."""
-        config.check()
+        """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there.
+
+        The settings are those of a training: ``train`` has checked them.
+        """
         try:
             path = _make_folder(config)
         except FileExistsError:
@@ -198,25 +200,31 @@ def newest_run(folder: str | Path = "runs") -> Run:
     return runs[0]
 
 
-def load(run: str | Path, which: str = "best", device: str = "cpu"):
+def named_or_newest(run: Path | None, folder: Path) -> Run:
+    """The run in the folder ``run``, else the one in ``folder`` that was last written to; as commands are asked."""
+    return Run.open(run) if run is not None else newest_run(folder)
+
+
+def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
     """Load the network of a run in eval mode.
 
     Args:
-        run: path of the run folder.
+        run: path of the run folder, or the run.
         which: ``"best"`` (on validation images) or ``"last"``.
 
     Returns:
-        ``CapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class.
+        ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class.
 
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
     from .checkpoint import read_model
 
-    return read_model(Run.open(run).checkpoint(which)).to(device).eval()
+    run = run if isinstance(run, Run) else Run.open(run)
+    return read_model(run.checkpoint(which)).to(device).eval()
 
 
-def load_routing(run: str | Path, device: str = "cpu"):
+def load_routing(run: Run, device: str = "cpu") -> Any:
     """The best network of a run, as ``load`` gives it, where it routes.
 
     Raises:
@@ -224,4 +232,4 @@ def load_routing(run: str | Path, device: str = "cpu"):
     """
     from ..models import routing_network
 
-    return routing_network(load(run, device=device), str(Run.open(run)))
+    return routing_network(load(run, device=device), str(run))

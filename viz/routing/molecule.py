@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
-from graphcaps.errors import expect
+from graphcaps.errors import check_whole
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.layout import places
@@ -58,8 +58,7 @@ class MoleculePicture:
     def __init__(self, trace: GraphTrace, graph: int = 0, *, medium: style.Medium = style.SCREEN):
         trace.check()
         held = f"a graph of the trace, 0 to {len(trace.graphs) - 1}"
-        whole = isinstance(graph, (int, np.integer)) and not isinstance(graph, bool)
-        expect(whole and 0 <= graph < len(trace.graphs), "image", held, repr(graph))
+        check_whole("image", graph, 0, len(trace.graphs) - 1, wanted=held)
         drawn = trace.graphs[graph]
         iterations, _, self._classes = drawn.c.shape
         lengths = np.zeros((iterations, 0)) if drawn.lengths is None else drawn.lengths.astype(np.float64)

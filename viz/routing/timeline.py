@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphcaps.errors import GraphcapsError, expect
+from graphcaps.errors import GraphcapsError, check_whole, expect
 from graphcaps.trace.image_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
@@ -106,9 +106,8 @@ class Timeline:
 def check_drawable(trace: RoutingTrace, image: int) -> None:
     """Raise ``InputError`` where the trace doesn't fit together, has no edges, or doesn't hold this image."""
     trace.check()
-    whole = isinstance(image, (int, np.integer)) and not isinstance(image, bool)
     held = f"an image of the trace, 0 to {trace.num_images - 1}"
-    expect(whole and 0 <= image < trace.num_images, "image", held, repr(image))
+    check_whole("image", image, 0, trace.num_images - 1, wanted=held)
     expect(trace.num_edges > 0, "trace", "edges to draw", "none")
 
 

@@ -116,7 +116,7 @@ def checked(arrays: dict[str, np.ndarray], spec: CitationSpec, path: str) -> Cit
     arrays = {name: arrays[name].astype(np.int64) for name in NPZ}
     starts, words, labels, edges = (arrays[name] for name in ("feature_indptr", "feature_indices", "labels", "edges"))
     _shaped(path, "feature_indptr", starts, (spec.nodes + 1,))
-    steady = starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(words)
+    steady = bool(starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(words))
     expect(steady, f"{path}: feature_indptr", f"to rise from 0 to {len(words)}, the number of words", starts)
     _shaped(path, "labels", labels, (spec.nodes,))
     _shaped(path, "edges", edges, (spec.edges, 2))

@@ -10,7 +10,6 @@ on line k of ``test.index``.
 
 from __future__ import annotations
 
-import copyreg
 import pickle
 from collections import defaultdict
 from pathlib import Path
@@ -44,7 +43,7 @@ _HARMLESS = {
         for module in ("__builtin__", "builtins")
         for name, kind in (("list", list), ("object", object))
     },
-    **{(module, "_reconstructor"): copyreg._reconstructor for module in ("copy_reg", "copyreg")},
+    **{(module, "_reconstructor"): object().__reduce__()[0] for module in ("copy_reg", "copyreg")},
     ("_codecs", "encode"): _latin1,
 }
 

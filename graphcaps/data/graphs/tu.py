@@ -166,8 +166,8 @@ def read_graphs(path: Path, folds: Path, spec: GraphSetSpec) -> GraphSet:
     back = edges[:, ::-1]
     one_sided = (edges != back[np.lexsort((back[:, 1], back[:, 0]))]).any()
     expect(not one_sided, str(path), "neighbours named at both ends", "some named at one end only")
-    tag_numbers, tags = np.unique(tags, return_inverse=True)
-    label_numbers, labels = np.unique(labels, return_inverse=True)
+    tag_numbers, tag_of = np.unique(tags, return_inverse=True)
+    label_numbers, label_of = np.unique(labels, return_inverse=True)
     counts = {
         "graphs": (spec.graphs, count),
         "nodes": (spec.nodes, len(tags)),
@@ -180,7 +180,7 @@ def read_graphs(path: Path, folds: Path, spec: GraphSetSpec) -> GraphSet:
     parts = tuple(_fold(folds / f"test_idx-{k}.txt", count) for k in range(1, FOLDS + 1))
     apart = len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
     expect(apart, str(folds / "test_idx-*.txt"), "no graph in two folds", "one that is")
-    return GraphSet(tags, labels, np.array(starts), edges, parts, spec.tag_names, spec.class_names)
+    return GraphSet(tag_of, label_of, np.array(starts), edges, parts, spec.tag_names, spec.class_names)
 
 
 def _fold(path: Path, count: int) -> np.ndarray:

@@ -27,11 +27,11 @@ def read_idx_set(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
     for count in (spec.train, spec.test):
         image_file, image_md5 = next(files)
         label_file, label_md5 = next(files)
-        label_path = locate(root, label_file)
+        label_path = _located(root, label_file)
         labels = read_idx(label_path, (count,), label_md5)
         classes = len(spec.class_names)
         expect(labels.max() < classes, str(label_path), f"labels 0 to {classes - 1}", labels.max(), AGAIN)
-        pixels = read_idx(locate(root, image_file), (count, *spec.image_shape[1:]), image_md5)
+        pixels = read_idx(_located(root, image_file), (count, *spec.image_shape[1:]), image_md5)
         parts.append(_images(pixels[:, None], labels))
     return parts[0], parts[1]
 
@@ -68,7 +68,15 @@ def read_digits(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
 
 def _check_files(spec: DatasetSpec, root: Path) -> None:
     for file, md5 in spec.files.items():
+        assert md5 is not None, f"{file} is decoded by torchvision, which must not meet a file that nobody checked"
         check_md5(root / file, md5)
+
+
+def _located(root: Path, file: str) -> Path:
+    path = locate(root, file)
+    if path is None:
+        raise GraphcapsError(f"{file}: expected it in {root.absolute()}, got nothing there. {AGAIN}")
+    return path
 
 
 def _images(pixels: np.ndarray, labels: np.ndarray | list[int]) -> Images:

@@ -1,4 +1,4 @@
-"""smallNORB: 50 toys of five kinds from 162 viewpoints in 6 lights, by two cameras; the files and the splits.
+"""smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras; the files and the splits.
 
 LeCun, Huang & Bottou 2004; the files' page, which describes the format, is ``PAGE``. The names end in .mat, but they
 are no MATLAB files: a magic number (byte or int32), the number of dims, three dims or more, all little-endian int32,
@@ -27,12 +27,16 @@ from .verify import content, locate
 
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
-PARTS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnorb-5x01235x9x18x6x2x96x96-testing"}
+Part = Literal["train", "test"]
+PARTS: dict[Part, str] = {
+    "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
+    "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
+}
 FILES = tuple(f"smallnorb/{part}-{kind}.mat" for part in PARTS.values() for kind in ("dat", "cat", "info"))
 MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
 SIDE = 96
 CROP = 32
-HIGHEST = {"toy": 9, "elevation": 8, "azimuth": 34, "light": 5}
+HIGHEST = {"instance": 9, "elevation": 8, "azimuth": 34, "lighting": 5}
 FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
 AGAIN = f"Fetch it again from {PAGE}"
 MOST_BYTES = 1 << 29
@@ -43,13 +47,13 @@ class Views(NamedTuple):
 
     images: Images
     """(N, 1, 48, 48), of which a margin of 8."""
-    toy: Tensor
+    instance: Tensor
     """0 to 9: which of its class."""
     elevation: Tensor
     """0 to 8: 30 to 70 degrees, in steps of 5."""
     azimuth: Tensor
     """0 to 34, even: 0 to 340 degrees, in tens. Toys don't all face the same way at 0."""
-    light: Tensor
+    lighting: Tensor
     """0 to 5."""
 
     def where(self, rows: Tensor) -> Images:
@@ -78,7 +82,7 @@ def novel_viewpoints(root: Path | str, by: Literal["azimuth", "elevation"]) -> t
     expect(by in FAMILIAR, "by", " or ".join(FAMILIAR), repr(by))
     train, test = (read_views(Path(root).expanduser(), part) for part in PARTS)
     known, seen = (torch.isin(getattr(views, by), torch.tensor(FAMILIAR[by])) for views in (train, test))
-    held = train.toy == train.toy.max()
+    held = train.instance == train.instance.max()
     splits = ImageSplits(
         f"smallnorb, new {by}s",
         CLASS_NAMES,
@@ -95,22 +99,23 @@ def read_smallnorb(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
     A split by class alone would put the toys of training into validation, turned by 20 degrees.
     """
     train, test = (read_views(root, part) for part in PARTS)
-    return train.images.take(train.toy.argsort(stable=True)), test.images.cut()
+    return train.images.take(train.instance.argsort(stable=True)), test.images.cut()
 
 
-def read_views(root: Path, part: Literal["train", "test"]) -> Views:
+def read_views(root: Path, part: Part) -> Views:
     """Read one part's three files, each plain or with .gz behind its name.
 
     Raises:
         GraphcapsError: a file is missing.
         InputError: a file that isn't what it should be.
     """
-    paths = {}
+    paths: dict[str, Path] = {}
     for kind in ("dat", "cat", "info"):
         file = f"smallnorb/{PARTS[part]}-{kind}.mat"
-        paths[kind] = locate(root, file)
-        if paths[kind] is None:
+        path = locate(root, file)
+        if path is None:
             raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
+        paths[kind] = path
     pairs = read_matrix(paths["dat"], np.dtype("u1"), (2, SIDE, SIDE))
     labels = read_matrix(paths["cat"], np.dtype("<i4"), ())
     info = read_matrix(paths["info"], np.dtype("<i4"), (4,))

@@ -1,0 +1,35 @@
+"""``train``: settings and the run folder are checked here, once, and before torch is imported."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from ..config import OF_THE_MACHINE, TrainConfig
+from ..errors import GraphcapsError
+from .run_folder import Run
+
+
+def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bool = True) -> dict:
+    """Train a network and return what it reached (the run's result.json).
+
+    Args:
+        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults.
+        resume: path of a run folder to go on with, in its own settings.
+        progress: show a bar on a terminal, one line per epoch elsewhere.
+
+    Raises:
+        GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
+    """
+    run = None
+    if resume is not None:
+        run = Run.open(resume)
+        if run.result():
+            epochs = run.config.epochs
+            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs")
+        moved = {key: getattr(config, key) for key in OF_THE_MACHINE if key in config.changed()}
+        config = dataclasses.replace(run.config, **moved)
+    config.check()
+    from .loop import fit
+
+    return fit(config, run, progress)

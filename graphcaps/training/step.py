@@ -1,0 +1,63 @@
+"""One step of a training: forward, loss, backward, Adam. The training loop and the benchmark make the same one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from ..models import CapsNetOutput, CNNOutput, MatrixOutput, Network
+from ..models.objects import overlaid
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+class Learner(NamedTuple):
+    """A network on the accelerator's device, and its optimizer.
+
+    ``model`` is ``network`` as Accelerate calls it: in the accelerator's precision, its gradients shared by all
+    processes.
+    """
+
+    network: Network
+    model: Any
+    optimizer: Any
+    accelerator: Accelerator
+
+
+def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
+    """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
+
+    Args:
+        network: untrained, or to be trained on; it is moved, not copied.
+        rate: the learning rate, > 0.
+        accelerator: of Hugging Face's Accelerate.
+    """
+    device = accelerator.device
+    network = network.to(device).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
+    model, optimizer = accelerator.prepare(network, optimizer)
+    return Learner(network, model, optimizer, accelerator)
+
+
+def training_step(
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0
+) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
+    """Forward, loss, backward and Adam on one batch.
+
+    Args:
+        learner: whose network is in training mode.
+        images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
+        labels: (B,) or (B, K) int64.
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        the loss (), detached, and the network's output.
+    """
+    output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
+    loss = learner.network.loss(output, images, labels, progress)
+    learner.accelerator.backward(loss)
+    learner.optimizer.step()
+    learner.optimizer.zero_grad(set_to_none=True)
+    return loss.detach(), output
