@@ -163,7 +163,7 @@ def prune(
         kept = [strongest_edges(graph, by, k)[1] for by in (strength, *ranks, -strength)]
         if len(kept[0]) < graph.num_edges():
             cut[k] = [PrunedCaps(layer, edges) for edges in kept]
-    layers = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
+    layers: list[CapsuleLayer | PrunedCaps] = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
     images = val.num_images + test.num_images
     of_val = _correct(model, layers, val, lambda seen: on_share(seen / images))
     of_test = _correct(model, layers, test, lambda seen: on_share((val.num_images + seen) / images))

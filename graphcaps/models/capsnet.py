@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ..errors import check_name, expect
+from ..errors import check_name, check_whole, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .objects import longest, present
@@ -161,8 +161,7 @@ class CapsNet(nn.Module):
         alone = protocol == "paper" or name == "paper"
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
-        whole = isinstance(objects, int) and 1 <= objects <= num_classes
-        expect(whole, "objects", f"an integer from 1 to num_classes={num_classes}", objects)
+        check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}")
         stem, primary, grid, windows = build(channels, (height, width))
         if protocol == "official":
             primary.scale = 1 / primary.num_types
@@ -265,7 +264,7 @@ def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num
     channels, height, width = image_shape
     fits = min(height, width) >= smallest
     expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
-    expect(isinstance(num_classes, int) and num_classes >= 1, "num_classes", "an integer >= 1", num_classes)
+    check_whole("num_classes", num_classes)
     return channels, height, width
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import expect
+from ..errors import check_whole, expect
 from ..routing import inverted, route
 from ..routing.edge_ops import edges_of, with_length
 from .conv_caps import ConvCaps
@@ -63,8 +63,7 @@ class ConcurrentCaps(nn.Module):
             taken = above.num_children, above.weight.shape[-2]
             expect(given == taken, f"layers[{k + 1}]", "{} children of {} numbers".format(*given), taken)
         self.iterations: int = routed[-1].iterations if iterations is None else iterations
-        whole = isinstance(self.iterations, int) and not isinstance(self.iterations, bool)
-        expect(whole and self.iterations >= 1, "iterations", "an integer >= 1", self.iterations)
+        check_whole("iterations", self.iterations)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) of the first layer to parents v (J, B, D) of the last."""

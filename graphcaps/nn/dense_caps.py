@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import expect
+from ..errors import check_whole
 from ..graph import complete_graph
 from ..routing import LinearVotes, MatrixVotes, route
 from ..routing.engines import check_names
@@ -91,8 +91,7 @@ class CapsuleLayer(nn.Module):
 def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
     """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
     check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
-    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-    expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
+    check_whole("iterations", iterations)
 
 
 def graph_device(device: torch.device | str) -> torch.device | str:

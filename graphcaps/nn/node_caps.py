@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
-
 import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_whole, expect
 from ..functional import squash
 from ..graph import check_competition, expand, links
 from ..routing import route
@@ -58,8 +56,7 @@ class NodeCapsules(nn.Module):
         super().__init__()
         sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps)
         for name, size in sizes.items():
-            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
-            expect(whole and size >= 1, name, "an integer >= 1", size)
+            check_whole(name, size)
         check_competition(competition)
         check_options(iterations, "dynamic", engine)
         self.iterations, self.competition = iterations, competition

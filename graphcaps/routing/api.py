@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_whole, expect
 from ..graph import check_graph
 from .edge_ops import Observer
 from .em import EMParameters
@@ -73,8 +73,7 @@ def route(
     (torch.Size([2, 5, 4]), torch.Size([2, 5]))
     """
     check_graph(graph)
-    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-    expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
+    check_whole("iterations", iterations)
     _check_votes(graph, votes)
     engine = resolve(routing, engine, graph, votes)
     _check_parameters(graph, votes, routing, parameters)
