@@ -190,8 +190,8 @@ def test_a_forked_process_can_route():
 
 
 def test_the_kernels_file_changes_with_what_it_compiles_in():
-    """Numba's disk cache would take kernels compiled with older vectors or tiles, and knows only their own file."""
-    inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("simd.py", "tiles.py")]
+    """Numba's disk cache would take kernels compiled with what these files were before, and knows only their own file."""
+    inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("arguments.py", "simd.py", "tiles.py")]
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
     for module in (kernels, kernels_em):
         assert checksum == module.INLINED, f"{Path(module.__file__).name}: write INLINED = {checksum!r}"
