@@ -190,7 +190,7 @@ def test_a_forked_process_can_route():
 
 
 def test_the_kernels_file_changes_with_what_it_compiles_in():
-    """Numba's disk cache would take kernels compiled with what these files were before, and knows only their own file."""
+    """Numba's disk cache would take kernels compiled with older ones of these files: it knows only their own."""
     inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("arguments.py", "simd.py", "tiles.py")]
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
     for module in (kernels, kernels_em):

@@ -119,8 +119,7 @@ def squash_sums(
         mask = (part < end)[:, None, None] & parent_mask[None, :, :]
         sums += tl.load(parts + row * parent_dim + d[None, None, :], mask=mask, other=0.0)
     parent_offsets = (parent * batch + image)[:, None] * parent_dim + d[None, :]
-    result = _squashed(tl.sum(sums, 0), s, parent_offsets, parent_mask, BACK)
-    tl.store(out + parent_offsets, result, mask=parent_mask)
+    tl.store(out + parent_offsets, _squashed(tl.sum(sums, 0), s, parent_offsets, parent_mask, BACK), mask=parent_mask)
 
 
 @triton.jit

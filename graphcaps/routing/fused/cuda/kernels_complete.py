@@ -154,8 +154,9 @@ def linear_gradient(
             total += _matmul(tl.trans(left), du_hat, PRODUCT)
             tl.store(du + child_offsets, _matmul(du_hat, tl.trans(matrix), PRODUCT), mask=child_mask)
     row = (program * num_parents + parent[None, :, None]) * child_dim + p[:, None, None]
+    offsets = row * parent_dim + d[None, None, :]
     mask = (p < child_dim)[:, None, None] & (parent < num_parents)[None, :, None] & (d < parent_dim)[None, None, :]
-    tl.store(dweight + row * parent_dim + d[None, None, :], tl.reshape(total, (P, J, D)), mask=mask)
+    tl.store(dweight + offsets, tl.reshape(total, (P, J, D)), mask=mask)
 
 
 @triton.jit
