@@ -88,19 +88,18 @@ class _Dynamic(torch.autograd.Function):
         by_child = passes.nothing if uniform else edges.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
         s = passes.u.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
-        before, v = torch.zeros_like(s), None
-        b = None if on_iteration is None else prior.expand(len(prior), passes.batch).clone()
+        before = torch.zeros_like(s)
+        b = prior if on_iteration is None else prior.expand(len(prior), passes.batch).clone()
         for r in range(iterations):
             if r > 0:
-                torch.add(before[r - 1], v, out=before[r])
+                torch.add(before[r - 1], squash(s[r - 1]), out=before[r])
             first = r == 0 and uniform
             kept = c[r - uniform] if len(c) and not first else passes.nothing
             if on_iteration is not None and not len(kept):
                 kept = passes.numbers(1)[0]
             s[r] = passes.iterate(by_child, before[r] if r else passes.nothing, kept, EQUAL if first else SOFTMAX)
-            if r < iterations - 1 or on_iteration is not None:
-                v = squash(s[r])
             if on_iteration is not None:
+                v = squash(s[r])
                 agreement = agreement_of(passes, v)
                 state = (b, edges.in_edge_order(kept), agreement)
                 b_seen, c_seen, a_seen = (x.reshape(len(x), *trailing) for x in state)

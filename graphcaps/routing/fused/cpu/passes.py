@@ -121,7 +121,8 @@ class Passes:
         self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
-        self.child_dim = u.shape[-1] if self.linear else 0
+        child_dim = u.shape[-1] if self.linear else 0
+        self.votes = Votes(flat(self.u), flat(self.weight), P=(0,) * child_dim, D=(0,) * self.parent_dim)
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
@@ -140,7 +141,8 @@ class Passes:
         gathered = torch.empty_like(self.u)
         self.run(gather_votes, gathered=gathered)
         passes = copy.copy(self)
-        passes.u, passes.arrays = gathered, self.arrays._replace(eid=self.edges.order.numpy())
+        passes.u, passes.votes = gathered, self.votes._replace(u=flat(gathered))
+        passes.arrays = self.arrays._replace(eid=self.edges.order.numpy())
         return passes
 
     def sums(self) -> torch.Tensor:
@@ -184,17 +186,20 @@ class Passes:
 
     def run(self, kernel: Callable, **arguments: Any) -> None:
         """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
-        votes = Votes(flat(self.u), flat(self.weight), P=(0,) * self.child_dim, D=(0,) * self.parent_dim)
-        run_on_threads(kernel, self.ranges, edges=self.arrays, votes=votes, sizes=self.sizes, **arguments)
+        run_on_threads(kernel, self.ranges, edges=self.arrays, votes=self.votes, sizes=self.sizes, **arguments)
 
 
 def run_on_threads(kernel: Callable, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
     """Call ``kernel(begin, end, ...)`` on each range; of a list of tensors, the k-th call gets the k-th."""
+    shared, per_thread = {}, {}
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            per_thread[name] = [flat(tensor) for tensor in value]
+        else:
+            shared[name] = flat(value) if isinstance(value, torch.Tensor) else value
 
     def part(k: int) -> None:
-        own = {name: value[k] if isinstance(value, list) else value for name, value in arguments.items()}
-        own = {name: flat(value) if isinstance(value, torch.Tensor) else value for name, value in own.items()}
-        kernel(*ranges[k], **own)
+        kernel(*ranges[k], **shared, **{name: arrays[k] for name, arrays in per_thread.items()})
 
     others = [pool(len(ranges)).submit(part, k) for k in range(1, len(ranges))]
     part(0)
