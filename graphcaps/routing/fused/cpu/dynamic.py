@@ -1,8 +1,9 @@
 """Dynamic routing on the CPU in R passes over the votes, and its gradient in R - 1 more and one write.
 
-`kernels` has the passes; here are their order, the sums between them, and the autograd rule. The README beside derives
-both. Linear votes are not built, unless one child has most of the edges. Children are shared out to torch's number of
-threads, each with sums of its own, so that nothing is added in an order that changes from run to run.
+`kernels` has the passes; here are their order, the sums between them, and the autograd rule. `fused/README.md`
+derives both, and says what was tried. Linear votes are not built, unless one child has most of the edges. Children are
+shared out to torch's number of threads, each with sums of its own, so that nothing is added in an order that changes
+from run to run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dynamic routing's passes over the votes, children by children, for Numba; the README beside says what they compute.
+"""Dynamic routing's passes over the votes, children by children, for Numba; `fused/README.md` derives them.
 
 A pass goes over blocks of neighbouring children, for some images at a time. All that one iteration needs of a block is
 done while its votes are in cache. Linear votes of a block are made in a buffer.
