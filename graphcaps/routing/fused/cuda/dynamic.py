@@ -138,7 +138,7 @@ class _Dynamic(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Gradient of the parents' last s with respect to votes (or u and weight) and prior; math: `fused/README.md`."""
+        """Gradient of the last s with respect to votes (or u and weight) and prior; math: `fused/README.md`."""
         u, weight, c, s, v = ctx.saved_tensors
         passes = _passes(u, weight, ctx.edges, c)
         ds, db = torch.empty_like(s), torch.empty_like(c)
