@@ -103,7 +103,7 @@ linear(complete, (5, 3, 8, 16), torch.float64)
 linear(complete, (8, 16), torch.bfloat16)
 fused_gpu.SEGMENT, fused_gpu.PROGRAMS = 2, 2**31
 given(bipartite_graph([0, 0, 2, 2, 1], [1, 0, 1, 1, 1], 4, 3), torch.float32)
-kernels = {"couple", "over_parents", "settle", "votes_gradient", "over_children", "linear_gradient"}
+kernels = {"couple", "over_parents", "squash_sums", "votes_gradient", "over_children", "linear_gradient"}
 assert compiled == kernels, compiled
 """
 
@@ -363,13 +363,13 @@ def test_index_arrays_are_taken_once_and_go_with_the_graph(device, draw):
     from graphcaps.routing.fused.cuda import dynamic as fused_gpu
 
     gc.collect()
-    graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._rows.kept)
+    graph, votes, before = sparse(), draw(63, 1, 2).to(device), len(fused_gpu._edges_by_parent.kept)
     for _ in range(2):
         route(graph, votes, engine="fused", iterations=1)
-    assert len(fused_gpu._rows.kept) == before + 1
+    assert len(fused_gpu._edges_by_parent.kept) == before + 1
     del graph
     gc.collect()
-    assert len(fused_gpu._rows.kept) == before
+    assert len(fused_gpu._edges_by_parent.kept) == before
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")

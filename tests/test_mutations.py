@@ -97,7 +97,7 @@ def forget(path: Path) -> None:
     the kernels' file alone, not at what is compiled into them."""
     for kept in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
         kept.unlink()
-    if path.name in ("tiles.py", "simd.py"):
+    if path.name in ("arguments.py", "simd.py", "tiles.py"):
         for kept in path.parent.glob("__pycache__/kernels*.nb?"):
             kept.unlink()
 

@@ -28,7 +28,7 @@ twice the time of a copy and products of neighbouring rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 import torch
 from torch import Tensor
@@ -221,6 +221,10 @@ def edges_of(engine: str, graph: DGLGraph, u_hat: Tensor) -> EdgeOps:
     return DenseEdges(ends, u_hat) if ends.complete and u_hat.numel() else ScatterEdges(ends)
 
 
+@overload
+def repeated(on_iteration: None, iterations: int) -> None: ...
+@overload
+def repeated(on_iteration: Observer, iterations: int) -> Observer: ...
 def repeated(on_iteration: Observer | None, iterations: int) -> Observer | None:
     """For algorithms of one pass: an observer that is handed its state ``iterations`` times, as r = 0, 1, ..."""
     if on_iteration is None:

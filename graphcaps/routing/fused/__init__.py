@@ -2,6 +2,7 @@
 
 Numba runs it on the CPU. On CUDA it is Triton, with kernels that were tested through Triton's interpreter and compiler
 but have never run on a GPU: there `"auto"` leaves the engine alone, and ``engine="fused"`` asks for it.
+README.md beside this file has the derivation, the notation and the order in which to read the files.
 """
 
 from __future__ import annotations

@@ -5,86 +5,83 @@ from __future__ import annotations
 import copy
 import functools
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
 
+from ...._dgl import DGLGraph
 from ....graph import once_per_structure
-from .kernels import arrange, gradient, iterate, linear_gradient
+from ...votes import LinearVotes
+from .arguments import Edges, Sizes, Votes
+from .kernels import gather_votes, iterate, linear_gradient, votes_gradient
 from .tiles import LANES
 
-
-def has_hub(rows, votes):
-    """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
-    batch, dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
-    tile, edges = _shape(rows, batch, dim)
-    number = dim * votes.u.element_size()
-    room = 2 * torch.get_num_threads() * edges * max(LANES, tile) * number
-    return room > HUB and 4 * room > len(rows.eid) * batch * number
+# Numbers in the votes that are worked on together: of some images of one child, of a block of small children.
+TILE, BLOCK = 2**15, 2**12
+SMALL_ROW = 512  # bytes of an edge's votes up to which it pays to sort them by child
+MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
+HUB = 2**24  # bytes that room for one child's linear votes may take whatever the votes would
 
 
-def _shape(rows, batch, dim):
-    """How many images make a tile, and for how many edges a block of children has room."""
-    tile = min(batch, max(LANES, TILE // (rows.most * dim) // LANES * LANES))
-    return tile, max(rows.most, BLOCK // (tile * dim))
+class EdgesByChild:
+    """A graph's edges sorted by child; k counts them."""
 
-
-class Rows:
-    """A graph's edges sorted by child, as NumPy arrays, and the children in ranges of about equal numbers of edges."""
-
-    def __init__(self, graph):
+    def __init__(self, graph: DGLGraph) -> None:
         src, dst = (end.cpu() for end in graph.edges(order="eid"))
         self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
         index = torch.int32 if len(src) < 2**31 else torch.int64
         self.eid = torch.argsort(src, stable=True).to(index)  # (E,)
         self.sorted = bool((src[1:] >= src[:-1]).all())
         self.dst = dst[self.eid].to(index)
-        self.counts = torch.bincount(src, minlength=self.num_children)  # (I,) out-edges of each child
-        self.most = max(1, int(self.counts.max()))
-        self.indptr = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)]).numpy()
-        self._wid = {}
+        self.out_degrees = torch.bincount(src, minlength=self.num_children)  # (I,)
+        self.max_degree = max(1, int(self.out_degrees.max()))
+        self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
+        self._matrices: dict[tuple[int, int], torch.Tensor] = {}
 
-    def arrays(self, weight, index):
-        """What the kernels take: indptr, eid, dst, and the number of each edge's weight matrix.
+    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
+        """What the kernels take.
 
         An index is put in order anew in each call, so that none is taken for another: 5 ns an edge, 0.3 ns where edges
         lie by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
-        wid = self._matrices(weight) if index is None else self.by_child(index).to(self.eid.dtype)
-        return self.indptr, self.eid.numpy(), self.dst.numpy(), wid.numpy()
+        matrix = self._matrices_of(weight) if index is None else self.by_child(index).to(self.eid.dtype)
+        return Edges(indptr=self.indptr, eid=self.eid.numpy(), dst=self.dst.numpy(), matrix=matrix.numpy())
 
-    def _matrices(self, weight):
-        kind = weight.dim(), weight.shape[0] if weight.dim() == 4 else 0
-        if kind not in self._wid:
-            self._wid[kind] = self._of_kind(*kind).to(self.eid.dtype)
-        return self._wid[kind]
-
-    def _of_kind(self, dims, types):
-        if dims == 2:
-            return torch.zeros_like(self.eid)
-        if dims == 4:
-            type_of_child = torch.arange(self.num_children) // (self.num_children // types)
-            return torch.repeat_interleave(type_of_child, self.counts) * self.num_parents + self.dst
-        return self.eid
+    def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
+        """(E,) number of each edge's matrix, where ``weight`` has one per edge, per type of child, or one for all."""
+        types = weight.shape[0] if weight.dim() == 4 else 0
+        key = weight.dim(), types
+        if key not in self._matrices:
+            matrix = self.eid
+            if weight.dim() == 2:
+                matrix = torch.zeros_like(self.eid)
+            elif weight.dim() == 4:
+                type_of_child = torch.arange(self.num_children) // (self.num_children // types)
+                of_edge = torch.repeat_interleave(type_of_child, self.out_degrees)
+                matrix = of_edge * self.num_parents + self.dst
+            self._matrices[key] = matrix.to(self.eid.dtype)
+        return self._matrices[key]
 
     @functools.cached_property
-    def order(self):
-        """(E,) 0, 1, 2, ...: ``eid`` of votes that were put in the order of k."""
+    def order(self) -> torch.Tensor:
+        """(E,) 0, 1, 2, ...: ``eid`` of votes that were sorted by child."""
         return torch.arange(len(self.eid), dtype=self.eid.dtype)
 
-    def ranges(self, parts):
-        """(lo, hi) of children for each thread."""
+    def ranges(self, parts: int) -> list[tuple[int, int]]:
+        """The children of each thread (begin, end), with about equal numbers of edges."""
         cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
-        cuts = [0, *cuts.tolist(), self.num_children]
-        return list(zip(cuts[:-1], cuts[1:], strict=True))
+        ends = [0, *cuts.tolist(), self.num_children]
+        return list(zip(ends[:-1], ends[1:], strict=True))
 
-    def by_child(self, values):
-        """(E, ...) values in the graph's edge order -> in the order of k."""
+    def by_child(self, values: torch.Tensor) -> torch.Tensor:
+        """(E, ...) values in the graph's edge order -> sorted by child."""
         return values.contiguous() if self.sorted else values[self.eid]
 
-    def in_edge_order(self, values):
-        """(E, ...) values in the order of k -> in the graph's edge order."""
+    def in_edge_order(self, values: torch.Tensor) -> torch.Tensor:
+        """(E, ...) values sorted by child -> in the graph's edge order."""
         if self.sorted:
             return values
         ordered = torch.empty_like(values)
@@ -92,13 +89,122 @@ class Rows:
         return ordered
 
 
-rows_of = once_per_structure(Rows)
+edges_by_child = once_per_structure(EdgesByChild)
 
-# Numbers in the votes that are worked on together: of a tile of images of one child, of a block of small children.
-TILE, BLOCK = 2**15, 2**12
-SMALL_ROW = 512  # bytes of an edge's votes up to which it pays to put them in the order of k
-MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
-HUB = 2**24  # bytes that room for one child's linear votes may take whatever the votes would
+
+def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
+    """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
+    batch, parent_dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
+    images, most = _block_sizes(edges, batch, parent_dim)
+    number = parent_dim * votes.u.element_size()
+    room = 2 * torch.get_num_threads() * most * max(LANES, images) * number
+    return room > HUB and 4 * room > len(edges.eid) * batch * number
+
+
+def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int, int]:
+    """How many images and how many edges a block has at most."""
+    images = min(batch, max(LANES, TILE // (edges.max_degree * parent_dim) // LANES * LANES))
+    return images, max(edges.max_degree, BLOCK // (images * parent_dim))
+
+
+class Passes:
+    """The votes and everything that stays the same from pass to pass; calls the kernels on all threads.
+
+    Args:
+        u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
+        weight: empty, or the matrices of ``LinearVotes``.
+        index: None, or that of ``LinearVotes``.
+        edges: the graph's edges.
+    """
+
+    def __init__(self, u: torch.Tensor, weight: torch.Tensor, index: torch.Tensor | None, edges: EdgesByChild) -> None:
+        self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
+        self.linear = weight.numel() > 0
+        self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
+        child_dim = u.shape[-1] if self.linear else 0
+        self.votes = Votes(flat(self.u), flat(self.weight), P=(0,) * child_dim, D=(0,) * self.parent_dim)
+        images, most = _block_sizes(edges, self.batch, self.parent_dim)
+        single = self.batch == 1
+        lanes = 1 if single else -(-images // LANES) * LANES
+        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(0,) if single else ())
+        self.arrays = edges.arrays(weight, index)
+        self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
+        sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
+        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
+        self.nothing = u.new_empty(0)
+
+    def with_sorted_votes(self) -> Passes:
+        """These passes on a copy of the votes sorted by child, where single reads all over the memory cost more."""
+        row = self.batch * self.parent_dim * self.u.element_size()
+        if self.linear or self.edges.sorted or row > SMALL_ROW:
+            return self
+        gathered = torch.empty_like(self.u)
+        self.run(gather_votes, gathered=gathered)
+        passes = copy.copy(self)
+        passes.u, passes.votes = gathered, self.votes._replace(u=flat(gathered))
+        passes.arrays = self.arrays._replace(eid=self.edges.order.numpy())
+        return passes
+
+    def sums(self) -> torch.Tensor:
+        """Zeroed sums over in-edges (threads, J, B, D)."""
+        return self.u.new_zeros(len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim)
+
+    def numbers(self, iterations: int) -> torch.Tensor:
+        """Numbers per edge and image (iterations, E, B), by child."""
+        return self.u.new_empty(iterations, len(self.edges.eid), self.batch)
+
+    def iterate(self, prior: torch.Tensor, before: torch.Tensor, c: torch.Tensor, start: int) -> torch.Tensor:
+        """One iteration; return s (J, B, D)."""
+        parts = self.sums()
+        self.run(iterate, prior=prior, before=before, c=c, s=list(parts), start=start)
+        return sum_of(parts)
+
+    def gradient(
+        self,
+        prior: torch.Tensor,
+        before: torch.Tensor,
+        c: torch.Tensor,
+        ds: torch.Tensor,
+        db: torch.Tensor,
+        v: torch.Tensor,
+        start: int,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """du and dweight, or du_hat and None."""
+        if not self.linear:
+            du = torch.empty_like(self.u)
+            pairs = zip(ds[1:], v, strict=True)
+            parents = torch.stack([ds[0], *(row for pair in pairs for row in pair)], dim=2)  # (J, B, 2R - 1, D)
+            self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, du=du)
+            return du, None
+        du = torch.zeros_like(self.u)
+        # Several threads add to one shared matrix: each gets its own.
+        parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
+        per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
+        logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
+        self.run(linear_gradient, **logits, du=du, dweight=per_thread)
+        return du, sum_of(parts)
+
+    def run(self, kernel: Callable, **arguments: Any) -> None:
+        """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
+        run_on_threads(kernel, self.ranges, edges=self.arrays, votes=self.votes, sizes=self.sizes, **arguments)
+
+
+def run_on_threads(kernel: Callable, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
+    """Call ``kernel(begin, end, ...)`` on each range; of a list of tensors, the k-th call gets the k-th."""
+    shared, per_thread = {}, {}
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            per_thread[name] = [flat(tensor) for tensor in value]
+        else:
+            shared[name] = flat(value) if isinstance(value, torch.Tensor) else value
+
+    def part(k: int) -> None:
+        kernel(*ranges[k], **shared, **{name: arrays[k] for name, arrays in per_thread.items()})
+
+    others = [pool(len(ranges)).submit(part, k) for k in range(1, len(ranges))]
+    part(0)
+    for other in others:
+        other.result()
 
 
 @functools.cache
@@ -110,81 +216,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has the pool but not its threads
 
 
-class Passes:
-    """The votes and everything that stays the same from pass to pass; calls the kernels on all threads."""
-
-    def __init__(self, u, weight, index, rows):
-        self.u, self.weight, self.rows = u.contiguous(), weight.contiguous(), rows
-        self.linear = weight.numel() > 0
-        self.batch, self.dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
-        self.height, self.width = (0,) * (u.shape[-1] if self.linear else 0), (0,) * self.dim
-        self.single = (0,) if self.batch == 1 else ()
-        self.shape = self.batch, *_shape(rows, self.batch, self.dim)
-        self.graph = rows.arrays(weight, index)
-        self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
-        sums = rows.num_parents * self.batch * self.dim * u.element_size()  # per thread
-        self.ranges = rows.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
-        self.nothing = u.new_empty(0)
-
-    def arranged(self):
-        """These passes on a copy of the votes in the order of k, where single reads all over the memory cost more."""
-        row = self.batch * self.dim * self.u.element_size()
-        if self.linear or self.rows.sorted or row > SMALL_ROW:
-            return self
-        rows = torch.empty_like(self.u)
-        self.run(arrange, flat(rows))
-        passes = copy.copy(self)
-        indptr, _, dst, wid = self.graph
-        passes.u, passes.graph = rows, (indptr, self.rows.order.numpy(), dst, wid)
-        return passes
-
-    def sums(self):
-        """Zeroed sums over in-edges (threads, J, B, D)."""
-        return self.u.new_zeros(len(self.ranges), self.rows.num_parents, self.batch, self.dim)
-
-    def numbers(self, iterations):
-        """Numbers per edge and image (iterations, E, B), by child."""
-        return self.u.new_empty(iterations, len(self.rows.eid), self.batch)
-
-    def iterate(self, prior, before, c, start):
-        """One iteration; return s (J, B, D)."""
-        parts = self.sums()
-        self.run(iterate, flat(prior), flat(before), flat(c), [flat(part) for part in parts], start)
-        return added(parts)
-
-    def gradient(self, prior, before, c, ds, db, v, start):
-        """du and dweight, or du_hat and None."""
-        if not self.linear:
-            du = torch.empty_like(self.u)
-            pairs = zip(ds[1:], v, strict=True)
-            parents = torch.stack([ds[0], *(rows for pair in pairs for rows in pair)], dim=2)  # (J, B, 2R - 1, D)
-            self.run(gradient, flat(c), flat(db), flat(parents), len(ds), start, flat(du))
-            return du, None
-        du = torch.zeros_like(self.u)
-        # Several threads add to one shared matrix: each gets its own.
-        parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
-        per_thread = [flat(parts[k if self.shared else 0]) for k in range(len(self.ranges))]
-        numbers = [flat(prior), flat(before), flat(ds), flat(v), len(ds), start]
-        self.run(linear_gradient, *numbers, flat(du), per_thread)
-        return du, added(parts)
-
-    def run(self, kernel, *per_thread):
-        """Call ``kernel`` on each range of children; the k-th call gets the k-th of each list in ``per_thread``."""
-        u, weight = flat(self.u), flat(self.weight)
-
-        def part(k):
-            own = [value[k] if isinstance(value, list) else value for value in per_thread]
-            kernel(*self.ranges[k], self.graph, u, weight, self.shape, self.single, self.height, self.width, *own)
-
-        others = [pool(len(self.ranges)).submit(part, k) for k in range(1, len(self.ranges))]
-        part(0)
-        for other in others:
-            other.result()
-
-
-def flat(tensor):
+def flat(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().reshape(-1).numpy()
 
 
-def added(parts):
+def sum_of(parts: torch.Tensor) -> torch.Tensor:
+    """The sum of the threads' parts."""
     return parts[0] if len(parts) == 1 else parts.sum(dim=0)

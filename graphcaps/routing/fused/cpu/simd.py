@@ -81,8 +81,8 @@ def store(typing, x, i, vector):
 
 
 @intrinsic
-def store_past_cache(typing, x, i, vector):
-    """``store_past_cache(x, i, vector)``: as ``store``, for whole cache lines that won't be read soon.
+def store_nontemporal(typing, x, i, vector):
+    """``store_nontemporal(x, i, vector)``: as ``store``, for whole cache lines that won't be read soon.
 
     Rows that are no whole lines (64 bytes each, in an array that starts at one) are stored as usual.
     """
@@ -108,21 +108,21 @@ def store_past_cache(typing, x, i, vector):
 
 
 @intrinsic
-def first(typing, count, x, y):
-    """``first(count, x, y)``: the first ``count`` lanes of x, then those of y."""
+def select_first(typing, count, x, y):
+    """``select_first(count, x, y)``: the first ``count`` lanes of x, then those of y."""
 
     def generate(context, builder, signature, args):
         lanes = x.lanes
         count = builder.trunc(args[0], _INT)
         order = ir.Constant(ir.VectorType(_INT, lanes), list(range(lanes)))
-        return builder.select(builder.icmp_signed("<", order, _spread(builder, count, lanes)), args[1], args[2])
+        return builder.select(builder.icmp_signed("<", order, _splat(builder, count, lanes)), args[1], args[2])
 
     return x(types.int64, x, x), generate
 
 
 @intrinsic
-def fetch(typing, x, i):
-    """``fetch(x, i)``: bring the cache line of x[i] nearer; changes nothing."""
+def prefetch(typing, x, i):
+    """``prefetch(x, i)``: bring the cache line of x[i] nearer; changes nothing."""
 
     def generate(context, builder, signature, args):
         byte = ir.IntType(8).as_pointer()
@@ -136,11 +136,11 @@ def fetch(typing, x, i):
 
 
 @intrinsic
-def spread(typing, number, width):
-    """``spread(number, width)``: the same number in each lane."""
+def splat(typing, number, width):
+    """``splat(number, width)``: the same number in each lane."""
 
     def generate(context, builder, signature, args):
-        return _spread(builder, args[0], len(width))
+        return _splat(builder, args[0], len(width))
 
     return Vector(number, len(width))(number, width), generate
 
@@ -150,7 +150,7 @@ def fma(typing, a, x, y):
     """``fma(a, x, y)``: a x + y; ``a`` is a number or a vector."""
 
     def generate(context, builder, signature, args):
-        factor = args[0] if isinstance(a, Vector) else _spread(builder, args[0], x.lanes)
+        factor = args[0] if isinstance(a, Vector) else _splat(builder, args[0], x.lanes)
         return _fma(builder, factor, args[1], args[2])
 
     return x(a if isinstance(a, Vector) else x.dtype, x, x), generate
@@ -175,8 +175,8 @@ def divide(typing, x, y):
 
 
 @intrinsic
-def larger(typing, x, y):
-    """``larger(x, y)``: the larger of the two in each lane."""
+def maximum(typing, x, y):
+    """``maximum(x, y)``: the larger of the two in each lane."""
 
     def generate(context, builder, signature, args):
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -185,15 +185,15 @@ def larger(typing, x, y):
 
 
 @intrinsic
-def exponential(typing, x):
-    """``exponential(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
+def exp(typing, x):
+    """``exp(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
 
     exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first term
     left out is below a tenth of a unit. Below the smallest normal number it gives 0.
     """
 
     def generate(context, builder, signature, args):
-        return _exponential(builder, args[0])
+        return _exp(builder, args[0])
 
     return x(x), generate
 
@@ -243,20 +243,20 @@ def dots(typing, x, ix, y, iy, z, width):
 
 
 @intrinsic
-def total(typing, x):
-    """``total(x)``: the sum of the lanes."""
+def reduce_sum(typing, x):
+    """``reduce_sum(x)``: the sum of the lanes."""
     return x.dtype(x), lambda context, builder, signature, args: _reduce(builder, "fadd", args[0])
 
 
 @intrinsic
-def largest(typing, x):
-    """``largest(x)``: the largest of the lanes, whose number is a power of 2."""
+def reduce_max(typing, x):
+    """``reduce_max(x)``: the largest of the lanes, whose number is a power of 2."""
 
     def generate(context, builder, signature, args):
         rest = args[0]
         while rest.type.count > 1:
             half = rest.type.count // 2
-            parts = [builder.shuffle_vector(rest, rest, _INTS(range(at, at + half))) for at in (0, half)]
+            parts = [builder.shuffle_vector(rest, rest, _int_vector(range(at, at + half))) for at in (0, half)]
             rest = builder.select(builder.fcmp_ordered(">", *parts), *parts)
         return builder.extract_element(rest, _INT(0))
 
@@ -273,28 +273,28 @@ def _load(context, builder, array_type, array, index, lanes):
     return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
 
 
-def _INTS(values):
+def _int_vector(values):
     values = list(values)
     return ir.Constant(ir.VectorType(_INT, len(values)), values)
 
 
 def _halves_added(builder, x, half):
-    parts = [builder.shuffle_vector(x, x, _INTS(range(at, at + half))) for at in (0, half)]
+    parts = [builder.shuffle_vector(x, x, _int_vector(range(at, at + half))) for at in (0, half)]
     return builder.fadd(*parts)
 
 
 def _joined(builder, x, y):
-    return builder.shuffle_vector(x, y, _INTS(range(2 * x.type.count)))
+    return builder.shuffle_vector(x, y, _int_vector(range(2 * x.type.count)))
 
 
 def _groups_added(builder, x, y, half):
     """Of each run of 2 half lanes of x and then of y: its first half plus its second."""
     lanes = range(2 * x.type.count)
     parts = [[lane for lane in lanes if lane // half % 2 == odd] for odd in (0, 1)]
-    return builder.fadd(*(builder.shuffle_vector(x, y, _INTS(part)) for part in parts))
+    return builder.fadd(*(builder.shuffle_vector(x, y, _int_vector(part)) for part in parts))
 
 
-def _spread(builder, number, lanes):
+def _splat(builder, number, lanes):
     undefined = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, number, _INT(0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes))
@@ -320,7 +320,7 @@ _LAYOUT = {
 }
 
 
-def _exponential(builder, x):
+def _exp(builder, x):
     digits, high, low, terms, least = _LAYOUT[str(x.type.element)]
     lanes, number = x.type.count, x.type.element
     bits = _INT if digits == 23 else _LONG

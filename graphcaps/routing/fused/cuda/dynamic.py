@@ -14,126 +14,133 @@ The kernels have run through Triton's interpreter and compiler, but never on a G
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import links, once_per_structure
 from ...votes import LinearVotes
-from .launch import PROGRAMS, ByChild, ByParent, fits
+from .launch import PROGRAMS, ByChild, ByParent, EdgesByParent, fits
 
 SEGMENT = 512  # in-edges of a parent that one program takes, or an even share for each of PROGRAMS if that is more
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
+def dynamic(
+    graph: DGLGraph,
+    votes: torch.Tensor | LinearVotes,
+    activation: torch.Tensor | None,
+    b: torch.Tensor,
+    iterations: int,
+    on_iteration: Callable | None,
+    squash_output: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes`` and of half precision."""
-    linear = isinstance(votes, LinearVotes)
-    rows = _rows(graph, b.device)
-    if linear and not (rows.complete and fits(rows.num_parents, *reversed(votes.weight.shape[-2:]))):
-        votes, linear = votes.tensor(graph), False
-    u, weight = (votes.u, _by_type(votes, rows)) if linear else (votes, None)
-    trailing = b.shape[1:]
+    edges = _edges_by_parent(graph, b.device)
+    if isinstance(votes, LinearVotes):
+        child_dim, parent_dim = votes.weight.shape[-2:]
+        if not (edges.complete and fits(edges.num_parents, parent_dim, child_dim)):
+            votes = votes.build(graph)
+    u, weight = (votes.u, _by_type(votes, edges)) if isinstance(votes, LinearVotes) else (votes, None)
+    trailing = tuple(b.shape[1:])
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
-    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), rows, iterations, on_iteration, trailing)
-    s = s.reshape(rows.num_parents, *trailing, s.shape[-1])
+    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), edges, iterations, on_iteration, trailing)
+    s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
     v = squash(s)
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
-def _by_type(votes, rows):
+def _by_type(votes: LinearVotes, edges: EdgesByParent) -> torch.Tensor:
     """Weights of any kind as (T, J, P, D); one matrix for all parents is repeated without a copy."""
     weight = votes.weight if votes.index is None else votes.weight[votes.index]
     if weight.dim() == 2:
-        return weight.contiguous().expand(1, rows.num_parents, *weight.shape)
-    return weight.reshape(-1, rows.num_parents, *weight.shape[-2:]).contiguous()
+        return weight.contiguous().expand(1, edges.num_parents, *weight.shape)
+    return weight.reshape(-1, edges.num_parents, *weight.shape[-2:]).contiguous()
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """A graph's edges sorted by parent and cut into segments, and the way from each child to its edges, on one device.
-
-    ``k`` counts the edges by parent. Index arrays are int32 where the number of edges allows.
-    """
-
-    num_children: int
-    num_parents: int
-    complete: bool  # every child linked once to every parent, source-major
-    eid: torch.Tensor  # (E,) edge k in the graph's order
-    starts: torch.Tensor  # (S + 1,) first k of each segment
-    owners: torch.Tensor  # (S,) parent of each segment
-    segments: torch.Tensor  # (J + 1,) first segment of each parent
-    out_starts: torch.Tensor  # (I + 1,) first of each child in ``positions``
-    positions: torch.Tensor  # (E,) k of each edge, sorted by child
-
-    @staticmethod
-    def of(graph, device):
-        edges = links(graph, graph.device)
-        src, dst, num_edges = edges.src.to(device), edges.dst.to(device), len(edges.src)
-        eid = torch.argsort(dst, stable=True)
-        degrees = torch.bincount(dst, minlength=edges.num_parents)
-        longest, most = int(degrees.max()), max(SEGMENT, num_edges // PROGRAMS)
-        length = longest if longest <= most else SEGMENT
-        pieces = ((degrees + length - 1) // length).clamp_min(1)  # a parent without edges has one, empty
-        owners = torch.repeat_interleave(torch.arange(edges.num_parents, device=device), pieces)
-        segments = _starts(pieces)
-        nth = torch.arange(len(owners), device=device) - segments[owners]
-        starts = torch.cat([_starts(degrees)[owners] + nth * length, degrees.new_tensor([num_edges])])
-        out_starts = _starts(torch.bincount(src, minlength=edges.num_children))
-        positions = torch.argsort(src[eid], stable=True)
-        index = torch.int32 if num_edges < 2**31 else torch.int64
-        tensors = (x.to(index) for x in (eid, starts, owners, segments, out_starts, positions))
-        return _Rows(edges.num_children, edges.num_parents, edges.complete, *tensors)
-
-    def in_edge_order(self, values):
-        """(E, ...) values in the order of k -> in the graph's edge order."""
-        return torch.empty_like(values).index_copy_(0, self.eid.long(), values)
+@once_per_structure
+def _edges_by_parent(graph: DGLGraph, device: torch.device) -> EdgesByParent:
+    edges = links(graph, graph.device)
+    src, dst, num_edges = edges.src.to(device), edges.dst.to(device), len(edges.src)
+    eid = torch.argsort(dst, stable=True)
+    degrees = torch.bincount(dst, minlength=edges.num_parents)
+    longest, most = int(degrees.max()), max(SEGMENT, num_edges // PROGRAMS)
+    length = longest if longest <= most else SEGMENT
+    pieces = ((degrees + length - 1) // length).clamp_min(1)  # a parent without edges has one, empty
+    segment_parents = torch.repeat_interleave(torch.arange(edges.num_parents, device=device), pieces)
+    part_starts = _starts(pieces)
+    nth = torch.arange(len(segment_parents), device=device) - part_starts[segment_parents]
+    segment_starts = torch.cat([_starts(degrees)[segment_parents] + nth * length, degrees.new_tensor([num_edges])])
+    child_starts = _starts(torch.bincount(src, minlength=edges.num_children))
+    positions = torch.argsort(src[eid], stable=True)
+    index = torch.int32 if num_edges < 2**31 else torch.int64
+    return EdgesByParent(
+        num_children=edges.num_children,
+        num_parents=edges.num_parents,
+        complete=edges.complete,
+        eid=eid.to(index),
+        segment_starts=segment_starts.to(index),
+        segment_parents=segment_parents.to(index),
+        part_starts=part_starts.to(index),
+        child_starts=child_starts.to(index),
+        positions=positions.to(index),
+    )
 
 
-def _starts(counts):
+def _starts(counts: torch.Tensor) -> torch.Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-_rows = once_per_structure(_Rows.of)
-
-
-def _passes(u, weight, rows, like):
-    by_child = weight is not None or (rows.complete and fits(rows.num_parents, u.shape[-1]))
-    return ByChild(u, weight, rows, like) if by_child else ByParent(u, rows, like)
+def _passes(
+    u: torch.Tensor, weight: torch.Tensor | None, edges: EdgesByParent, like: torch.Tensor
+) -> ByChild | ByParent:
+    by_child = weight is not None or (edges.complete and fits(edges.num_parents, u.shape[-1]))
+    return ByChild(u, weight, edges, like) if by_child else ByParent(u, edges, like)
 
 
 class _Dynamic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u, weight, prior, rows, iterations, on_iteration, trailing):
+    def forward(
+        ctx: Any,
+        u: torch.Tensor,
+        weight: torch.Tensor | None,
+        prior: torch.Tensor,
+        edges: EdgesByParent,
+        iterations: int,
+        on_iteration: Callable | None,
+        trailing: tuple[int, ...],
+    ) -> torch.Tensor:
         u = u.contiguous()
-        passes = _passes(u, weight, rows, prior)
-        b = prior.index_select(0, rows.eid)  # (E, B), by parent
+        passes = _passes(u, weight, edges, prior)
+        b = prior.index_select(0, edges.eid)  # (E, B), by parent
         c = b.new_empty(iterations, *b.shape)  # (R, E, B)
-        s = b.new_empty(iterations, rows.num_parents, passes.batch, passes.dim)  # (R, J, B, D)
+        s = b.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
         v = torch.empty_like(s)
 
-        def seen(r, b):
+        def seen(r: int, b: torch.Tensor) -> None:
             if on_iteration is not None:
-                state = (rows.in_edge_order(x) for x in (b, c[r], passes.agreement(v[r])))
+                state = (edges.in_edge_order(x) for x in (b, c[r], passes.agreement(v[r])))
                 b, coupling, agreement = (x.reshape(len(x), *trailing) for x in state)
-                on_iteration(r, b, coupling, v[r].reshape(rows.num_parents, *trailing, -1), agreement)
+                on_iteration(r, b, coupling, v[r].reshape(edges.num_parents, *trailing, -1), agreement)
 
         passes.forward(b, c, s, v, seen)
         ctx.save_for_backward(u, weight, c, s, v)
-        ctx.rows = rows
+        ctx.edges = edges
         return s[-1].clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):
-        """Gradient of the parents' last s with respect to votes (or u and weight) and prior; math: `cpu.dynamic`."""
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradient of the last s with respect to votes (or u and weight) and prior; math: `fused/README.md`."""
         u, weight, c, s, v = ctx.saved_tensors
-        passes = _passes(u, weight, ctx.rows, c)
+        passes = _passes(u, weight, ctx.edges, c)
         ds, db = torch.empty_like(s), torch.empty_like(c)
         ds[-1] = grad
         passes.backward(c, s, ds, db, since=0 if ctx.needs_input_grad[2] else 1)
         need_votes = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         du, dweight = passes.gradient(c, ds, db, v) if need_votes else (None, None)
-        dprior = ctx.rows.in_edge_order(db[0]) if ctx.needs_input_grad[2] else None
+        dprior = ctx.edges.in_edge_order(db[0]) if ctx.needs_input_grad[2] else None
         return du, dweight, dprior, None, None, None, None

@@ -7,43 +7,89 @@ order, and two runs should give the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import triton
 
-from .kernels import couple, over_parents, settle, votes_gradient
+from .kernels import couple, over_parents, squash_sums, votes_gradient
 from .kernels_complete import linear_gradient, over_children
 
 PROGRAMS = 528  # four for each of an H200's 132 processors; the same on every GPU, so that all cut sums alike
-WIDEST_CHILD = 2048  # numbers of one child's votes for one image, padded, that stand in registers
+WIDEST_CHILD = 2048  # numbers of one child's votes for one image, padded, that are held in registers
 WIDEST_WEIGHTS = 32768  # and of its weights
 TILE = 2048  # numbers in a program's tile of votes
 IMAGES = 16  # images, and at least as many rows and columns, that `tl.dot` multiplies at once: it takes no fewer
 
+Seen = Callable[[int, torch.Tensor], None]
+OptionalTensor = torch.Tensor | None
 
-def fits(num_parents: int, dim: int, height: int = 0) -> bool:
+
+@dataclass(frozen=True)
+class EdgesByParent:
+    """A graph's edges sorted by parent and cut into segments, and the way from each child to its edges, on one device.
+
+    ``k`` counts the edges by parent. Index arrays are int32 where the number of edges allows.
+    """
+
+    num_children: int
+    num_parents: int
+    complete: bool  # every child linked once to every parent, source-major
+    eid: torch.Tensor  # (E,) edge k in the graph's order
+    segment_starts: torch.Tensor  # (S + 1,) first k of each segment
+    segment_parents: torch.Tensor  # (S,) parent of each segment
+    part_starts: torch.Tensor  # (J + 1,) first segment of each parent
+    child_starts: torch.Tensor  # (I + 1,) first of each child in ``positions``
+    positions: torch.Tensor  # (E,) k of each edge, sorted by child
+
+    def in_edge_order(self, values: torch.Tensor) -> torch.Tensor:
+        """(E, ...) values in the order of k -> in the graph's edge order."""
+        return torch.empty_like(values).index_copy_(0, self.eid.long(), values)
+
+
+def fits(num_parents: int, parent_dim: int, child_dim: int = 0) -> bool:
     """Whether a child's votes for all parents, and its weights where votes are linear, are few enough for `ByChild`."""
-    child = _padded(num_parents) * _padded(dim)
-    return child <= WIDEST_CHILD and (height == 0 or child * max(IMAGES, _padded(height)) <= WIDEST_WEIGHTS)
+    child = _padded(num_parents) * _padded(parent_dim)
+    return child <= WIDEST_CHILD and (child_dim == 0 or child * max(IMAGES, _padded(child_dim)) <= WIDEST_WEIGHTS)
 
 
 def _padded(size: int, most: int = 2**31) -> int:
     return min(triton.next_power_of_2(size), most)
 
 
-def _launch(kernel, programs, tile, *arguments, **constants):
+def _launch(kernel: Any, programs: int, tile: int, **arguments: Any) -> None:
     """Run ``programs`` programs, each of as many warps as leave 16 numbers of the tile to a thread."""
-    with torch.cuda.device_of(arguments[0]):
-        kernel[(programs,)](*arguments, **constants, num_warps=min(16, max(1, tile // 512)), enable_fp_fusion=True)
+    like = next(value for value in arguments.values() if isinstance(value, torch.Tensor))
+    with torch.cuda.device_of(like):
+        kernel[(programs,)](**arguments, num_warps=min(16, max(1, tile // 512)), enable_fp_fusion=True)
 
 
-def settle_parents(parts, starts, s, out, back):
+def _squash_sums(
+    parts: torch.Tensor, part_starts: OptionalTensor, s: torch.Tensor, out: torch.Tensor, back: bool
+) -> None:
     """The parents, or going back ds, of partial sums (.., B, D): those of j from starts[j] on, or equally many each."""
-    num_parents, batch, dim = s.shape
-    images = _padded(batch, max(1, 256 // _padded(dim)))
+    num_parents, batch, parent_dim = s.shape
+    images = _padded(batch, max(1, 256 // _padded(parent_dim)))
     blocks = triton.cdiv(batch, images)
-    tile = {"K": _padded(triton.cdiv(len(parts), num_parents), 8), "B": images, "D": _padded(dim)}
-    each = len(parts) // num_parents
-    _launch(settle, num_parents * blocks, TILE, parts, starts, each, s, out, batch, dim, blocks, **tile, BACK=back)
+    _launch(
+        squash_sums,
+        num_parents * blocks,
+        TILE,
+        parts=parts,
+        part_starts=part_starts,
+        parts_per_parent=len(parts) // num_parents,
+        s=s,
+        out=out,
+        batch=batch,
+        parent_dim=parent_dim,
+        image_blocks=blocks,
+        K=_padded(triton.cdiv(len(parts), num_parents), 8),
+        B=images,
+        D=_padded(parent_dim),
+        BACK=back,
+    )
 
 
 class ByParent:
@@ -54,85 +100,154 @@ class ByParent:
 
     Args:
         votes: (E, B, D) in the graph's edge order.
-        rows: the graph's index arrays.
+        edges: the graph's index arrays.
         like: a tensor of the dtype in which sums are taken.
     """
 
-    def __init__(self, votes, rows, like):
-        self.votes, self.rows, self.like = votes, rows, like
-        self.batch, self.dim = votes.shape[1:]
-        wide = _padded(self.dim)
+    def __init__(self, votes: torch.Tensor, edges: EdgesByParent, like: torch.Tensor) -> None:
+        self.votes, self.edges, self.like = votes, edges, like
+        self.batch, self.parent_dim = votes.shape[1:]
+        wide = _padded(self.parent_dim)
         images = _padded(self.batch, max(1, 64 // wide))
-        edges = _padded(max(1, len(rows.eid) // rows.num_parents), max(1, TILE // (images * wide)))
-        self.tile = {"K": edges, "B": images, "D": wide}
+        of_parent = _padded(max(1, len(edges.eid) // edges.num_parents), max(1, TILE // (images * wide)))
+        self.tile = {"K": of_parent, "B": images, "D": wide}
         self.blocks = triton.cdiv(self.batch, images)
 
-    def forward(self, b, c, s, v, seen):
+    def forward(self, b: torch.Tensor, c: torch.Tensor, s: torch.Tensor, v: torch.Tensor, seen: Seen) -> None:
         """Fill c, s and v of all iterations from the logits b; ``seen(r, b)`` is called when each is done."""
         for r in range(len(c)):
-            self._couple(c[r], b, None, None)
+            self._couple(c[r], before=b)
             upcoming = torch.empty_like(b) if r < len(c) - 1 else None
-            self._over_parents(c[r], s[r], v[r], b, upcoming, back=False)
+            self._over_parents(c[r], s[r], v[r], before=b, after=upcoming)
             seen(r, b)
-            b = upcoming
+            if upcoming is not None:
+                b = upcoming
 
-    def agreement(self, v):
+    def agreement(self, v: torch.Tensor) -> torch.Tensor:
         """<u_hat, v> (E, B)."""
-        agreement = v.new_empty(len(self.rows.eid), self.batch)
-        self._over_parents(None, None, v, None, agreement, back=False)
+        agreement = v.new_empty(len(self.edges.eid), self.batch)
+        self._over_segments(out=v, after=agreement)
         return agreement
 
-    def backward(self, c, s, ds, db, since):
+    def backward(self, c: torch.Tensor, s: torch.Tensor, ds: torch.Tensor, db: torch.Tensor, since: int) -> None:
         """Fill ds of all iterations but the last, which is given, and db from iteration ``since`` on."""
         above, dc = None, torch.empty_like(c[0])
         for r in reversed(range(since, len(c))):
             if r == len(c) - 1:
-                self._over_parents(None, None, ds[r], None, dc, back=True)
-            self._couple(c[r], above, dc, db[r])
+                self._over_segments(out=ds[r], after=dc, back=True)
+            self._couple(c[r], before=above, dc=dc, after=db[r])
             above = db[r]
             if r > 0:
-                self._over_parents(above, s[r - 1], ds[r - 1], None, dc if r > since else None, back=True)
+                self._over_parents(above, s[r - 1], ds[r - 1], after=dc if r > since else None, back=True)
 
-    def gradient(self, c, ds, db, v):
+    def gradient(
+        self, c: torch.Tensor, ds: torch.Tensor, db: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, OptionalTensor]:
         """The gradient of the votes, and None for a weight."""
-        rows, tile, du = self.rows, self.tile, torch.empty_like(self.votes)
+        edges, tile, du = self.edges, self.tile, torch.empty_like(self.votes)
         _launch(
-            votes_gradient, len(rows.owners) * self.blocks, tile["K"] * tile["B"] * tile["D"],
-            c, ds, db, v, du, rows.eid, rows.starts, rows.owners, self.batch, self.dim, self.blocks,
-            len(c), c.stride(0), ds.stride(0), **tile,
-        )  # fmt: skip
+            votes_gradient,
+            len(edges.segment_parents) * self.blocks,
+            tile["K"] * tile["B"] * tile["D"],
+            c=c,
+            ds=ds,
+            db=db,
+            v=v,
+            du=du,
+            **self._constants(),
+            iterations=len(c),
+            c_stride=c.stride(0),
+            ds_stride=ds.stride(0),
+        )
         return du, None
 
-    def _over_parents(self, weights, s, out, before, after, back):
-        rows = self.rows
-        if weights is None or len(rows.owners) == rows.num_parents:
-            self._over_segments(weights, None, s, out, before, after, back)
+    def _over_parents(
+        self,
+        weights: torch.Tensor,
+        s: torch.Tensor,
+        out: torch.Tensor,
+        before: OptionalTensor = None,
+        after: OptionalTensor = None,
+        back: bool = False,
+    ) -> None:
+        """Sum up and squash all parents, and multiply the votes with them."""
+        edges = self.edges
+        if len(edges.segment_parents) == edges.num_parents:
+            self._over_segments(weights=weights, s=s, out=out, before=before, after=after, back=back)
             return
-        parts = self.like.new_empty(len(rows.owners), self.batch, self.dim)
-        self._over_segments(weights, parts, None, out, None, None, back)
-        settle_parents(parts, rows.segments, s, out, back)
+        parts = self.like.new_empty(len(edges.segment_parents), self.batch, self.parent_dim)
+        self._over_segments(weights=weights, parts=parts, out=out, back=back)
+        _squash_sums(parts, edges.part_starts, s, out, back)
         if after is not None:
-            self._over_segments(None, None, None, out, before, after, back)
+            self._over_segments(out=out, before=before, after=after, back=back)
 
-    def _over_segments(self, weights, parts, s, out, before, after, back):
-        rows, tile = self.rows, self.tile
+    def _over_segments(
+        self,
+        out: torch.Tensor,
+        weights: OptionalTensor = None,
+        parts: OptionalTensor = None,
+        s: OptionalTensor = None,
+        before: OptionalTensor = None,
+        after: OptionalTensor = None,
+        back: bool = False,
+    ) -> None:
+        tile = self.tile
         _launch(
-            over_parents, len(rows.owners) * self.blocks, tile["K"] * tile["B"] * tile["D"],
-            self.votes, weights, parts, s, out, before, after, rows.eid, rows.starts, rows.owners,
-            self.batch, self.dim, self.blocks, **tile, BACK=back,
-        )  # fmt: skip
+            over_parents,
+            len(self.edges.segment_parents) * self.blocks,
+            tile["K"] * tile["B"] * tile["D"],
+            votes=self.votes,
+            weights=weights,
+            parts=parts,
+            s=s,
+            out=out,
+            before=before,
+            after=after,
+            **self._constants(),
+            BACK=back,
+        )
 
-    def _couple(self, c, before, dots, after):
-        rows = self.rows
+    def _constants(self) -> dict[str, Any]:
+        """What both kernels of this class are launched with."""
+        edges = self.edges
+        arrays = {
+            "eid": edges.eid,
+            "segment_starts": edges.segment_starts,
+            "segment_parents": edges.segment_parents,
+        }
+        sizes = {"batch": self.batch, "parent_dim": self.parent_dim, "image_blocks": self.blocks}
+        return arrays | sizes | self.tile
+
+    def _couple(
+        self,
+        c: torch.Tensor,
+        before: OptionalTensor,
+        dc: OptionalTensor = None,
+        after: OptionalTensor = None,
+    ) -> None:
+        edges = self.edges
         images = _padded(self.batch, 16)
-        edges = _padded(max(1, len(rows.eid) // rows.num_children), 512 // images)
-        children = 512 // (images * edges)
+        of_child = _padded(max(1, len(edges.eid) // edges.num_children), 512 // images)
+        children = 512 // (images * of_child)
         blocks = triton.cdiv(self.batch, images)
         _launch(
-            couple, triton.cdiv(rows.num_children, children) * blocks, 1024,
-            c, before, dots, after, rows.out_starts, rows.positions, rows.num_children, self.batch, blocks,
-            C=children, K=edges, B=images, BACK=dots is not None,
-        )  # fmt: skip
+            couple,
+            triton.cdiv(edges.num_children, children) * blocks,
+            1024,
+            c=c,
+            before=before,
+            dc=dc,
+            after=after,
+            child_starts=edges.child_starts,
+            positions=edges.positions,
+            num_children=edges.num_children,
+            batch=self.batch,
+            image_blocks=blocks,
+            C=children,
+            K=of_child,
+            B=images,
+            BACK=dc is not None,
+        )
 
 
 class ByChild:
@@ -143,88 +258,136 @@ class ByChild:
     Args:
         u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
         weight: None, or (T, J, P, D), where each type has I / T neighbouring children.
-        rows: the graph's index arrays.
+        edges: the graph's index arrays.
         like: a tensor of the dtype in which sums are taken.
     """
 
-    def __init__(self, u, weight, rows, like):
-        self.u, self.weight, self.rows, self.like = u, weight, rows, like
-        self.batch, self.height = u.shape[1:]
-        self.dim = self.height if weight is None else weight.shape[-1]
+    def __init__(self, u: torch.Tensor, weight: OptionalTensor, edges: EdgesByParent, like: torch.Tensor) -> None:
+        self.u, self.weight, self.edges, self.like = u, weight, edges, like
+        self.batch, self.child_dim = u.shape[1:]
+        self.parent_dim = self.child_dim if weight is None else weight.shape[-1]
         self.num_types = 1 if weight is None else len(weight)
-        self.run = rows.num_children // self.num_types
+        self.children_per_type = edges.num_children // self.num_types
         self.product = _product(u)
-        parents = _padded(rows.num_parents)
-        wide = _padded(self.dim) if weight is None else max(_padded(self.dim), IMAGES // parents)
+        parents = _padded(edges.num_parents)
+        wide = _padded(self.parent_dim) if weight is None else max(_padded(self.parent_dim), IMAGES // parents)
         images = _padded(self.batch, max(1, TILE // (parents * wide)))
         self.tile = {
             "B": IMAGES if weight is not None and self.product == "tf32" else images,
             "J": parents,
             "D": wide,
-            "P": 1 if weight is None else max(IMAGES, _padded(self.height)),
+            "P": 1 if weight is None else max(IMAGES, _padded(self.child_dim)),
         }
         self.blocks = triton.cdiv(self.batch, self.tile["B"])
-        self.reach = triton.cdiv(rows.num_children, max(1, PROGRAMS // self.blocks))
-        self.ranges = triton.cdiv(rows.num_children, self.reach)
+        self.children_per_program = triton.cdiv(edges.num_children, max(1, PROGRAMS // self.blocks))
+        self.ranges = triton.cdiv(edges.num_children, self.children_per_program)
 
-    def forward(self, b, c, s, v, seen):
+    def forward(self, b: torch.Tensor, c: torch.Tensor, s: torch.Tensor, v: torch.Tensor, seen: Seen) -> None:
         """Fill c, s and v of all iterations from the logits b; ``seen(r, b)`` is called when each is done."""
         parts = self._parts()
         for r in range(len(c)):
             last, upcoming = (v[r - 1], torch.empty_like(b)) if r > 0 else (None, b)
-            self._over_children(last, b, upcoming, c[r], parts, back=False)
-            settle_parents(parts, None, s[r], v[r], back=False)
+            self._over_children(last, before=b, after=upcoming, c=c[r], parts=parts)
+            _squash_sums(parts, None, s[r], v[r], back=False)
             b = upcoming
             seen(r, b)
 
-    def agreement(self, v):
+    def agreement(self, v: torch.Tensor) -> torch.Tensor:
         """<u_hat, v> (E, B)."""
-        agreement = v.new_empty(len(self.rows.eid), self.batch)
-        self._over_children(v, None, agreement, torch.empty_like(agreement), None, back=False)
+        agreement = v.new_empty(len(self.edges.eid), self.batch)
+        self._over_children(v, before=None, after=agreement, c=torch.empty_like(agreement), parts=None)
         return agreement
 
-    def backward(self, c, s, ds, db, since):
+    def backward(self, c: torch.Tensor, s: torch.Tensor, ds: torch.Tensor, db: torch.Tensor, since: int) -> None:
         """Fill ds of all iterations but the last, which is given, and db from iteration ``since`` on."""
         above, parts = None, self._parts()
         for r in reversed(range(since, len(c))):
-            self._over_children(ds[r], above, db[r], c[r], parts if r > 0 else None, back=True)
+            self._over_children(ds[r], before=above, after=db[r], c=c[r], parts=parts if r > 0 else None, back=True)
             if r > 0:
-                settle_parents(parts, None, s[r - 1], ds[r - 1], back=True)
+                _squash_sums(parts, None, s[r - 1], ds[r - 1], back=True)
             above = db[r]
 
-    def gradient(self, c, ds, db, v):
+    def gradient(
+        self, c: torch.Tensor, ds: torch.Tensor, db: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, OptionalTensor]:
         """The gradients of the votes and None, or of u and weight."""
         if self.weight is None:
-            return ByParent(self.u, self.rows, self.like).gradient(c, ds, db, v)
-        rows, tile = self.rows, self.tile | {"B": 1 if self.product == "sum" else IMAGES}
-        child_parts = min(self.run, triton.cdiv(PROGRAMS, self.num_types))
+            return ByParent(self.u, self.edges, self.like).gradient(c, ds, db, v)
+        tile = self.tile | {"B": 1 if self.product == "sum" else IMAGES}
+        child_parts = min(self.children_per_type, triton.cdiv(PROGRAMS, self.num_types))
         image_parts = min(triton.cdiv(self.batch, tile["B"]), triton.cdiv(PROGRAMS, self.num_types * child_parts))
         du = torch.empty_like(self.u)
         dweight = self.like.new_empty(self.num_types, child_parts * image_parts, *self.weight.shape[1:])
         _launch(
-            linear_gradient, self.num_types * child_parts * image_parts, tile["J"] * tile["D"] * IMAGES,
-            self.u, self.weight, c, ds, db, v, du, dweight, rows.num_children, rows.num_parents, self.batch, self.dim,
-            self.height, self.run, *self.weight.stride()[:2], len(c), c.stride(0), ds.stride(0),
-            child_parts, image_parts, **tile, PRODUCT=self.product,
-        )  # fmt: skip
+            linear_gradient,
+            self.num_types * child_parts * image_parts,
+            tile["J"] * tile["D"] * IMAGES,
+            u=self.u,
+            c=c,
+            ds=ds,
+            db=db,
+            v=v,
+            du=du,
+            dweight=dweight,
+            **self._constants(),
+            iterations=len(c),
+            c_stride=c.stride(0),
+            ds_stride=ds.stride(0),
+            child_parts=child_parts,
+            image_parts=image_parts,
+            **tile,
+        )
         return du, dweight.sum(1).to(self.weight.dtype)
 
-    def _parts(self):
+    def _parts(self) -> torch.Tensor:
         """Room for the sums of each range of children, those of a parent one after the other."""
-        return self.like.new_empty(self.rows.num_parents * self.ranges, self.batch, self.dim)
+        return self.like.new_empty(self.edges.num_parents * self.ranges, self.batch, self.parent_dim)
 
-    def _over_children(self, x, before, after, c, parts, back):
-        rows, tile = self.rows, self.tile
-        by_type, by_parent = (0, 0) if self.weight is None else self.weight.stride()[:2]
+    def _over_children(
+        self,
+        parents: OptionalTensor,
+        before: OptionalTensor,
+        after: torch.Tensor,
+        c: torch.Tensor,
+        parts: OptionalTensor,
+        back: bool = False,
+    ) -> None:
+        tile = self.tile
         _launch(
-            over_children, self.ranges * self.blocks, tile["B"] * tile["J"] * tile["D"],
-            self.u, self.weight, x, before, after, c, parts, rows.num_children, rows.num_parents, self.batch, self.dim,
-            self.height, self.run, by_type, by_parent, self.reach, self.blocks,
-            **tile, PRODUCT=self.product, BACK=back,
-        )  # fmt: skip
+            over_children,
+            self.ranges * self.blocks,
+            tile["B"] * tile["J"] * tile["D"],
+            votes=self.u,
+            parents=parents,
+            before=before,
+            after=after,
+            c=c,
+            parts=parts,
+            **self._constants(),
+            children_per_program=self.children_per_program,
+            image_blocks=self.blocks,
+            **tile,
+            BACK=back,
+        )
+
+    def _constants(self) -> dict[str, Any]:
+        """What both kernels of this class are launched with."""
+        type_stride, parent_stride = (0, 0) if self.weight is None else self.weight.stride()[:2]
+        return {
+            "weight": self.weight,
+            "num_children": self.edges.num_children,
+            "num_parents": self.edges.num_parents,
+            "batch": self.batch,
+            "parent_dim": self.parent_dim,
+            "child_dim": self.child_dim,
+            "children_per_type": self.children_per_type,
+            "type_stride": type_stride,
+            "parent_stride": parent_stride,
+            "PRODUCT": self.product,
+        }
 
 
-def _product(u) -> str:
+def _product(u: torch.Tensor) -> str:
     """How linear votes are multiplied: "tf32", "ieee" (float32), or "sum" (float64)."""
     if u.dtype != torch.float32:
         return "sum" if u.dtype == torch.float64 else "tf32"
