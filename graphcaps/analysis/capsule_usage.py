@@ -31,7 +31,7 @@ from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
-from ..nn.dense_caps import Poses, options_of, sureness
+from ..nn.dense_caps import Poses, activation_of, options_of
 from ..routing import LinearVotes, MatrixVotes, route
 from .accuracy import evaluating
 
@@ -152,13 +152,13 @@ def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
     """What a layer makes of its children (I, B, P)."""
     last: dict[str, torch.Tensor] = {}
     route(
-        layer.graph(sureness(u).device),
+        layer.graph(activation_of(u).device),
         layer.votes(u),
         iterations=layer.iterations,
         on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
         **options_of(layer, u),  # type: ignore[arg-type]  # a layer is a Module, which a Protocol can't say
     )
-    return RoutedBatch(sureness(u), **last)
+    return RoutedBatch(activation_of(u), **last)
 
 
 def capsule_usage(

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-from ..config import WITHOUT_ROUTING, TrainConfig
+from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Network, from_config, routing_network
 from ..models.objects import longest, right
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
-from ..routing.engines import ONE_PASS
+from ..routing.engines import ROUTINGS
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -264,8 +264,7 @@ class Trainer:
 
     def _routing_network(self) -> Any | None:
         """The network, where it routes: a ``CapsNet`` or a ``MatrixCapsNet``."""
-        model = self.config.model
-        return None if model in WITHOUT_ROUTING else routing_network(self.network, model)
+        return routing_network(self.network, self.config.model) if self.network.routes else None
 
     def _keep_routing(self) -> None:
         """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
@@ -299,7 +298,7 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.accelerator.is_main_process and self._routing_network() is not None:
+        if self.accelerator.is_main_process and self.network.routes:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
@@ -332,7 +331,7 @@ class Trainer:
         below = "".join(
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in network.between
         )
-        passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
+        passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
         edges = layer.graph().num_edges()
         return (
             f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
