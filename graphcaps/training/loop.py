@@ -298,7 +298,7 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.accelerator.is_main_process and self._routing_network() is not None:
+        if self.accelerator.is_main_process and self.network.routes:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
