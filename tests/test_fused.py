@@ -35,7 +35,7 @@ def _gradients(graph, votes, leaves, engine, prior):
 
 
 @pytest.mark.parametrize("images", [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5])
-@pytest.mark.parametrize("dim", [3, 16, *(pytest.param(dim, marks=pytest.mark.slow) for dim in (1, 21))])
+@pytest.mark.parametrize("dim", [3, 16, *(pytest.param(dim, marks=pytest.mark.long) for dim in (1, 21))])
 def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
     torch.manual_seed(0)
     graph = bipartite_graph(torch.randint(0, 6, (23,)), torch.randint(0, 4, (23,)), 8, 5)

@@ -350,7 +350,7 @@ def test_a_gif_frame_is_the_figure_as_matplotlib_draws_it(trace, tmp_path):
     assert np.abs(shown.astype(int) - frame[..., :3]).mean() < 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_animation_of_160_edges_takes_less_than_5_seconds_of_cpu(trace, tmp_path):
     started = time.process_time()
     viz.draw(trace, tmp_path, what="graph", over="iterations")
