@@ -320,6 +320,7 @@ def test_an_order_is_of_the_same_edges(order):
 
 
 @pytest.mark.skipif(not memory._CLEAR.exists(), reason="needs Linux's /proc")
+@pytest.mark.long
 def test_peak_memory_of_a_known_tensor_is_its_size(monkeypatch):
     monkeypatch.undo()  # a process of its own
     numbers = memory.alone(memory.measure, "given", memory.KNOWN, Sizes(), device="cpu")

@@ -19,9 +19,9 @@ from graphcaps.routing.fused.cpu.tiles import LANES
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
+@pytest.fixture(autouse=True, params=[3, pytest.param(1, marks=pytest.mark.long)])
 def threads(request):
-    """Each test with its children in one range, and shared out."""
+    """Each test with its children shared out, and in one range, as the facts' tests have them."""
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -34,7 +34,9 @@ def _gradients(graph, votes, leaves, engine, prior):
     return [v.detach(), *torch.autograd.grad((v * torch.randn_like(v)).sum(), leaves)]
 
 
-@pytest.mark.parametrize("images", [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5])
+@pytest.mark.parametrize(
+    "images", [1, LANES, 3 * LANES + 5, *(pytest.param(n, marks=pytest.mark.long) for n in (LANES - 1, LANES + 1))]
+)
 @pytest.mark.parametrize("dim", [3, 16, *(pytest.param(dim, marks=pytest.mark.long) for dim in (1, 21))])
 def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
     torch.manual_seed(0)

@@ -275,7 +275,7 @@ def test_draw_writes_every_file_and_reports_each(trace, tmp_path):
     assert sorted(path.name for path in (tmp_path / "new" / "figures").iterdir()) == sorted(p.name for p in written)
 
 
-@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("format", ["svg", *(pytest.param(name, marks=pytest.mark.long) for name in ("png", "pdf"))])
 def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
     written = viz.draw(short, tmp_path, format=format)
