@@ -15,18 +15,39 @@ from typing import Literal
 from .errors import GraphcapsError, InputError, expect
 
 FORMAT_VERSION = 1
-LEARNING_RATES = {
-    "compact": 0.005,
-    "paper": 0.001,
-    "deep": 0.005,
-    "cnn": 0.001,
-    "cnn-small": 0.005,
-    "matrix": 0.01,
-    "matrix-small": 0.02,
-}
-MATRIX = ("matrix", "matrix-small")  # models of poses and activations, routed by EM
-WITHOUT_ROUTING = ("cnn", "cnn-small")  # models that have no capsules
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A network by name: what settings, the command line and the table of networks know of it.
+
+    Args:
+        network: the class in ``graphcaps.models`` that builds it.
+        learning_rate: peak of Adam's one-cycle rate where none is asked for.
+        routings: what it can be routed by, the default first; none: it has no capsules.
+        settings: of ``TrainConfig``, those that its ``from_preset`` takes.
+    """
+
+    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]
+    learning_rate: float
+    routings: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+_ANY = ("dynamic", "uniform", "attention", "inverted", "em")
+_ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight")
+_BY_EM = ("iterations", "engine")
+
+PRESETS = {
+    "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
+    "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "cnn": Preset("CNN", 0.001),
+    "cnn-small": Preset("CNN", 0.005),
+    "matrix": Preset("MatrixCapsNet", 0.01, ("em",), _BY_EM),
+    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",), _BY_EM),
+}
 
 
 @dataclass(frozen=True)
@@ -50,11 +71,11 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: Literal["dynamic", "uniform", "attention", "inverted", "em"] = "dynamic"
-    """Routing algorithm. dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings.
-    attention: self-attention, Mazzia et al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour
-    & Frosst 2018, and for matrix, which has no other, also the default. uniform and attention have one pass, whatever
-    the iterations."""
+    routing: Literal["dynamic", "uniform", "attention", "inverted", "em"] | None = None
+    """Routing algorithm. None: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
+    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
+    al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
+    have one pass, whatever the iterations."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
     """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU, not for
     inverted, and em only for matrix. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
@@ -92,13 +113,19 @@ class TrainConfig:
         for key in ("data", "out"):
             if isinstance(getattr(self, key), str):
                 object.__setattr__(self, key, Path(getattr(self, key)))
-        if self.model in MATRIX and self.routing == "dynamic":
-            object.__setattr__(self, "routing", "em")
+        if self.routing is None:
+            object.__setattr__(self, "routing", self._default_routing())
+
+    def _default_routing(self) -> str:
+        preset = PRESETS.get(self.model)
+        return preset.routings[0] if preset and preset.routings else "dynamic"  # what runs of networks without have
 
     def check(self) -> None:
         """Raise ``InputError`` where a value can't work."""
         for key, kind in typing.get_type_hints(type(self)).items():
             value = getattr(self, key)
+            if key == "routing":
+                kind = typing.get_args(kind)[0]
             if typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:
@@ -110,10 +137,14 @@ class TrainConfig:
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
         paired = self.dataset != "multimnist" or self.augment == "shift"
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
-        known = self.protocol == "paper" or self.model == "paper"
-        expect(known, "protocol", f"paper for model {self.model}", self.protocol, "official is of --model paper alone")
-        known = self.model not in MATRIX or self.routing == "em"
-        expect(known, "routing", f"em for model {self.model}", self.routing, "Its poses are routed by their spread")
+        fits = self.protocol == "paper" or self.model == "paper"
+        expect(fits, "protocol", f"paper for model {self.model}", self.protocol, "official is of --model paper alone")
+        known, then = PRESETS[self.model].routings or ("dynamic",), ""
+        if self.model.startswith("matrix"):
+            then = "Its poses are routed by their spread"
+        elif not PRESETS[self.model].routings:
+            then = "It has no capsules: leave --routing out"
+        expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         weight = self.reconstruction_weight
         numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
         expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", repr(weight))
@@ -128,11 +159,12 @@ class TrainConfig:
     @property
     def peak_rate(self) -> float:
         """The learning rate's peak."""
-        return LEARNING_RATES[self.model] if self.learning_rate is None else self.learning_rate
+        return PRESETS[self.model].learning_rate if self.learning_rate is None else self.learning_rate
 
     def changed(self) -> list[str]:
         """Names of the settings that aren't defaults."""
-        return [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
+        return [key for key, default in usual.items() if getattr(self, key) != default]
 
     def command(self) -> str:
         """The command that makes this run anywhere: its settings that aren't defaults, less the folders.

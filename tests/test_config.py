@@ -13,9 +13,8 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.config import LEARNING_RATES, OF_THE_MACHINE
+from graphcaps.config import OF_THE_MACHINE, PRESETS
 from graphcaps.data import AUGMENTS, DATASETS
-from graphcaps.models import PRESETS
 from graphcaps.routing.engines import engine_names, routing_names
 
 UNUSUAL = TrainConfig(
@@ -52,11 +51,13 @@ UNUSUAL = TrainConfig(
     ],
 )
 def test_choices_are_what_the_code_has(key, have):
-    assert set(typing.get_args(typing.get_type_hints(TrainConfig)[key])) == set(have)
+    kind = typing.get_type_hints(TrainConfig)[key]
+    kind = typing.get_args(kind)[0] if key == "routing" else kind  # or None, for the network's own
+    assert set(typing.get_args(kind)) == set(have)
 
 
 def test_every_model_has_a_learning_rate():
-    assert LEARNING_RATES.keys() == PRESETS.keys()
+    assert all(preset.learning_rate > 0 for preset in PRESETS.values())
     assert TrainConfig(model="paper").peak_rate == 0.001
     assert TrainConfig(model="paper", learning_rate=0.5).peak_rate == 0.5
 
@@ -162,3 +163,20 @@ def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     with pytest.raises(GraphcapsError) as error:
         TrainConfig.from_json(text, "runs/x/config.json")
     assert str(error.value).startswith("runs/x/config.json: ") and wanted in str(error.value)
+
+
+@pytest.mark.parametrize("model", PRESETS)
+def test_a_network_is_routed_by_its_own_routing_unless_another_is_named(model):
+    routings = PRESETS[model].routings
+    config = TrainConfig(model=model)
+    config.check()
+    assert config.routing == (routings or ("dynamic",))[0]
+    assert TrainConfig.from_json(config.to_json()) == config and config.changed() == TrainConfig(model=model).changed()
+    assert "routing" not in config.changed()
+
+
+@pytest.mark.parametrize("model", ["matrix", "matrix-small", "cnn"])
+def test_a_routing_that_a_network_does_not_have_is_an_error(model):
+    other = "dynamic" if PRESETS[model].routings else "em"
+    with pytest.raises(InputError, match=f"routing: expected .* for model {model}, got {other}"):
+        TrainConfig(model=model, routing=other).check()

@@ -16,7 +16,7 @@ from graphcaps.analysis.pruning import DRAWS, Pruning, Row, Score, mean_coupling
 from graphcaps.cli.tables import pruning_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.graph import links, strongest_edges
-from graphcaps.nn import CapsuleLayer
+from graphcaps.nn import CapsuleLayer, PrunedCaps
 from graphcaps.routing.engines import engine_names
 from graphcaps.viz import accuracy_by_edges
 
@@ -42,12 +42,12 @@ def test_a_pruned_layer_routes_as_if_the_other_edges_had_no_coupling(u, engine):
     prior = torch.full((12,), -torch.inf)
     prior[KEPT] = 0
     masked = dynamic_routing(whole.graph(), whole.votes(u).tensor(whole.graph()), prior=prior, engine="torch")
-    torch.testing.assert_close(whole.pruned(KEPT)(u), masked)
+    torch.testing.assert_close(PrunedCaps(whole, KEPT)(u), masked)
 
 
 def test_a_pruned_layer_has_the_matrices_and_the_graph_of_its_edges_alone():
     whole = layer()
-    pruned = whole.pruned(KEPT)
+    pruned = PrunedCaps(whole, KEPT)
     assert torch.equal(pruned.weight, whole.weight[KEPT]) and pruned.weight.is_leaf and pruned.weight.requires_grad
     assert (links(pruned.graph()).src * 3 + links(pruned.graph()).dst).tolist() == KEPT.tolist()
     assert "6 edges" in repr(pruned) and "12 edges" in repr(whole) and len(whole.weight) == 12
@@ -55,29 +55,29 @@ def test_a_pruned_layer_has_the_matrices_and_the_graph_of_its_edges_alone():
 
 
 def test_pruning_twice_counts_the_edges_that_are_left(u):
-    twice = layer().float().pruned(KEPT).pruned(torch.tensor([0, 3, 5]))
+    twice = PrunedCaps(PrunedCaps(layer().float(), KEPT), torch.tensor([0, 3, 5]))
     assert twice.edges.tolist() == [1, 6, 11]
-    assert torch.equal(twice(u), layer().float().pruned(torch.tensor([1, 6, 11]))(u))
+    assert torch.equal(twice(u), PrunedCaps(layer().float(), torch.tensor([1, 6, 11]))(u))
 
 
 def test_a_state_dict_without_pruning_is_what_it_was_and_with_it_brings_its_edges(u):
     whole = layer().float()
     assert list(whole.state_dict()) == ["weight"]
-    other = layer().float().pruned(torch.arange(6))
+    other = PrunedCaps(layer().float(), torch.arange(6))
     with torch.no_grad():
         other.weight.zero_()
     other(u)  # its graph is built before it is loaded into
     stored = io.BytesIO()
-    torch.save(whole.pruned(KEPT).state_dict(), stored)
+    torch.save(PrunedCaps(whole, KEPT).state_dict(), stored)
     stored.seek(0)
     other.load_state_dict(torch.load(stored, weights_only=True))
-    assert torch.equal(other(u), whole.pruned(KEPT)(u))
+    assert torch.equal(other(u), PrunedCaps(whole, KEPT)(u))
     with pytest.raises(RuntimeError, match="edges"):
         whole.load_state_dict(other.state_dict())
 
 
 def test_a_pruned_layer_can_be_copied_and_trained(u):
-    pruned = layer().float().pruned(KEPT)
+    pruned = PrunedCaps(layer().float(), KEPT)
     pruned(u)
     again = copy.deepcopy(pruned)
     again(u).sum().backward()
@@ -97,7 +97,7 @@ def test_a_pruned_layer_can_be_copied_and_trained(u):
 )
 def test_edges_that_the_layer_has_not_are_named(kept, text):
     with pytest.raises(InputError) as caught:
-        layer().pruned(kept)
+        PrunedCaps(layer(), kept)
     assert str(caught.value) == text
 
 
@@ -139,7 +139,7 @@ def test_the_mean_coupling_is_that_of_one_image_after_the_other(model, images, b
 
 def by_evaluate(model, kept, images):
     cut = copy.deepcopy(model)
-    cut.capsules = cut.capsules.pruned(kept)
+    cut.capsules = PrunedCaps(cut.capsules, kept)
     return evaluate(cut, Batches(images, 30)).correct
 
 

@@ -11,7 +11,7 @@ from graphcaps.analysis.capsule_usage import census
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
-from graphcaps.nn import CapsuleLayer, ConvCaps
+from graphcaps.nn import CapsuleLayer, ConvCaps, PrunedCaps
 from graphcaps.routing.engines import routing_names
 from graphcaps.trace.image_trace import observe
 from graphcaps.trace.recording import routing_of
@@ -78,7 +78,7 @@ def test_a_layer_says_its_parents_lengths_outside_autocast(routing, draw):
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_a_pruned_layer_learns_the_same_and_gives_other_parents(routing, draw):
     layer, u = CapsuleLayer(6, 3, routing=routing), draw(6, 2, 8, dtype=torch.float32) / 4
-    every, few = layer.pruned(torch.arange(18)), layer.pruned(torch.arange(0, 18, 2))
+    every, few = PrunedCaps(layer, torch.arange(18)), PrunedCaps(layer, torch.arange(0, 18, 2))
     torch.testing.assert_close(every(u), layer(u))
     assert [name for name, _ in few.named_parameters()] == [name for name, _ in layer.named_parameters()]
     assert not torch.allclose(few(u), layer(u))

@@ -30,7 +30,7 @@ from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
-from ..nn.dense_caps import Poses, options_of, sureness
+from ..nn.dense_caps import Poses, activation_of, options_of
 from ..routing import route
 from .accuracy import evaluating
 
@@ -141,13 +141,13 @@ def _observed(layer: nn.Module, u: torch.Tensor | Poses) -> RoutedBatch:
     """What a layer makes of its children (I, B, P)."""
     last: dict[str, torch.Tensor] = {}
     route(
-        layer.graph(sureness(u).device),
+        layer.graph(activation_of(u).device),
         layer.votes(u),
         iterations=layer.iterations,
         on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
         **options_of(layer, u),
     )
-    return RoutedBatch(sureness(u), **last)
+    return RoutedBatch(activation_of(u), **last)
 
 
 def census(model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Census:

@@ -20,7 +20,7 @@ from ..errors import expect
 from ..graph import links, strongest_edges
 from ..models import CapsNet
 from ..models.objects import longest, overlaid, right
-from ..nn import CapsuleLayer
+from ..nn import CapsuleLayer, PrunedCaps
 from .accuracy import evaluating
 from .capsule_usage import routed
 
@@ -102,7 +102,7 @@ def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
 
     Or where children share their matrices, so that there is nothing to leave out.
     """
-    prunes, kind = hasattr(model.capsules, "pruned"), type(model.capsules).__name__
+    prunes, kind = isinstance(model.capsules, CapsuleLayer), type(model.capsules).__name__
     then = "compact, paper and deep have it; in matrix one matrix is for all positions"
     expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
@@ -158,11 +158,11 @@ def prune(
     layer = model.capsules
     graph = layer.graph()
     ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    cut: dict[int, list[CapsuleLayer]] = {}
+    cut: dict[int, list[PrunedCaps]] = {}
     for k in sorted(set(keep)):
         kept = [strongest_edges(graph, by, k)[1] for by in (strength, *ranks, -strength)]
         if len(kept[0]) < graph.num_edges():
-            cut[k] = [layer.pruned(edges) for edges in kept]
+            cut[k] = [PrunedCaps(layer, edges) for edges in kept]
     layers = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
     images = val.num_images + test.num_images
     correct = [
@@ -180,7 +180,7 @@ def prune(
 
 @torch.no_grad()
 def _correct(
-    model: CapsNet, layers: list[CapsuleLayer], batches: Batches, on_seen: Callable[[int], object]
+    model: CapsNet, layers: list[CapsuleLayer | PrunedCaps], batches: Batches, on_seen: Callable[[int], object]
 ) -> list[int]:
     """Right answers of the network with each of ``layers`` in the place of its last one."""
     correct, seen = torch.zeros(len(layers), dtype=torch.int64), 0

@@ -51,7 +51,7 @@ class Explorer:
         """
         config, path, classes = run.config, run.checkpoint("best"), None
         model = load_routing(run.path)
-        if not hasattr(model, "decoder"):
+        if not model.reconstructs:
             raise GraphcapsError(f"{run}: expected a network that reconstructs, got {config.model}, without a decoder")
         try:
             images = load_images(config.dataset, data or config.data, download=False).test

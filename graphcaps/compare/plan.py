@@ -89,7 +89,7 @@ def plan_names() -> list[str]:
 
 
 def measured(name: str) -> dict:
-    """What was measured of a plan that comes with graphcaps: its results.json, which the README's table is made from.
+    """What was measured of a plan that comes with graphcaps: its results.json, from which tables are made.
 
     Raises:
         InputError: nothing is kept of such a plan.

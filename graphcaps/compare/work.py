@@ -131,7 +131,7 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
         device = pick_device(device)
         model = load(run.path, device=device)
         if "validation" not in kept:
-            kept["validation"] = _census(model, run, data, device) if hasattr(model, "capsules") else None
+            kept["validation"] = _census(model, run, data, device) if model.routes else None
         for name in on:
             kept["on"].setdefault(name, _answers(model, data, device))
         write_text(path, json.dumps(kept) + "\n")

@@ -9,7 +9,7 @@ Between the primary capsules and the last layer there may be layers of convoluti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -106,6 +106,8 @@ class CapsNet(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
     """
 
+    routes, reconstructs = True, True
+
     def __init__(
         self,
         stem: nn.Module,
@@ -115,10 +117,10 @@ class CapsNet(nn.Module):
         between: Iterable[ConvCaps] = (),
     ):
         super().__init__()
-        self.image_shape = tuple(image_shape)
+        self.image_shape: tuple[int, ...] = tuple(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
-        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
         self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT

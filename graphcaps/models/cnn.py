@@ -12,7 +12,7 @@ then ReLU and linear layers with as many parameters as the capsules' matrices. N
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -72,10 +72,13 @@ class CNN(nn.Module):
     torch.Size([2, 10])
     """
 
+    routes, reconstructs = False, False
+
     def __init__(self, layers: nn.Module, image_shape: tuple[int, int, int]):
         super().__init__()
-        self.image_shape, self.layers = tuple(image_shape), layers
-        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.image_shape: tuple[int, ...] = tuple(image_shape)
+        self.layers = layers
+        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()
 

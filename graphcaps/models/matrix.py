@@ -23,7 +23,7 @@ Differs:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -67,6 +67,8 @@ class MatrixCapsNet(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]))
     """
 
+    routes, reconstructs = True, False
+
     def __init__(
         self,
         image_shape: tuple[int, int, int],
@@ -76,7 +78,7 @@ class MatrixCapsNet(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
-        self.image_shape = tuple(image_shape)
+        self.image_shape: tuple[int, ...] = tuple(image_shape)
         channels, features, primary, first, second = image_shape[0], *types
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
@@ -89,7 +91,7 @@ class MatrixCapsNet(nn.Module):
         self.capsules = MatrixClassCaps(second, centres, num_classes, iterations, engine)
         for layer, start in zip((*self.between, self.capsules), STARTS, strict=True):
             nn.init.constant_(layer.learned.beta_u, start)
-        self.preset: dict | None = None  # arguments of from_preset, for checkpoints
+        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()  # one per class, where known
 

@@ -7,6 +7,7 @@ from .dense_caps import CapsuleLayer, Poses
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from .pruned_caps import PrunedCaps
 from .readout import CapsuleReadout
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "MatrixPrimaryCaps",
     "Poses",
     "PrimaryCaps",
+    "PrunedCaps",
     "receptive_fields",
 ]

@@ -9,7 +9,7 @@ capsules of layer l:
 so that no layer settles before those above it have spoken. Layers called one after the other, each with all of its
 iterations, are the paper's "sequential".
 
-Differs: a layer gives the next its capsules v, poses stretched to how sure they are (``routing/inverted.py``), where
+Differs: a layer gives the next its capsules v, poses as long as their activation (``routing/inverted.py``), where
 the paper hands on the poses; u is taken as it comes, where the paper normalises it.
 """
 
@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from ..errors import expect
-from ..routing import edge_ops as steps
 from ..routing import inverted, route
+from ..routing.edge_ops import edges_of, with_length
 from .conv_caps import ConvCaps
 from .dense_caps import CapsuleLayer, options_of
 
@@ -88,6 +88,7 @@ def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[tor
     u_hat = layer.votes(u).tensor(graph)
     u_hat = u_hat.to(torch.promote_types(u_hat.dtype, torch.float32))  # as route does between iterations
     if pose is not None:
-        prior = inverted.logits(steps.on_torch(graph, u_hat), u_hat, pose)
+        edges = edges_of("torch", graph, u_hat)
+        prior = edges.numbers_out(inverted.logits(edges, edges.vectors_in(u_hat), pose))
     pose, activation = route(graph, u_hat, prior=prior, iterations=1, squash_output=False, **options_of(layer, u))
-    return pose, steps.stretched(pose, activation)
+    return pose, with_length(pose, activation)

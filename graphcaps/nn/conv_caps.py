@@ -14,7 +14,7 @@ from .._dgl import DGLGraph
 from ..graph import local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import LinearVotes
-from .dense_caps import check_options, graph_device, routed
+from .dense_caps import check_options, graph_device, route_layer
 from .routing_parameters import learned_for
 
 
@@ -111,7 +111,7 @@ class ConvCaps(nn.Module):
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D) above their windows."""
-        return routed(self, u)
+        return route_layer(self, u)
 
     def extra_repr(self) -> str:
         matrices, child_dim, parent_dim = self.weight.shape

@@ -1,8 +1,7 @@
-"""From child capsules to parent capsules: linear votes, then routing on a complete graph, or on what is left of it."""
+"""From child capsules to parent capsules: linear votes, then routing on a complete graph."""
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import torch
@@ -10,8 +9,8 @@ from torch import nn
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import expect
-from ..graph import bipartite_graph, complete_graph
-from ..routing import LinearVotes, route
+from ..graph import complete_graph
+from ..routing import LinearVotes, MatrixVotes, route
 from ..routing.engines import check_names
 from .routing_parameters import learned_for
 
@@ -58,8 +57,6 @@ class CapsuleLayer(nn.Module):
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
         self.learned = learned_for(routing, num_parents, num_parents, num_children, parent_dim)
-        self.register_buffer("edges", None)  # (E,) of a pruned layer: which edges i * J + j it has; in its state_dict
-        self._pruned_graph: DGLGraph | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -69,42 +66,7 @@ class CapsuleLayer(nn.Module):
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        device = torch.device(graph_device(device))
-        if self.edges is None:
-            return complete_graph(self.num_children, self.num_parents, device)
-        if self._pruned_graph is None or self._pruned_graph.device != device:
-            ends = self.edges.cpu() // self.num_parents, self.edges.cpu() % self.num_parents
-            self._pruned_graph = bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
-        return self._pruned_graph.local_var()
-
-    def pruned(self, kept: torch.Tensor) -> CapsuleLayer:
-        """A copy of the layer with some of its edges: their matrices, and routing on the graph of them alone.
-
-        Its ``state_dict`` has the edges too; any layer pruned to as many takes it, and has them then.
-
-        Args:
-            kept: (E',) int64, ascending: which of the layer's edges, as ``strongest_edges`` gives them.
-
-        Raises:
-            InputError: not ascending indices of the layer's edges.
-
-        >>> CapsuleLayer(4, 3).pruned(torch.tensor([0, 5, 7]))(torch.zeros(4, 2, 8)).shape
-        torch.Size([3, 2, 16])
-        """
-        fits = isinstance(kept, torch.Tensor) and kept.dtype == torch.int64 and kept.dim() == 1
-        expect(fits, "kept", "(E',) int64", f"{tuple(kept.shape)} {kept.dtype}" if torch.is_tensor(kept) else kept)
-        kept = kept.to(self.weight.device)
-        inside = not len(kept) or bool(kept[0] >= 0 and kept[-1] < len(self.weight) and (kept.diff() > 0).all())
-        expect(inside, "kept", f"ascending edges of the layer, 0 to {len(self.weight) - 1}", kept.tolist())
-        layer = copy.deepcopy(self)
-        layer.weight = nn.Parameter(self.weight.detach()[kept], requires_grad=self.weight.requires_grad)
-        layer.edges = kept.clone() if self.edges is None else self.edges[kept]
-        layer._pruned_graph = None
-        return layer
-
-    def _load_from_state_dict(self, *args, **kwargs) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._pruned_graph = None  # it was of the edges before
+        return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
@@ -116,7 +78,7 @@ class CapsuleLayer(nn.Module):
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
-        return routed(self, u)
+        return route_layer(self, u)
 
     def extra_repr(self) -> str:
         edges, child_dim, parent_dim = self.weight.shape
@@ -128,7 +90,7 @@ class CapsuleLayer(nn.Module):
 
 def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
     """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
-    check_names(routing, engine, of_matrices)
+    check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
 
@@ -138,15 +100,14 @@ def graph_device(device: torch.device | str) -> torch.device | str:
     return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
 
 
-def routed(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
+def route_layer(layer: nn.Module, u: torch.Tensor) -> torch.Tensor:
     """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
     with torch.autocast(u.device.type, enabled=False):
         return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
 
 
-def sureness(u: torch.Tensor | Poses) -> torch.Tensor:
-    """How sure each capsule is that what it stands for is there, (I, B) in [0, 1]: the length of u (I, B, P), or the
-    activation."""
+def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:
+    """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the poses' own."""
     return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
 
 
@@ -158,6 +119,6 @@ def options_of(layer: nn.Module, u: torch.Tensor | Poses) -> dict:
     return {
         "routing": layer.routing,
         "engine": layer.engine,
-        "activation": sureness(u) if layer.routing == "em" else None,
+        "activation": activation_of(u) if layer.routing == "em" else None,
         "parameters": layer.learned() if layer.learned is not None else None,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,12 +9,11 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import check_graph
+from .edge_ops import Observer
 from .em import EMParameters
-from .engines import PARAMETERS, TAKES_HALF_VOTES, find_engine, takes
+from .engines import ROUTINGS, resolve, run
 from .inverted import InvertedParameters
 from .votes import LinearVotes, MatrixVotes
-
-Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 class Routed(NamedTuple):
@@ -78,14 +76,15 @@ def route(
     whole = isinstance(iterations, int) and not isinstance(iterations, bool)
     expect(whole and iterations >= 1, "iterations", "an integer >= 1", iterations)
     _check_votes(graph, votes)
-    run = find_engine(routing, engine, graph, votes)
+    engine = resolve(routing, engine, graph, votes)
     _check_parameters(graph, votes, routing, parameters)
-    if not takes(run, votes):
-        votes = votes.tensor(graph)
+    as_given = engine == "fused"  # which takes votes that are not built, or of half precision
+    if not as_given and not isinstance(votes, torch.Tensor):
+        votes = votes.build(graph)
     numbers = votes if isinstance(votes, torch.Tensor) else votes.u
     dtype, trailing = numbers.dtype, tuple(numbers.shape[1:-1])
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    if wide != dtype and run not in TAKES_HALF_VOTES:
+    if wide != dtype and not as_given:
         votes = votes.to(torch.float32)
     b = _checked_prior(prior, (graph.num_edges(), *trailing), numbers.device, wide)
     if activation is not None:
@@ -93,8 +92,7 @@ def route(
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
         expect(activation.device == b.device, "activation", f"device {b.device} as the votes", activation.device)
     observer = on_iteration and _own_copies(on_iteration)
-    own = () if parameters is None else (parameters,)
-    v, activation = run(graph, votes, activation, b, iterations, observer, squash_output, *own)
+    v, activation = run(routing, engine, graph, votes, activation, b, iterations, observer, squash_output, parameters)
     return Routed(v.to(dtype), activation.to(dtype))
 
 
@@ -164,7 +162,7 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
 def _check_parameters(graph, votes, routing, parameters) -> None:
     if parameters is None:
         return
-    kind = PARAMETERS.get(routing)
+    kind = ROUTINGS[routing].parameters
     wanted = f"{kind.__name__} for {routing} routing" if kind else f"none for {routing} routing"
     expect(kind is not None and isinstance(parameters, kind), "parameters", wanted, type(parameters).__name__)
     rows = votes if isinstance(votes, torch.Tensor) else votes.weight

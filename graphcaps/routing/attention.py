@@ -25,30 +25,30 @@ One pass, whatever the number of iterations; an observer is handed the same stat
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ..functional import squash
-from . import edge_ops as steps
+from .edge_ops import EdgeOps, Observer, Parents, repeated
 
 
-def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
-    """Route with DGL's kernels."""
-    return _route(steps.on_dgl(graph, u_hat), u_hat, b, iterations, on_iteration, squash_output)
-
-
-def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
-    """Route with torch's scatter operations; the graph may stay on the CPU."""
-    return _route(steps.on_torch(graph, u_hat), u_hat, b, iterations, on_iteration, squash_output)
-
-
-def _route(edges, u_hat, prior, iterations, on_iteration, squash_output):
-    a = edges.agree(u_hat, edges.gather(u_hat)) * scale(u_hat.shape[-1])  # (E, *)
+def attention(
+    edges: EdgeOps,
+    u_hat: Tensor,
+    activation: Tensor | None,
+    prior: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    parameters: None = None,
+) -> Parents:
+    """Self-attention routing of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
+    a = edges.agreement(u_hat, edges.sum_to_parents(u_hat)) * scale(u_hat.shape[-1])
     b = prior + a
-    c = edges.couple(b)
-    s = edges.gather(c.unsqueeze(-1) * u_hat)  # (J, *, D)
+    c = edges.child_softmax(b)
+    s = edges.weighted_sum(c, u_hat)  # (J, *, D)
     v = squash(s)
-    if on_iteration:
-        steps.repeated(on_iteration, iterations)(0, b, c, v, edges.agree(u_hat, v))
-    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
+    if observer := repeated(on_iteration, iterations):
+        observer(0, b, c, v, edges.agreement(u_hat, v))
+    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
 
 
 def scale(dim: int) -> float:

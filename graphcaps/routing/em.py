@@ -25,7 +25,7 @@ Differs:
     such a parent can be 1 / sqrt(1e-4) = 100 steep; with the 1e-9 of Gritzman 2019's code, 300 times as much.
     The sum of R that mu and sigma^2 are divided by has 1e-9 added: parents that all children leave come near 0 / 0, or
     near slopes that overflow. A parent on which no child has any weight at all has mu and a 0.
-    The squashed parent v is mu stretched to the length a_j, so that, as everywhere here, length says how sure a capsule
+    The squashed parent v is mu given the length a_j, so that, as everywhere here, length says how sure a capsule
     is. Unsquashed, v is mu, the pose.
     A prior is added to the logits of every iteration.
 """
@@ -33,13 +33,14 @@ Differs:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ..errors import expect
-from . import edge_ops as steps
+from .edge_ops import EdgeOps, Observer, Parents, per_parent, with_length
 
 EPSILON = 1e-4  # added to sigma^2
 LEAST = 1e-9  # added to the sum of R that mu and sigma^2 are divided by
@@ -70,64 +71,88 @@ class EMParameters(NamedTuple):
         expect(self.final_lambda > 0, "final_lambda", "a number > 0", self.final_lambda)
 
 
-def on_dgl(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Route with DGL's kernels."""
-    built = BuiltVotes(steps.on_dgl(graph, votes), votes)
-    return routed(built, activation, b, iterations, on_iteration, squash_output, parameters or EMParameters())
+def em(
+    edges: EdgeOps,
+    u_hat: Tensor,
+    activation: Tensor | None,
+    prior: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    parameters: EMParameters | None = None,
+) -> Parents:
+    """EM routing of votes and prior logits, laid out as ``edges`` has them, of children activated (I, *)."""
+    sums = SumsOverVotes(edges, u_hat)
+    return em_procedure(sums, activation, prior, iterations, on_iteration, parameters or EMParameters())
 
 
-def on_torch(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Route with torch's scatter operations; the graph may stay on the CPU."""
-    built = BuiltVotes(steps.on_torch(graph, votes), votes)
-    return routed(built, activation, b, iterations, on_iteration, squash_output, parameters or EMParameters())
+class EMSums(Protocol):
+    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edge_ops``."""
+
+    def child_softmax(self, b: Tensor) -> Tensor: ...
+    def from_children(self, x: Tensor) -> Tensor: ...
+    def from_parents(self, x: Tensor) -> Tensor: ...
+
+    def moments(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mass (J, *), mu and sigma^2 (J, *, D) for a weight on each edge."""
+
+    def distances(self, variance: Tensor) -> Tensor:
+        """On each edge the sum over h of (V_h - mu_h)^2 / sigma_h^2, of the last moments' mu."""
+
+    def agreement(self, v: Tensor) -> Tensor:
+        """On each edge <V, v>."""
 
 
-def routed(votes, activation, prior, iterations, on_iteration, squash_output, parameters):
-    """The procedure, on ``BuiltVotes`` or on what else gives the same sums over the votes."""
+def em_procedure(
+    votes: EMSums,
+    activation: Tensor | None,
+    prior: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    parameters: EMParameters,
+) -> Parents:
+    """Procedure 1, on whatever gives the same sums over the votes."""
     beta_u, beta_a, final_lambda = parameters
-    present = None if activation is None else votes.of_children(activation.to(prior.dtype))  # (E, *)
+    a_child = None if activation is None else votes.from_children(activation.to(prior.dtype))
     b = prior
     for t in range(1, iterations + 1):
-        c = votes.couple(b)
-        mass, mu, variance = votes.moments(c if present is None else c * present)
-        cost = (mu.shape[-1] * steps.by_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
-        logit = final_lambda * (1 - GROWTH**t) * (steps.by_parent(beta_a, mass) - cost)  # (J, *)
+        c = votes.child_softmax(b)
+        mass, mu, variance = votes.moments(c if a_child is None else c * a_child)
+        cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
+        logit = final_lambda * (1 - GROWTH**t) * (per_parent(beta_a, mass) - cost)  # (J, *)
         last = t == iterations
         if last or on_iteration:
             a = torch.where(mass > 0, torch.sigmoid(logit), 0)
-            v = steps.stretched(mu, a)
+            v = with_length(mu, a)
         if on_iteration:
             on_iteration(t - 1, b, c, v, votes.agreement(v))
         if not last:
             b = prior + _log_of_a_p(votes, logit, variance)
-    return v if squash_output else mu, a
+    return Parents(mu, v, a)
 
 
-def _log_of_a_p(votes, logit, variance):
-    """ln a_j p_ij (E, *), of the activations' logits (J, *)."""
+def _log_of_a_p(votes: EMSums, logit: Tensor, variance: Tensor) -> Tensor:
+    """ln a_j p_ij on each edge, of the activations' logits (J, *)."""
     of_parent = logsigmoid(logit) - 0.5 * (2 * math.pi * variance).log().sum(-1)
-    return votes.of_parents(of_parent) - 0.5 * votes.distances(variance)
+    return votes.from_parents(of_parent) - 0.5 * votes.distances(variance)
 
 
-class BuiltVotes:
-    """Votes (E, *, D), and what EM needs of them and of their edges."""
+class SumsOverVotes:
+    """``EMSums`` of votes that are built, by edge operations."""
 
-    def __init__(self, edges, votes):
+    def __init__(self, edges: EdgeOps, votes: Tensor):
         self.edges, self.votes = edges, votes
-        self.couple, self.of_children, self.of_parents = edges.couple, edges.of_children, edges.of_parents
+        self.child_softmax, self.from_children = edges.child_softmax, edges.from_children
+        self.from_parents = edges.from_parents
 
-    def moments(self, weight):
-        """mass (J, *), mu and sigma^2 (J, *, D) for weights (E, *)."""
-        mass, weight = self.edges.gather(weight), weight.unsqueeze(-1)
+    def moments(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mass = self.edges.sum_to_parents(weight)  # (J, *)
         some = (mass + LEAST).unsqueeze(-1)  # (J, *, 1)
-        mu = self.edges.gather(weight * self.votes) / some
-        self.squares = (self.votes - self.of_parents(mu)).square()  # (E, *, D)
-        return mass, mu, self.edges.gather(weight * self.squares) / some + EPSILON
+        mu = self.edges.weighted_sum(weight, self.votes) / some
+        self.squares = (self.votes - self.edges.from_parents(mu)).square()
+        return mass, mu, self.edges.weighted_sum(weight, self.squares) / some + EPSILON
 
-    def distances(self, variance):
-        """(E, *): sum over h of (V_h - mu_h)^2 / sigma_h^2, of the last moments' mu."""
-        return self.edges.agree(self.squares, 1 / variance)
+    def distances(self, variance: Tensor) -> Tensor:
+        return self.edges.agreement(self.squares, 1 / variance)
 
-    def agreement(self, v):
-        """(E, *): <V, v>."""
-        return self.edges.agree(self.votes, v)
+    def agreement(self, v: Tensor) -> Tensor:
+        return self.edges.agreement(self.votes, v)

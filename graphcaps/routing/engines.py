@@ -1,71 +1,97 @@
-"""Which function runs which routing on which engine: a new algorithm or engine is one line of the table."""
+"""The routings, a record each, and which engine runs them: a new routing is one file and one record."""
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
-from . import attention, dynamic, em, fused, inverted, naive, uniform
+from ..graph import links
+from . import fused, naive
+from .attention import attention
+from .dynamic import dynamic
+from .edge_ops import Observer, Parents, edges_of
+from .em import EMParameters, em
+from .inverted import InvertedParameters, inverted
+from .uniform import uniform
 from .votes import LinearVotes, MatrixVotes
 
 log = logging.getLogger("graphcaps")
 
-# Each is function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration, squash_output)
-# -> v (J, *, D), activation (J, *). Those of a routing in PARAMETERS take parameters after these.
-ENGINES = {
-    ("dynamic", "naive"): naive.dynamic,
-    ("dynamic", "dgl"): dynamic.on_dgl,
-    ("dynamic", "torch"): dynamic.on_torch,
-    ("dynamic", "fused"): fused.dynamic,
-    ("uniform", "naive"): naive.uniform,
-    ("uniform", "dgl"): uniform.on_dgl,
-    ("uniform", "torch"): uniform.on_torch,
-    ("uniform", "fused"): uniform.on_fused,
-    ("attention", "naive"): naive.attention,
-    ("attention", "dgl"): attention.on_dgl,
-    ("attention", "torch"): attention.on_torch,
-    ("attention", "fused"): fused.attention,
-    ("inverted", "naive"): naive.inverted,
-    ("inverted", "dgl"): inverted.on_dgl,
-    ("inverted", "torch"): inverted.on_torch,
-    ("em", "naive"): naive.em,
-    ("em", "dgl"): em.on_dgl,
-    ("em", "torch"): em.on_torch,
+Votes = Tensor | LinearVotes | MatrixVotes
+# function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration, squash_output,
+# parameters) -> v (J, *, D), or the pose unsquashed, and activation (J, *)
+Engine = Callable[..., tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """One routing algorithm: all that engines, layers and messages know of it.
+
+    Args:
+        algorithm: as the paper has it, over ``edge_ops``; runs on the engines ``dgl`` and ``torch``.
+        naive: the oracle, in loops.
+        fused: the engine of few passes, or None.
+        fused_votes: the kinds of votes that ``fused`` takes as they are, of half precision too.
+        fused_devices: where ``fused`` runs.
+        not_fused: why there is no ``fused``, in a sentence that begins with the routing's name.
+        parameters: the type of what may be given as ``parameters``, or None.
+        one_pass: whether it couples once, whatever the number of iterations.
+    """
+
+    algorithm: Callable[..., Parents]
+    naive: Engine
+    fused: Engine | None = None
+    fused_votes: tuple[type, ...] = (Tensor, LinearVotes)
+    fused_devices: tuple[str, ...] = ("cpu", "cuda")
+    not_fused: str = ""
+    parameters: type[EMParameters] | type[InvertedParameters] | None = None
+    one_pass: bool = False
+
+
+ROUTINGS = {
+    "dynamic": Routing(dynamic, naive.dynamic, fused.dynamic),
+    "uniform": Routing(uniform, naive.uniform, fused.uniform, one_pass=True),
+    "attention": Routing(attention, naive.attention, fused.attention, fused_devices=("cpu",), one_pass=True),
+    "inverted": Routing(
+        inverted,
+        naive.inverted,
+        not_fused="normalises the parents between them, and doesn't add up its logits",
+        parameters=InvertedParameters,
+    ),
+    "em": Routing(
+        em,
+        naive.em,
+        fused.matrix_em,
+        fused_votes=(MatrixVotes,),
+        fused_devices=("cpu",),
+        not_fused="also needs, for each number of the votes, the sum of squares around a parent's mean",
+        parameters=EMParameters,
+    ),
 }
-# Engines beside these for votes that are products of 4 x 4 matrices.
-MATRIX_ENGINES = {("em", "fused"): fused.matrix_em}
-# These couple once, whatever the number of iterations.
-ONE_PASS = {"uniform", "attention"}
-# What a routing may be given as ``parameters``; the others have none.
-PARAMETERS = {"inverted": inverted.InvertedParameters, "em": em.EMParameters}
-# Why the fused engine doesn't have a routing.
-NOT_FUSED = {
-    "inverted": "normalises the parents between them, and doesn't add up its logits",
-    "em": "also needs, for each number of the votes, the sum of squares around a parent's mean",
-}
-# These take votes as they are that are not built; for the others the votes are built first.
-TAKES = {LinearVotes: {fused.dynamic, fused.attention, uniform.on_fused}, MatrixVotes: set(MATRIX_ENGINES.values())}
-# These take votes in half precision as they are, with float32 logits; for the others the votes are widened first.
-TAKES_HALF_VOTES = {fused.dynamic, fused.attention, uniform.on_fused, fused.matrix_em}
 
 
 def routing_names() -> list[str]:
     """Names of the routing algorithms."""
-    return list(dict.fromkeys(routing for routing, _ in ENGINES))
+    return list(ROUTINGS)
 
 
-def engine_names(routing: str = "dynamic") -> list[str]:
-    """Names of the engines that run ``routing``."""
-    return [engine for name, engine in ENGINES if name == routing]
+def engine_names(routing: str = "dynamic", votes: type = Tensor) -> list[str]:
+    """Names of the engines that run ``routing`` on such votes, whatever the device."""
+    record = ROUTINGS[routing]
+    fused_too = record.fused is not None and votes in record.fused_votes
+    return ["naive", "dgl", "torch", *(["fused"] if fused_too else [])]
 
 
-def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVotes, routing: str = "dynamic") -> str:
-    """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``dgl`` if the graph is there
-    too, else ``torch``.
+def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> str:
+    """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``torch`` if the graph is
+    complete or elsewhere than the votes; else ``dgl``.
 
     On CUDA ``fused`` is there too, but only for those who ask for it: its kernels have never run on a GPU.
 
@@ -76,52 +102,85 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVot
     'fused'
     """
     device = _device(votes)
-    known = MATRIX_ENGINES if isinstance(votes, MatrixVotes) else ENGINES
-    if device.type == "cpu" and (routing, "fused") in known and not fused.why_not(votes, routing):
+    if device.type == "cpu" and "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
         return "fused"
-    return "dgl" if device == graph.device else "torch"
+    return "dgl" if device == graph.device and not links(graph, device).complete else "torch"
 
 
-def find_engine(routing: str, engine: str, graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVotes):
-    """The function for ``routing`` on ``engine``; raise ``InputError`` where there is none or it can't run here."""
-    of_matrices = isinstance(votes, MatrixVotes)
-    check_names(routing, engine, of_matrices)
+def why_not_fused(routing: str, votes: Votes) -> str:
+    """What the fused engine would need to run ``routing`` on these votes, or "" where it can; it has the routing."""
+    return fused.why_not(votes, routing, ROUTINGS[routing].fused_devices)
+
+
+def resolve(routing: str, engine: str, graph: DGLGraph, votes: Votes) -> str:
+    """The name of the engine that runs; raise ``InputError`` where there is none such or it can't run here."""
+    check_names(routing, engine, type(votes))
     device = _device(votes)
     if engine == "auto":
         engine = choose_engine(graph, votes, routing)
         _say(routing, engine, device.type)
+    elif engine == "fused":
+        needs = why_not_fused(routing, votes)
+        shape = tuple((votes if isinstance(votes, Tensor) else votes.weight).shape)
+        expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use 'torch'")
     if engine == "dgl" and device != graph.device:
         then = "Use engine='torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)
-    needs = fused.why_not(votes, routing) if engine == "fused" else ""
-    shape = tuple((votes if isinstance(votes, torch.Tensor) else votes.weight).shape)
-    expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use 'torch'")
-    return (MATRIX_ENGINES if of_matrices and engine == "fused" else ENGINES)[routing, engine]
+    return engine
 
 
-def check_names(routing: str, engine: str, of_matrices: bool = False) -> None:
-    """Raise ``InputError`` unless there is such a routing algorithm and such an engine for it, or "auto".
+def run(
+    routing: str,
+    engine: str,
+    graph: DGLGraph,
+    u_hat: Votes,
+    activation: Tensor | None,
+    b: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    squash_output: bool,
+    parameters: EMParameters | InvertedParameters | None,
+) -> tuple[Tensor, Tensor]:
+    """Route on an engine that ``resolve`` has named: v (J, *, D), or the pose unsquashed, and activation (J, *)."""
+    record = ROUTINGS[routing]
+    options = activation, b, iterations, on_iteration, squash_output, parameters
+    if engine == "naive":
+        return record.naive(graph, u_hat, *options)
+    if engine == "fused" and record.fused is not None and not _empty(u_hat, b):
+        return record.fused(graph, u_hat, *options)
+    if not isinstance(u_hat, Tensor):
+        u_hat = u_hat.build(graph)
+    u_hat = u_hat.to(b.dtype)
+    edges = edges_of(engine, graph, u_hat)
+    observer = None
+    if on_iteration is not None:
 
-    ``of_matrices``: for ``MatrixVotes``.
-    """
+        def observer(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
+            on_iteration(r, edges.numbers_out(b), edges.numbers_out(c), v, edges.numbers_out(agreement))
+
+    found = record.algorithm(
+        edges, edges.vectors_in(u_hat), activation, edges.numbers_in(b), iterations, observer, parameters
+    )
+    return (found.v if squash_output else found.pose), found.activation
+
+
+def check_names(routing: str, engine: str, votes: type = Tensor) -> None:
+    """Raise ``InputError`` unless there is such a routing, and such an engine for it and for such votes, or "auto"."""
     check_name("routing", routing, routing_names())
-    known = ["auto", *engine_names(routing)]
-    if of_matrices:
-        known = [name for name in known if name != "fused"] + [e for name, e in MATRIX_ENGINES if name == routing]
+    known = ["auto", *engine_names(routing, votes)]
     if engine == "fused" and engine not in known:
-        why = f"Its passes are those of dynamic routing; {routing} {NOT_FUSED.get(routing, 'has others')}"
-        why = "Only em makes votes that are products of matrices as it goes" if of_matrices else why
+        why = f"Its passes are those of dynamic routing; {routing} {ROUTINGS[routing].not_fused or 'has others'}"
+        why = "Only em makes votes that are products of matrices as it goes" if votes is MatrixVotes else why
         expect(False, "engine", f"one of {', '.join(known)} for {routing} routing", "'fused'", why)
     check_name("engine", engine, known)
 
 
-def takes(run, votes: torch.Tensor | LinearVotes | MatrixVotes) -> bool:
-    """Whether the function ``run`` of the table takes such votes as they are."""
-    return isinstance(votes, torch.Tensor) or run in TAKES[type(votes)]
+def _empty(votes: Votes, b: Tensor) -> bool:
+    return b.numel() == 0 or (votes if isinstance(votes, Tensor) else votes.weight).numel() == 0
 
 
-def _device(votes: torch.Tensor | LinearVotes | MatrixVotes) -> torch.device:
-    return votes.device if isinstance(votes, torch.Tensor) else votes.u.device
+def _device(votes: Votes) -> torch.device:
+    return votes.device if isinstance(votes, Tensor) else votes.u.device
 
 
 @functools.cache

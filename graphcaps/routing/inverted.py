@@ -16,7 +16,7 @@ Differs:
     a_ij is divided by sqrt(D), as in the authors' code and not in Procedure 1.
     Normalised poses are all about sqrt(D) long, so that length says nothing. The paper gives all poses to one linear
     classifier and takes a softmax over the classes. Here it is a logistic unit, which is the parent's activation: each
-    parent is there or not by itself, as the margin loss has it. v is the pose stretched to that length; unsquashed,
+    parent is there or not by itself, as the margin loss has it. v is the pose given that length; unsquashed,
     it is the pose.
     A parent without votes has pose and activation 0, instead of the normalisation's shift.
     A prior is added to the logits of every iteration.
@@ -27,9 +27,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from ..errors import expect
-from . import edge_ops as steps
+from .edge_ops import EdgeOps, Observer, Parents, per_parent, with_length
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 
@@ -58,45 +59,46 @@ class InvertedParameters(NamedTuple):
                 expect(value.device == device, name, f"device {device} as the votes", value.device)
 
 
-def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Route with DGL's kernels."""
-    return _route(steps.on_dgl(graph, u_hat), u_hat, b, iterations, on_iteration, squash_output, parameters)
-
-
-def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Route with torch's scatter operations; the graph may stay on the CPU."""
-    return _route(steps.on_torch(graph, u_hat), u_hat, b, iterations, on_iteration, squash_output, parameters)
-
-
-def _route(edges, u_hat, prior, iterations, on_iteration, squash_output, parameters):
-    b = prior
+def inverted(
+    edges: EdgeOps,
+    u_hat: Tensor,
+    activation: Tensor | None,
+    prior: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    parameters: InvertedParameters | None = None,
+) -> Parents:
+    """Inverted attention of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
     parameters = parameters or InvertedParameters()
-    fed = edges.fed().to(u_hat.dtype).view(-1, *[1] * (u_hat.dim() - 1))  # (J, 1, ..., 1)
+    fed = edges.has_votes().to(u_hat.dtype)
+    b = prior
     for r in range(iterations):
-        c = edges.couple(b)  # (E, *)
-        p = fed * _layer_norm(edges.gather(c.unsqueeze(-1) * u_hat), parameters)  # (J, *, D)
+        c = edges.child_softmax(b)
+        p = _layer_norm(edges.weighted_sum(c, u_hat), parameters)  # (J, *, D)
+        p = p * per_parent(fed, p)
         last = r == iterations - 1
         if last or on_iteration:
-            activation = fed.squeeze(-1) * _head(p, parameters)  # (J, *)
-            v = steps.stretched(p, activation)
+            a = _head(p, parameters)  # (J, *)
+            a = a * per_parent(fed, a)
+            v = with_length(p, a)
         if on_iteration:
-            on_iteration(r, b, c, v, edges.agree(u_hat, v))
+            on_iteration(r, b, c, v, edges.agreement(u_hat, v))
         if not last:
             b = prior + logits(edges, u_hat, p)
-    return v if squash_output else p, activation
+    return Parents(p, v, a)
 
 
-def logits(edges, u_hat, p):
-    """b (E, *): how votes (E, *, D) agree with the parents' poses (J, *, D); ``edges`` as in ``edge_ops``."""
-    return edges.agree(u_hat, p) * max(1, u_hat.shape[-1]) ** -0.5
+def logits(edges: EdgeOps, u_hat: Tensor, p: Tensor) -> Tensor:
+    """b: how votes agree with the parents' poses (J, *, D), laid out as ``edges`` has them."""
+    return edges.agreement(u_hat, p) * max(1, u_hat.shape[-1]) ** -0.5
 
 
-def _layer_norm(s, parameters):
+def _layer_norm(s: Tensor, parameters: InvertedParameters) -> Tensor:
     weight, bias = (x if x is None else x.to(s.dtype) for x in parameters[:2])
     return torch.nn.functional.layer_norm(s, s.shape[-1:], weight, bias, EPSILON) if s.numel() else s
 
 
-def _head(p, parameters):
+def _head(p: Tensor, parameters: InvertedParameters) -> Tensor:
     weight, bias = parameters[2:]
     logit = p.new_zeros(p.shape[:-1]) if weight is None else p @ weight.to(p.dtype)
     return torch.sigmoid(logit if bias is None else logit + bias.to(p.dtype))

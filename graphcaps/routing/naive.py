@@ -12,7 +12,7 @@ import math
 import torch
 
 
-def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
+def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Dynamic routing; shapes as in ``graphcaps.route``: u_hat (E, *, D), b (E, *) -> v (J, *, D), lengths (J, *)."""
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     out_edges = [[e for e, child in enumerate(src) if child == i] for i in range(graph.num_src_nodes())]
@@ -47,14 +47,14 @@ def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output
     return v if squash_output else s, v.norm(dim=-1)
 
 
-def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
+def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Uniform coupling: an equal share of each child for each of its parents, or what a prior says."""
     out_edges, in_edges, dst = _ends(graph)
     c = _softmax(b, out_edges)
     return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
 
 
-def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
+def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Self-attention routing of Mazzia, Salvetti & Chiaberge 2021."""
     out_edges, in_edges, dst = _ends(graph)
     summed = [None] * len(u_hat)

@@ -10,20 +10,20 @@ handed the same state in each. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found th
 
 from __future__ import annotations
 
-from . import dynamic, fused
-from .edge_ops import repeated
+from torch import Tensor
+
+from .dynamic import dynamic
+from .edge_ops import EdgeOps, Observer, Parents, repeated
 
 
-def on_dgl(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
-    """Couple equally, with DGL."""
-    return dynamic.on_dgl(graph, u_hat, activation, b, 1, repeated(on_iteration, iterations), squash_output)
-
-
-def on_torch(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True):
-    """Couple equally, with torch."""
-    return dynamic.on_torch(graph, u_hat, activation, b, 1, repeated(on_iteration, iterations), squash_output)
-
-
-def on_fused(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
-    """Couple equally, in the fused engine's first pass."""
-    return fused.dynamic(graph, votes, activation, b, 1, repeated(on_iteration, iterations), squash_output)
+def uniform(
+    edges: EdgeOps,
+    u_hat: Tensor,
+    activation: Tensor | None,
+    prior: Tensor,
+    iterations: int,
+    on_iteration: Observer | None,
+    parameters: None = None,
+) -> Parents:
+    """Uniform coupling of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
+    return dynamic(edges, u_hat, activation, prior, 1, repeated(on_iteration, iterations))

@@ -71,6 +71,10 @@ class LinearVotes(NamedTuple):
     def tensor(self, graph: DGLGraph) -> torch.Tensor:
         """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
         self.check(graph)
+        return self.build(graph)
+
+    def build(self, graph: DGLGraph) -> torch.Tensor:
+        """``tensor`` of votes that ``check`` has passed."""
         (u, weight, index), edges = self, links(graph, self.u.device)
         if index is not None:
             weight = weight[index]
@@ -125,8 +129,12 @@ class MatrixVotes(NamedTuple):
     def tensor(self, graph: DGLGraph) -> torch.Tensor:
         """Build the votes (E, *, 16) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
         self.check(graph)
+        return self.build(graph)
+
+    def build(self, graph: DGLGraph) -> torch.Tensor:
+        """``tensor`` of votes that ``check`` has passed."""
         u, weight, index, shift = self
-        votes = LinearVotes(u.unflatten(-1, (4, 4)), weight, index).tensor(graph).flatten(-2)
+        votes = LinearVotes(u.unflatten(-1, (4, 4)), weight, index).build(graph).flatten(-2)
         if shift is None:
             return votes
         shift = shift.detach()[links(graph, u.device).src]  # (E, 16)

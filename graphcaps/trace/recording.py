@@ -10,7 +10,7 @@ import torch
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
-from ..nn.dense_caps import options_of, sureness
+from ..nn.dense_caps import activation_of, options_of
 from .image_trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -86,7 +86,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
     A network without a decoder has no reconstructions.
     """
-    if not hasattr(model, "decoder"):
+    if not model.reconstructs:
         return {"saliency": kept_saliency(model, images)}
     with torch.no_grad():
         output = CapsNet.forward(model, images)  # in float32, as its routing: Accelerate puts autocast around model()
@@ -120,7 +120,7 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
         (N, I, H, W) in [0, 1].
     """
     images = images.detach().requires_grad_()
-    lengths = sureness(model.children_of(images))  # (I, N)
+    lengths = activation_of(model.children_of(images))  # (I, N)
     slopes = [torch.autograd.grad(child.sum(), images, retain_graph=True)[0].abs().amax(dim=1) for child in lengths]
     slopes = torch.stack(slopes, dim=1)  # (N, I, H, W)
     return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)

@@ -19,14 +19,14 @@ from typing import NamedTuple
 import torch
 
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-from ..config import OF_THE_MACHINE, WITHOUT_ROUTING, TrainConfig
+from ..config import OF_THE_MACHINE, TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Network, from_config
 from ..models.objects import longest, overlaid, right
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
-from ..routing.engines import ONE_PASS
+from ..routing.engines import ROUTINGS
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -281,7 +281,7 @@ class Trainer:
     def _keep_routing(self) -> None:
         """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
         config, epoch = self.config, self.state.epoch
-        if config.model in WITHOUT_ROUTING:
+        if not self.net.routes:
             return
         if self.trace is None or epoch in kept_epochs(config.epochs):
             about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
@@ -310,7 +310,7 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.accelerator.is_main_process and self.config.model not in WITHOUT_ROUTING:
+        if self.accelerator.is_main_process and self.net.routes:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # pictures are not worth a training
@@ -318,7 +318,7 @@ class Trainer:
         return self.state
 
     def _engine(self) -> str | None:
-        if self.config.model in WITHOUT_ROUTING:
+        if not self.net.routes:
             return None
         layer = self.net.capsules
         if layer.engine != "auto":
@@ -335,13 +335,13 @@ class Trainer:
         )
 
     def _routing_in_words(self) -> str:
-        if self.config.model in WITHOUT_ROUTING:
+        if not self.net.routes:
             return "no capsules and no routing"
         layer = self.net.capsules
         below = "".join(
             f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in self.net.between
         )
-        passes = "one pass" if layer.routing in ONE_PASS else f"{layer.iterations} iterations"
+        passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
         edges = layer.graph().num_edges()
         return (
             f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "

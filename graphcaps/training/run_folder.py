@@ -20,7 +20,7 @@ import filelock
 import numpy as np
 
 from ..atomic import remove_unfinished, replacing, write_text
-from ..config import WITHOUT_ROUTING, TrainConfig
+from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError
 from ..trace.image_trace import RoutingTrace
 
@@ -154,7 +154,7 @@ class Run:
     def trace(self) -> RoutingTrace:
         """The recorded routing; raise ``GraphcapsError`` where there is none."""
         model = self.config.model
-        if model in WITHOUT_ROUTING:
+        if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
         return RoutingTrace.load(self.path / "trace.npz")
 

@@ -10,7 +10,9 @@ import importlib
 import importlib.util
 
 import torch
+from torch import Tensor
 
+from ..edge_ops import repeated
 from ..votes import LinearVotes, MatrixVotes
 
 WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time grows with its width
@@ -20,18 +22,17 @@ MODULES = {
 }  # by device; Numba takes half a second to import, Triton as long
 
 
-def why_not(votes: torch.Tensor | LinearVotes | MatrixVotes, routing: str = "dynamic") -> str:
-    """What the engine would need to run ``routing`` on these votes, or "" where it can."""
-    if isinstance(votes, MatrixVotes):
-        return "" if votes.u.device.type == "cpu" else "votes on the CPU for products of matrices"
-    u = votes.u if isinstance(votes, LinearVotes) else votes
-    widest = max(votes.weight.shape[-2:]) if isinstance(votes, LinearVotes) else votes.shape[-1]
-    if u.device.type not in MODULES:
+def why_not(votes: Tensor | LinearVotes | MatrixVotes, routing: str, devices: tuple[str, ...]) -> str:
+    """What the engine would need to run ``routing`` on these votes, or "" where it can; it has it on ``devices``."""
+    matrices = isinstance(votes, MatrixVotes)
+    u = votes if isinstance(votes, Tensor) else votes.u
+    if u.device.type not in devices:
+        if u.device.type in MODULES or matrices:
+            return f"votes on the CPU for {'products of matrices' if matrices else f'{routing} routing'}"
         return "votes on the CPU or on CUDA"
-    if u.device.type != "cpu" and routing == "attention":
-        return "votes on the CPU for attention routing"
     if u.device.type == "cuda" and (lacking := without_triton(u.device)):
         return lacking
+    widest = votes.shape[-1] if isinstance(votes, Tensor) else max(votes.weight.shape[-2:])
     return "" if widest <= WIDEST else f"capsules of at most {WIDEST} numbers"
 
 
@@ -44,7 +45,7 @@ def without_triton(device: torch.device | str) -> str:
     return ""
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
+def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, built only where the engine of a device says so.
 
     Votes may be of half precision, with float32 logits b; parents are then float32. On the CPU they are widened first.
@@ -53,7 +54,12 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
     return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
-def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
+def uniform(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """Uniform coupling: dynamic routing's first pass."""
+    return dynamic(graph, votes, activation, b, 1, repeated(on_iteration, iterations), squash_output)
+
+
+def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Self-attention routing (``attention``) of the same votes, on the CPU."""
     engine = importlib.import_module(".cpu.attention", __name__)
     return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)

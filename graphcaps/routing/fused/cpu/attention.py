@@ -11,7 +11,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ....functional import squash
-from ...attention import on_torch, scale
+from ...attention import scale
 from ...edge_ops import repeated
 from .dynamic import agreement_of, routed
 from .kernels import step_back
@@ -21,7 +21,7 @@ from .tiles import COUPLED, WHOLE
 
 def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Self-attention routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    return routed(_Attention.apply, on_torch, graph, votes, activation, b, iterations, on_iteration, squash_output)
+    return routed(_Attention.apply, graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
 class _Attention(torch.autograd.Function):

@@ -18,7 +18,6 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ....functional import squash
-from ...dynamic import on_torch
 from ...votes import LinearVotes
 from .kernels import agree, step_back
 from .passes import Passes, added, flat, has_hub, rows_of
@@ -27,18 +26,15 @@ from .tiles import COUPLED, EQUAL
 
 def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    return routed(_Dynamic.apply, on_torch, graph, votes, activation, b, iterations, on_iteration, squash_output)
+    return routed(_Dynamic.apply, graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
-def routed(apply, instead, graph, votes, activation, b, iterations, on_iteration, squash_output):
-    """Route by ``apply``, whose sums s are squashed, or by ``instead`` where there is nothing to sum."""
+def routed(apply, graph, votes, activation, b, iterations, on_iteration, squash_output):
+    """Route by ``apply``, whose sums s are squashed; there is something to sum."""
     linear = isinstance(votes, LinearVotes)
     votes = votes.to(b.dtype)
-    if linear and b.numel() > 0 and has_hub(rows_of(graph), votes):
+    if linear and has_hub(rows_of(graph), votes):
         votes, linear = votes.tensor(graph), False
-    if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
-        u_hat = votes.tensor(graph) if linear else votes
-        return instead(graph, u_hat, activation, b, iterations, on_iteration, squash_output)
     trailing = b.shape[1:]
     u, weight, index = votes if linear else (votes, votes.new_empty(0), None)
     u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)

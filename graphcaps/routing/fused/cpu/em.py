@@ -18,8 +18,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ....graph import links, once_per_structure
-from ... import edge_ops as steps
-from ...em import EPSILON, LEAST, EMParameters, routed
+from ...edge_ops import ScatterEdges
+from ...em import EPSILON, LEAST, EMParameters, em_procedure
 from ...votes import MatrixVotes
 from .kernels_em import distances, distances_back, moments, moments_back
 from .passes import added, flat, pool
@@ -28,19 +28,19 @@ WIDTH = (0,) * 16
 
 
 def em(graph, votes: MatrixVotes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """EM routing; arguments as ``em.on_torch``'s, but ``MatrixVotes``."""
+    """EM routing; of ``MatrixVotes``."""
     trailing = b.shape[1:]
     images = math.prod(trailing)
     made = _MadeVotes(graph, votes._replace(u=votes.u.reshape(len(votes.u), images, 16)), b.dtype)
-    v, a = routed(
+    found = em_procedure(
         made,
         None if activation is None else activation.reshape(len(activation), images),
         b.reshape(len(b), images),
         iterations,
         on_iteration and _of_shape(on_iteration, trailing),
-        squash_output,
         parameters or EMParameters(),
     )
+    v, a = found.v if squash_output else found.pose, found.activation
     return v.reshape(len(v), *trailing, 16), a.reshape(len(a), *trailing)
 
 
@@ -79,12 +79,12 @@ def _order(graph) -> _Order:
 
 
 class _MadeVotes:
-    """What EM needs of the votes (`em.BuiltVotes` has the same of votes that are built), made by kernels."""
+    """What EM needs of the votes (`em.SumsOverVotes` has the same of votes that are built), made by kernels."""
 
     def __init__(self, graph, votes, dtype):
         self.graph, self.votes, self.order = graph, votes, _order(graph)
-        self.edges = steps.on_torch(graph, votes.u)
-        self.couple = self.edges.couple
+        self.edges = ScatterEdges(links(graph))
+        self.child_softmax = self.edges.child_softmax
         u = votes.u.unflatten(-1, (4, 4))  # (I, B, r, k)
         left = u.permute(1, 0, 3, 2).unsqueeze(-1).expand(-1, -1, -1, -1, 4).to(dtype)
         right = votes.weight.unsqueeze(2).expand(-1, -1, 4, -1).to(dtype)
@@ -92,13 +92,13 @@ class _MadeVotes:
         shift = votes.u.new_empty(0) if votes.shift is None else votes.shift
         self.passes = _Passes(self.order, votes.index[self.order.eid], shift.to(dtype), len(votes.u))
 
-    def of_children(self, x):
+    def from_children(self, x):
         """(I, B) -> (E, B): each edge's child."""
-        return x.index_select(0, self.edges.edges.src)
+        return x.index_select(0, self.edges.ends.src)
 
-    def of_parents(self, x):
+    def from_parents(self, x):
         """(J, B) -> (E, B): each edge's parent."""
-        return x.index_select(0, self.edges.edges.dst)
+        return x.index_select(0, self.edges.ends.dst)
 
     def moments(self, weight):
         """mass (J, B), mu and sigma^2 (J, B, 16) for weights (E, B)."""
@@ -116,7 +116,7 @@ class _MadeVotes:
 
     def agreement(self, v):
         """(E, B): <V, v>, of votes that are built for it."""
-        return self.edges.agree(self.votes.tensor(self.graph), v)
+        return self.edges.agreement(self.votes.tensor(self.graph), v)
 
     def _by_parent(self, x):
         return _Moved.apply(x.transpose(0, 1), self.order.places, self.order.parents)

@@ -21,7 +21,6 @@ from torch.autograd.function import once_differentiable
 
 from ....functional import squash
 from ....graph import links, once_per_structure
-from ...dynamic import on_torch
 from ...votes import LinearVotes
 from .launch import PROGRAMS, ByChild, ByParent, fits
 
@@ -31,9 +30,6 @@ SEGMENT = 512  # in-edges of a parent that one program takes, or an even share f
 def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True):
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes`` and of half precision."""
     linear = isinstance(votes, LinearVotes)
-    if b.numel() == 0 or (votes.weight if linear else votes).numel() == 0:
-        u_hat = votes.tensor(graph) if linear else votes
-        return on_torch(graph, u_hat.to(b.dtype), activation, b, iterations, on_iteration, squash_output)
     rows = _rows(graph, b.device)
     if linear and not (rows.complete and fits(rows.num_parents, *reversed(votes.weight.shape[-2:]))):
         votes, linear = votes.tensor(graph), False

@@ -1,28 +1,37 @@
-"""Makes the README's tables from committed results, and takes new results in.
+"""Makes the tables of the README and of docs/, from committed results and from the code, and takes new results in.
 
-python tests/readme.py                 write the tables between the README's markers
-python tests/readme.py runs/NAME ...   first add these runs' result.json to tests/results/train.json
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``; one may stand on several pages.
+
+python docs/tables.py                 write every table anew
+python docs/tables.py runs/NAME ...   first add these runs' result.json to docs/results/train.json
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean, stdev
 
 from graphcaps.compare.plan import measured
 from graphcaps.compare.table import as_markdown
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
-TRAIN = ROOT / "tests" / "results" / "train.json"
-PRUNE = ROOT / "tests" / "results" / "prune.json"  # what graphcaps prune wrote
-TRANSFORMED = ROOT / "tests" / "results" / "evaluate"  # what graphcaps evaluate --on wrote
-BENCH = ROOT / "tests" / "results" / "bench-cpu.json"  # what graphcaps bench --json wrote
-NODES = ROOT / "tests" / "results" / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
-EXAMPLES = [ROOT / "tests" / "results" / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # graphcaps example
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = ROOT / "docs" / "results"
+TRAIN = RESULTS / "train.json"
+PRUNE = RESULTS / "prune.json"  # what graphcaps prune wrote
+TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
+BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
+NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
+EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
+QUOTE = '"'  # as above
+MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def take(runs: list[str]) -> None:
@@ -75,16 +84,20 @@ def prune_table(found: dict) -> str:
     return "\n".join(lines)
 
 
-def transformed_tables(folder: Path) -> str:
-    """What ``graphcaps evaluate --on`` measured: a line per transform, and a line per parameter of equivariance."""
+def transformed_table(folder: Path) -> str:
+    """What ``graphcaps evaluate --on`` measured on transformed test images: a line per transform."""
     lines = ["| test images | severity | accuracy, % (mean winning score); bold: as they are |", "|---|---|---|"]
     for name in ("rotated", "shifted", "noisy", "scrambled"):
         found = json.loads((folder / f"{name}.json").read_text())
         cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in found["rows"]]
         cells[found["clean"]] = f"**{cells[found['clean']]}**"
         lines.append(f"| {name} | {found['says']} | {', '.join(cells)} |")
-    lines += [
-        "",
+    return "\n".join(lines)
+
+
+def equivariance_table(folder: Path) -> str:
+    """What ``graphcaps evaluate --on equivariance`` measured: a line per parameter."""
+    lines = [
         "| parameter | values | moved, of the length | fit | permuted | read-out | permuted |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -95,7 +108,7 @@ def transformed_tables(folder: Path) -> str:
         cells = (f"{part[key]['mean']:.2f} +- {part[key]['sd']:.2f}" for key in keys)
         lines.append(f"| {name} | {values} | {' | '.join(cells)} |")
     spread = "mean +- standard deviation, over images (moved, fit) or classes (read-out)"
-    return "\n".join([*lines, "", f"The second table: {found['images']:,} images, {spread}."])
+    return "\n".join([*lines, "", f"{found['images']:,} images, {spread}."])
 
 
 def bench_tables(found: dict) -> str:
@@ -200,31 +213,173 @@ def compare_table(plan: str) -> str:
     return f"{as_markdown(found)}\n\n{said}"
 
 
+def summary_table(trained: list[dict], cora: dict) -> str:
+    """The README's one table: what was reached, and the command, seeds, epochs and machine; a quote: as above."""
+    rows = []
+    alike: dict[tuple[str, ...], list[dict]] = {}
+    for row in trained:
+        command = re.sub(r" --seed \d+", "", row["command"])
+        alike.setdefault((row["dataset"], row["model"], command, row["device"]), []).append(row)
+    for (dataset, model, command, _), runs in alike.items():
+        how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], runs[0])
+        rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
+    for plan, images in (("routings", "test"), ("routings40", "affnist")):
+        found = measured(plan)
+        for row in found["rows"]:
+            dataset, epochs = row["settings"]["dataset"], row["settings"]["epochs"]
+            shown = dataset if images == "test" else f"{dataset}, tested on {found['images'][images]}"
+            name = row["name"] if row["name"] == "CNN" else f"{row['settings']['model']}, {row['name']},"
+            how = _how(f"graphcaps compare {plan}", [seed["seed"] for seed in row["seeds"]], epochs, found["made_with"])
+            rows.append((f"{name} on {shown}", _spread([seed["accuracy"][images] for seed in row["seeds"]]), how))
+    for row in cora["rows"]:
+        how = f"`{cora['command']}`; {len(row['test'])} seeds; {cora['system']}, {cora['processes']} x 1 thread"
+        rows.append((f"{row['name']} on Cora", _spread(row["test"]), how))
+    lines = ["| network | test accuracy, % | how |", "|---|---|---|"]
+    for above, (network, reached, how) in zip([("", "", ""), *rows], rows, strict=False):
+        lines.append(f"| {network} | {reached} | {how if how != above[2] else QUOTE} |")
+    return "\n".join(lines)
+
+
+def _spread(reached: list[float]) -> str:
+    deviation = f" +- {100 * stdev(reached):.2f}" if len(reached) > 1 else ""
+    return f"{100 * fmean(reached):.2f}{deviation}"
+
+
+def _how(command: str, seeds: list[int], epochs: int, about: dict) -> str:
+    seed = "seed" + "s" * (len(seeds) > 1) + f" {', '.join(map(str, seeds))}"
+    thread = f"{about['threads']} thread" + "s" * (about["threads"] > 1)
+    return f"`{command}`; {seed}; {epochs} epochs; {about['device']}, {thread}"
+
+
+def modules() -> dict[str, Path]:
+    """Name of each module as it is imported -> its file."""
+    found = {}
+    for file in sorted([*(ROOT / "graphcaps").rglob("*.py"), *(ROOT / "viz").rglob("*.py")]):
+        parts = list(file.relative_to(ROOT).with_suffix("").parts)
+        parts = ["graphcaps", *parts] if parts[0] == "viz" else parts  # viz/ is imported as graphcaps.viz
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def purpose(file: Path) -> str:
+    """The first line of a module's docstring."""
+    said = ast.get_docstring(parsed(file)) or ""
+    return said.partition("\n")[0].replace("``", "`").replace("|", "\\|")
+
+
+def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
+    """The package's modules that one module imports, in functions too, but for type checkers' sake alone."""
+    tree = parsed(known[name])
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for line in node.body
+        for inner in ast.walk(line)
+    }
+    inside = name.split(".") if known[name].name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
+            continue
+        above = inside[: len(inside) + 1 - node.level] if node.level else []
+        source = ".".join([*above, *([node.module] if node.module else [])])
+        for alias in node.names:
+            for target in (f"{source}.{alias.name}", source):
+                if target in known:
+                    yield target
+                    break
+
+
+def rooms() -> dict[str, set[str]]:
+    """Each room of the house (a module or package right below graphcaps) -> the rooms it imports; lowest rooms first.
+
+    Raises:
+        SystemExit: rooms import each other in a circle.
+    """
+    known = modules()
+    arrows: dict[str, set[str]] = {}
+    for name in known:
+        room = name.split(".")[1:2]
+        if room and room[0] not in ("__main__", "_version"):
+            into = {target.split(".")[1] for target in imported_by(name, known) if target.count(".")}
+            arrows.setdefault(room[0], set()).update(into - {room[0], "_version"})
+    ordered: dict[str, set[str]] = {}
+    while len(ordered) < len(arrows):
+        free = sorted(room for room, needs in arrows.items() if room not in ordered and needs <= ordered.keys())
+        if not free:
+            raise SystemExit(f"these rooms import each other in a circle: {', '.join(sorted(arrows.keys() - ordered))}")
+        ordered |= {room: arrows[room] for room in free}
+    return ordered
+
+
+def rooms_table() -> str:
+    """The rooms, lowest first: what each is and which others it imports."""
+    known, lines = modules(), ["| room | what it is | imports |", "|---|---|---|"]
+    for room, needs in rooms().items():
+        file = known[f"graphcaps.{room}"]
+        package = file.parent if file.name == "__init__.py" else file
+        path = f"{package.relative_to(ROOT)}" + "/" * (package != file)
+        lines.append(f"| `{path}` | {purpose(file)} | {', '.join(sorted(needs)) or '-'} |")
+    return "\n".join(lines)
+
+
+def modules_tables() -> str:
+    """Every file of the package with the first line of its docstring, a table per folder."""
+    folders: dict[Path, list[Path]] = {}
+    for file in modules().values():
+        folders.setdefault(file.parent, []).append(file)
+    parts = []
+    for folder, files in sorted(folders.items()):
+        about = folder / "__init__.py"
+        lines = ["| file | what it is |", "|---|---|"]
+        lines += [f"| `{file.name}` | {purpose(file)} |" for file in files if file != about]
+        table = ["\n".join(lines)] * any(file != about for file in files)
+        parts += [f"## {folder.relative_to(ROOT)}/", purpose(about), *table]
+    return "\n\n".join(["", *parts, ""])
+
+
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
+    train, examples = json.loads(TRAIN.read_text()), [json.loads(path.read_text()) for path in EXAMPLES]
     return {
-        "train": train_table(json.loads(TRAIN.read_text())),
+        "summary": summary_table(train, examples[0]),
+        "train": train_table(train),
         "prune": prune_table(json.loads(PRUNE.read_text())),
-        "transformed": transformed_tables(TRANSFORMED),
+        "transformed": transformed_table(TRANSFORMED),
+        "equivariance": equivariance_table(TRANSFORMED),
         "compare": compare_table("routings"),
         "compare40": compare_table("routings40"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
-        "examples": example_tables([json.loads(path.read_text()) for path in EXAMPLES]),
+        "examples": example_tables(examples),
+        "rooms": rooms_table(),
+        "modules": modules_tables(),
     }
 
 
-def with_tables(text: str) -> str:
-    """The README's text with every table made anew."""
-    for name, table in tables().items():
-        pattern = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, count = pattern.subn(lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text)
-        if count != 1:
-            raise SystemExit(f"README.md: expected one marker '<!-- table: {name} -->', got {count}")
-    return text
+def with_tables(pages: dict[Path, str]) -> dict[Path, str]:
+    """The pages' texts with every table made anew; each table must stand somewhere, and no marker be unknown."""
+    made, used = tables(), set()
+
+    def fill(match: re.Match) -> str:
+        if match[2] not in made:
+            raise SystemExit(f"expected a table of {', '.join(made)}, got the marker '<!-- table: {match[2]} -->'")
+        used.add(match[2])
+        return f"{match[1]}{made[match[2]]}\n{match[3]}"
+
+    filled = {page: MARKED.sub(fill, text) for page, text in pages.items()}
+    if used != made.keys():
+        raise SystemExit(f"expected a marker for each table, got none for {', '.join(sorted(made.keys() - used))}")
+    return filled
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         take(sys.argv[1:])
-    README.write_text(with_tables(README.read_text()))
+    for page, text in with_tables({page: page.read_text(encoding="utf-8") for page in PAGES}).items():
+        page.write_text(text, encoding="utf-8")

@@ -1,0 +1,33 @@
+"""What a network for images has and can do, whatever it is made of."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+class ImageNetwork(Protocol):
+    """A ``torch.nn.Module`` for images; training, evaluation and pictures ask no more of a network than this.
+
+    Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]. The largest of them are
+    its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is kept and drawn, ``between``,
+    the routed layers below it, ``children_of(images)``, what enters it, and ``receptive_fields()``. One that
+    ``reconstructs`` also has ``decoder``.
+    """
+
+    routes: bool
+    """Whether it has capsules that are routed."""
+    reconstructs: bool
+    """Whether it draws the image again from its capsules."""
+    image_shape: tuple[int, ...]
+    """(C, H, W)."""
+    objects: int
+    """K, how many classes an image shows."""
+    class_names: tuple[str, ...]
+    """One per class, where known."""
+    preset: dict[str, Any] | None
+    """The name and the arguments of ``from_preset`` that made it, for checkpoints."""
+
+    def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
+        """What training makes small; ``progress`` is the share of training that is done, in [0, 1]."""

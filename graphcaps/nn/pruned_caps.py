@@ -1,0 +1,75 @@
+"""A fully connected layer that keeps some of its edges: their matrices, and routing on the graph of them alone."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..errors import expect
+from ..graph import bipartite_graph
+from ..routing import LinearVotes
+from .dense_caps import CapsuleLayer, graph_device, route_layer
+
+
+class PrunedCaps(nn.Module):
+    """A copy of a ``CapsuleLayer`` with some of its edges.
+
+    Its ``state_dict`` has the edges too; any layer pruned to as many takes it, and has them then.
+
+    Args:
+        layer: the layer, or one that is pruned already.
+        kept: (E',) int64, ascending: which of the layer's edges, as ``graphcaps.graph.strongest_edges`` gives them.
+
+    Shapes:
+        u (I, B, P) -> v (J, B, D)
+
+    Raises:
+        InputError: not ascending indices of the layer's edges.
+
+    >>> PrunedCaps(CapsuleLayer(4, 3), torch.tensor([0, 5, 7]))(torch.zeros(4, 2, 8)).shape
+    torch.Size([3, 2, 16])
+    """
+
+    edges: torch.Tensor
+
+    def __init__(self, layer: CapsuleLayer | PrunedCaps, kept: torch.Tensor):
+        super().__init__()
+        fits = isinstance(kept, torch.Tensor) and kept.dtype == torch.int64 and kept.dim() == 1
+        expect(fits, "kept", "(E',) int64", f"{tuple(kept.shape)} {kept.dtype}" if torch.is_tensor(kept) else kept)
+        kept = kept.to(layer.weight.device)
+        inside = not len(kept) or bool(kept[0] >= 0 and kept[-1] < len(layer.weight) and (kept.diff() > 0).all())
+        expect(inside, "kept", f"ascending edges of the layer, 0 to {len(layer.weight) - 1}", kept.tolist())
+        self.num_children, self.num_parents = layer.num_children, layer.num_parents
+        self.iterations, self.routing, self.engine = layer.iterations, layer.routing, layer.engine
+        self.weight = nn.Parameter(layer.weight.detach()[kept], requires_grad=layer.weight.requires_grad)
+        self.learned = copy.deepcopy(layer.learned)
+        # (E',): which edges i * J + j of the complete graph
+        self.register_buffer("edges", layer.edges[kept] if isinstance(layer, PrunedCaps) else kept.clone())
+        self._graph: tuple[object, DGLGraph] | None = None
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
+        device = torch.device(graph_device(device))
+        of = device, self.edges.device, self.edges._version  # a state_dict that is loaded brings other edges
+        if self._graph is None or self._graph[0] != of:
+            ends = self.edges.cpu() // self.num_parents, self.edges.cpu() % self.num_parents
+            self._graph = of, bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
+        return self._graph[1].local_var()
+
+    def votes(self, u: torch.Tensor) -> LinearVotes:
+        """The children's votes, not yet multiplied out."""
+        return LinearVotes(u.to(self.weight.dtype), self.weight)
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) to the parents v (J, B, D)."""
+        return route_layer(self, u)
+
+    def extra_repr(self) -> str:
+        edges, child_dim, parent_dim = self.weight.shape
+        return (
+            f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
+            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+        )

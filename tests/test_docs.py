@@ -1,0 +1,237 @@
+"""The README and docs/ are true: links, tables, Python, commands, and the files they name; and the README is short."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphcaps import cli
+from graphcaps.compare.plan import read_plan
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
+MOST_LINES, MOST_WORDS = 250, 2500
+SMALL = 1_000_000  # bytes
+# What stands in a command for the reader's own choice, where graphcaps takes some words only.
+STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
+PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+@functools.cache
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.tables = functools.cache(module.tables)
+    return module
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return {path for path in listed.stdout.splitlines() if (ROOT / path).exists()}
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def in_code(text: str) -> list[str]:
+    """Lines of code blocks, and code inside sentences, which may go over a line's end."""
+    blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
+    return [line for block in blocks for line in block.splitlines()] + inline
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """Where the page's links and pictures lead inside the project: file and anchor."""
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page])):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            found.append(((page.parent / path).resolve() if path else page, anchor))
+    return found
+
+
+def anchors(text: str) -> set[str]:
+    """Of the headings, as GitHub makes them: lower case, blanks become hyphens, other signs are dropped."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_read_in_five_minutes():
+    assert len(PAGES[README].splitlines()) <= MOST_LINES
+    assert len(PAGES[README].split()) <= MOST_WORDS
+
+
+@every_page
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for target, anchor in links(page):
+        assert target.exists() and target.is_relative_to(ROOT), f"{page.name}: {target} isn't there"
+        if anchor:
+            assert anchor in anchors(PAGES[target]), f"{page.name}: {target.name} has no heading {anchor}"
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, following = set(), [README]
+    while following:
+        page = following.pop()
+        if page not in reached:
+            reached.add(page)
+            following += [target for target, _ in links(page) if target in PAGES]
+    assert {page.name for page in PAGES.keys() - reached} == set()
+
+
+def test_the_tables_are_those_of_the_committed_results_and_of_the_code():
+    made = tables().with_tables(PAGES)
+    changed = [page.name for page, text in PAGES.items() if made[page] != text]
+    assert changed == [], "run: python docs/tables.py"
+
+
+def test_a_table_that_no_page_shows_and_a_marker_without_a_table_are_errors():
+    with pytest.raises(SystemExit, match="none for .*summary"):
+        tables().with_tables({page: text for page, text in PAGES.items() if page != README})
+    with pytest.raises(SystemExit, match="<!-- table: sumary -->"):
+        tables().with_tables({README: PAGES[README].replace("table: summary", "table: sumary")})
+
+
+@every_page
+def test_all_rows_of_a_table_have_as_many_cells(page):
+    prose = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
+    for table in re.findall(r"(?:^\|.*\n)+", prose, re.MULTILINE):
+        rows = table.splitlines()
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {rows[0].count("|")}, rows[0]
+
+
+def test_every_module_says_what_it_is():
+    assert [name for name, file in tables().modules().items() if not tables().purpose(file)] == []
+
+
+def test_the_page_on_architecture_names_all_that_is_at_the_top():
+    top = {path.split("/")[0] + ("/" if "/" in path else "") for path in tracked() if not path.startswith(".")}
+    named = {code for code in in_code(PAGES[ROOT / "docs" / "architecture.md"])}
+    assert top - named == set()
+
+
+@every_page
+def test_every_file_that_a_page_names_is_there(page):
+    known = tracked()
+    known |= {f"{parent}/" for path in known for parent in Path(path).parents}
+    for code in in_code(PAGES[page]):
+        for path in re.findall(r"(?:^|\s)((?:graphcaps|viz|docs|tests|notebooks)/[\w./-]*)(?=$|[\s,:])", code):
+            where = "graphcaps/routing/" if path.endswith("/NAME.py") else path  # a file that the reader writes
+            assert {where, f"{where}/"} & known, f"{page.name} names {path}"
+
+
+@every_page
+def test_every_picture_is_small(page):
+    for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", PAGES[page]):
+        assert (page.parent / picture).stat().st_size < SMALL, picture
+
+
+def says_so(printed: str, comment: str) -> bool:
+    """Whether a printed line is what the comment beside its ``print`` says.
+
+    >>> says_so("torch.Size([2, 3])", "[2, 3]: two of three"), says_so("tensor(0.1)", "0: the same numbers")
+    (True, False)
+    """
+    if shape := re.match(r"\[[\d, ]+\]", comment):
+        return printed == f"torch.Size({shape[0]})"
+    number = float(re.search(r"\d[\d.e-]*", printed)[0].rstrip("."))
+    if comment.startswith("0:"):
+        return abs(number) < 1e-6
+    below = re.match(r"below (?:[^=]* = )?([\d.]+)", comment)
+    return below is not None and 0 < number < float(below[1])
+
+
+@pytest.mark.parametrize("page", [page for page, blocks in PYTHON.items() if blocks], ids=lambda page: page.stem)
+def test_python_prints_what_its_comments_say(page):
+    """A page's blocks run one after the other, each with the names of those before it or anew."""
+    names: dict = {}
+    for code in PYTHON[page]:
+        if "import pyg" in code:
+            pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(compile(code, str(page), "exec"), names)
+        comments = [line.partition("# ")[2] for line in code.splitlines() if line.startswith("print(")]
+        printed = said.getvalue().splitlines()
+        assert len(printed) == len(comments)
+        for line, comment in zip(printed, comments, strict=True):
+            assert says_so(line, comment), f"{page.name}: printed {line}, but the comment says {comment}"
+
+
+def test_the_plan_on_the_page_about_comparisons_can_be_trained(tmp_path):
+    (plan,) = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text(plan)
+    assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == 6
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words after ``graphcaps`` of each command line in a text, without comments; of a torchrun line too."""
+    found = []
+    for line in in_code(text):
+        if match := re.match(r"(?:torchrun .* -m )?graphcaps ([a-z-].*)", line):
+            found.append(shlex.split(match[1], comments=True))
+    return found
+
+
+@pytest.fixture
+def parsed(monkeypatch) -> list[dict]:
+    """Commands do nothing but note what they were given."""
+    given = []
+
+    def idle(command):
+        @functools.wraps(command)
+        def noted(**arguments):
+            given.append(arguments)
+
+        return noted
+
+    monkeypatch.setattr(cli, "COMMANDS", {name: idle(command) for name, command in cli.COMMANDS.items()})
+    return given
+
+
+def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
+    found = {tuple(words) for text in PAGES.values() for words in commands(text)}
+    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == cli.COMMANDS.keys()
+    for words in found:
+        if len(words) == 1:  # may be the command's name in a sentence
+            continue
+        pairs = zip(("", *words), words, strict=False)
+        line, before = [STANDS_FOR.get(f"{flag} {word}", word) for flag, word in pairs], len(parsed)
+        assert cli.main(line) == 0, f"graphcaps {shlex.join(words)}: {capsys.readouterr().out}"
+        if words[-1] != "--help":
+            assert len(parsed) == before + 1
+            if "config" in parsed[-1]:
+                parsed[-1]["config"].check()
+
+
+def test_a_wrong_command_line_is_not_taken(parsed):
+    assert cli.main(["train", "--no-such-flag", "1"]) == 2 and cli.main(["viz", "--format", "bmp"]) == 2
+    assert parsed == []
+
+
+@every_page
+def test_every_target_of_make_and_every_extra_of_pip_exists(page):
+    targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    project = (ROOT / "pyproject.toml").read_text()
+    for code in in_code(PAGES[page]):
+        if match := re.match(r"(?:\w+=\S+ )?make ([a-z-]+)", code):
+            assert match[1] in targets, f"{page.name}: make {match[1]}"
+        for extra in re.findall(r'pip install "?\.\[(\w+)\]', code):
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {code}"
