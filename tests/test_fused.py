@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
-from graphcaps.routing.engines import ENGINES, engine_names
+from graphcaps.routing.engines import ROUTINGS, engine_names
 from graphcaps.routing.fused.cpu import kernels, kernels_em, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 
@@ -122,9 +123,8 @@ def test_observing_runs_no_other_engine(monkeypatch):
     def refuse(*args):
         pytest.fail("another engine ran")
 
-    for key in list(ENGINES):
-        if key[1] != "fused":
-            monkeypatch.setitem(ENGINES, key, refuse)
+    only_fused = dataclasses.replace(ROUTINGS["dynamic"], naive=refuse, algorithm=refuse)
+    monkeypatch.setitem(ROUTINGS, "dynamic", only_fused)
     seen = []
     dynamic_routing(
         complete_graph(6, 2), torch.randn(12, 3, 4), engine="fused", on_iteration=lambda r, *x: seen.append(r)
