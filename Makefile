@@ -1,9 +1,10 @@
 # make demo         train a small capsule network on handwritten digits and animate its routing
-# make test         every check that CI makes: lint, doctests, tests, notebooks, the built wheel
-# make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
+# make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
+# make test-all     everything: `make test`, then `make test-long`, then `make test-oldest`
+# make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
+# make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make types        the type checker alone
-# make test-fast    the tests of a few seconds
-# make test-oldest  the same on the oldest libraries that pyproject.toml allows
+# make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.12) to make it from.
 
@@ -15,9 +16,9 @@ INSTALL = -m pip install --disable-pip-version-check -e
 # Stealing, because the slowest tests stand together: else one worker has them all at the end.
 PYTEST = -m pytest -n 2 --dist worksteal -rs
 # torch would start a thread per core in each of pytest's workers.
-test test-fast test-oldest: export OMP_NUM_THREADS = 1
+test test-long test-oldest: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test types gpu test-fast test-oldest lower-bounds
+.PHONY: help demo test test-all test-long test-oldest types gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -29,9 +30,17 @@ demo: $(VENV)/installed
 	@printf '\nOpen the pictures in runs/demo/figures. Next: %s --help\n' $(VENV)/bin/graphcaps
 
 test: $(VENV)/installed-dev types
-	$(VENV)/bin/ruff check graphcaps viz tests notebooks
-	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks
-	$(VENV)/bin/python $(PYTEST) -m ''
+	$(VENV)/bin/ruff check graphcaps viz tests notebooks docs/tables.py
+	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks docs/tables.py
+	$(VENV)/bin/python $(PYTEST)
+
+test-long: $(VENV)/installed-dev
+	$(VENV)/bin/python $(PYTEST) -m long
+
+test-all:
+	$(MAKE) test
+	$(MAKE) test-long
+	$(MAKE) test-oldest
 
 # mypy is shown the package as the wheel has it, with viz inside: links in build/types.
 types: $(VENV)/installed-dev
@@ -45,12 +54,11 @@ gpu: $(VENV)/installed-dev
 	$(VENV)/bin/graphcaps bench routing --device cuda --json figures-bench/gpu.json
 	$(VENV)/bin/graphcaps train --model paper --epochs 1 --engine fused --device cuda
 
-test-fast: $(VENV)/installed-dev
-	$(VENV)/bin/python $(PYTEST)
+# What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.
+NOT_OLDEST = --ignore-glob='tests/test_*_browser.py' $(addprefix --ignore=tests/test_,bench.py notebooks.py wheel.py)
 
-# What a page or a stopwatch shows doesn't depend on the libraries' age.
 test-oldest: $(OLDEST)/installed-dev
-	$(OLDEST)/bin/python $(PYTEST) --ignore-glob='tests/test_*_browser.py' --ignore=tests/test_bench.py
+	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml
 

@@ -1,8 +1,9 @@
 """Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
 
-A test marked ``fact(n)`` proves fact n of the README; one that takes ``way`` proves it for every routing and engine of
-``graphcaps.routing.engines.ENGINES``, on every device at hand, or for the routings that it is marked with,
-``routings(*names)``. A skip that hides an engine which can run fails the session.
+A test marked ``fact(n)`` proves fact n of the README. One that takes ``way`` proves it for every routing and engine, on
+every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes ``graph``,
+``trailing`` or ``dtype`` is run on CASES; those after the first few are marked ``long``. A skip that hides an engine
+which can run fails the session.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from graphcaps import bipartite_graph, complete_graph, dgl, route
 from graphcaps._dgl import has_cuda
 from graphcaps.routing import EMParameters, InvertedParameters, LinearVotes, Routed, fused
-from graphcaps.routing.engines import ENGINES
+from graphcaps.routing.engines import engine_names, routing_names
 
 FACTS = {
     1: "c sums to 1 over each child's edges",
@@ -32,6 +33,11 @@ FACTS = {
     11: "the test set doesn't choose the model",
     12: "value and gradient equal naive's",
 }
+
+
+def routings_and_engines() -> list[tuple[str, str]]:
+    """Every routing with every engine that it has, in the order of the columns of the grid."""
+    return [(routing, engine) for routing in routing_names() for engine in engine_names(routing)]
 
 
 class Way(NamedTuple):
@@ -85,20 +91,21 @@ def why_not(way: Way) -> str:
 
 def pytest_addoption(parser):
     parser.addoption("--fact", type=int, choices=list(FACTS), help="run only the tests of this fact")
-    parser.addoption(
-        "--routing", choices=sorted({name for name, _ in ENGINES}), help="of all ways, take this routing's"
-    )
+    choices = sorted({routing for routing, _ in routings_and_engines()})
+    parser.addoption("--routing", choices=choices, help="of all ways, take this routing's")
 
 
 def pytest_generate_tests(metafunc):
     if "way" in metafunc.fixturenames:
         devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         only = metafunc.definition.get_closest_marker("routings")
-        names = [name for name in ENGINES if only is None or name[0] in only.args]
+        names = [name for name in routings_and_engines() if only is None or name[0] in only.args]
         wanted = metafunc.config.getoption("routing")
         names = [name for name in names if name[0] == wanted] or names
         ways = [Way(*name, device) for device in devices for name in names]
         metafunc.parametrize("way", ways, ids=str, indirect=True)
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", cases_of(metafunc.fixturenames), indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -138,25 +145,72 @@ GRAPHS = {
 }
 
 
+class Case(NamedTuple):
+    """What a fact is proved on: votes of this dtype on a graph of GRAPHS, with a batch, more dims or none."""
+
+    graph: str
+    dtype: torch.dtype
+    trailing: tuple[int, ...]
+
+
+# One by one on purpose: all products of these would be thousands of tests, most of them alike.
+QUICK_CASES = [
+    Case("sparse_7x5", torch.float64, (3,)),
+    Case("complete", torch.float64, (3,)),
+]
+LONG_CASES = [
+    Case("one_parent", torch.float64, (3,)),
+    Case("sparse_5x9_int32", torch.float64, (3,)),
+    Case("no_edges", torch.float64, (3,)),
+    Case("homogeneous", torch.float64, (3,)),
+    Case("other_names", torch.float64, (3,)),
+    Case("block", torch.float64, (3,)),
+    Case("sparse_7x5", torch.float64, ()),
+    Case("sparse_7x5", torch.float64, (2, 3)),
+    Case("sparse_7x5", torch.float32, (3,)),
+    Case("complete", torch.float32, (3,)),
+    Case("complete", torch.float32, (2, 3)),
+    Case("block", torch.float32, ()),
+    Case("no_edges", torch.float32, (2, 3)),
+]
+
+
+def cases_of(names: list[str]) -> list:
+    """The cases for a test that takes these fixtures, each once by what the test takes of it."""
+    seen = {}
+    for case in QUICK_CASES + LONG_CASES:
+        taken = tuple(field for field in Case._fields if field in names)
+        words = [str(getattr(case, field)).removeprefix("torch.").replace(", ", "x").strip("(,)") for field in taken]
+        marks = () if case in QUICK_CASES else pytest.mark.long
+        key = "-".join(word or "no_batch" for word in words)
+        seen.setdefault(key, pytest.param(case, id=key, marks=marks))
+    return list(seen.values())
+
+
+@pytest.fixture
+def case(request) -> Case:
+    return request.param
+
+
 @pytest.fixture
 def graphs():
     return GRAPHS
 
 
-@pytest.fixture(params=list(GRAPHS))
-def graph(request):
+@pytest.fixture
+def graph(case):
     """Complete and random graphs with isolated capsules and duplicate edges, and graphs made by others."""
-    return GRAPHS[request.param]
+    return GRAPHS[case.graph]
 
 
-@pytest.fixture(params=[(), (3,), (2, 3)], ids=["no_batch", "batch", "batch_heads"])
-def trailing(request) -> tuple[int, ...]:
-    return request.param
+@pytest.fixture
+def trailing(case) -> tuple[int, ...]:
+    return case.trailing
 
 
-@pytest.fixture(params=[torch.float64, torch.float32], ids=["float64", "float32"])
-def dtype(request) -> torch.dtype:
-    return request.param
+@pytest.fixture
+def dtype(case) -> torch.dtype:
+    return case.dtype
 
 
 @pytest.fixture
@@ -166,29 +220,7 @@ def draw():
     return lambda *shape, dtype=torch.float64: torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
 
 
-def in_the_tail(params: dict) -> bool:
-    """Whether a test of a way is one of many alike: each graph is tested in float64 with a batch, and one graph with
-    every dtype and every trailing shape; the rest of the grid is the tail."""
-    if not {"way", "graph"} <= params.keys() or params["graph"] == "sparse_7x5":
-        return False
-    return params.get("dtype") == torch.float32 or params.get("trailing", (3,)) != (3,)
-
-
-def is_dynamics_alone(params: dict) -> bool:
-    """Whether a test of the tail is made for dynamic routing only; the others are tested on each graph in float32 with
-    a batch, in float64 with and without one, and with heads on one graph."""
-    float32, trailing = params.get("dtype") == torch.float32, params.get("trailing", (3,))
-    return params["way"].routing != "dynamic" and (trailing == (2, 3) or (float32 and trailing == ()))
-
-
-@pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(config, items):
-    tail = [item for item in items if hasattr(item, "callspec") and in_the_tail(item.callspec.params)]
-    others = {item for item in tail if is_dynamics_alone(item.callspec.params)}
-    for item in tail:
-        item.add_marker(pytest.mark.slow)
-    config.hook.pytest_deselected(items=list(others))
-    items[:] = [item for item in items if item not in others]
     wanted = config.getoption("fact")
     for item in items:
         way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()
@@ -209,9 +241,9 @@ ANY = ("any", "", "")  # the column of tests that no engine has a part in
 
 
 def _place(cell: tuple[int, Way | None]) -> tuple:
-    """Order in the grid: by fact, device and place in the table of engines; xdist reports in any order."""
+    """Order in the grid: by fact, device and place among the engines; xdist reports in any order."""
     number, way = cell
-    return (number, way.device, list(ENGINES).index(way[:2])) if way else (number, "~", 0)
+    return (number, way.device, routings_and_engines().index(way[:2])) if way else (number, "~", 0)
 
 
 class FactGrid:

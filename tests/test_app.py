@@ -288,7 +288,6 @@ def test_a_network_that_fails_is_said_too():
     assert status == 500 and json.loads(text) == {"error": "trace: expected finite numbers"}
 
 
-@pytest.mark.slow
 @with_server
 def test_the_command_prints_its_address_answers_and_ends_with_ctrl_c(run):
     paths = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}

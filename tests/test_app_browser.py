@@ -269,7 +269,7 @@ def test_a_finger_draws(chromium, address):
         assert page.locator("#desk canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_answer_is_there_within_200_ms_of_a_stroke(page):
     """The best of several: what else the machine does counts in the others."""
     pick(page, 12)

@@ -16,7 +16,7 @@ from graphcaps.bench import gate as gates
 from graphcaps.bench.inputs import ORDERS, Sizes, case, random_graph
 from graphcaps.bench.run import WORKS, bench
 from graphcaps.bench.tables import Row, Table
-from graphcaps.routing.engines import ENGINES, choose_engine
+from graphcaps.routing.engines import choose_engine, run
 from graphcaps.viz import bars
 
 TINY = Sizes(
@@ -67,23 +67,32 @@ def test_the_tutorial_is_another_algorithm_with_images_and_the_papers_without():
         admitted(way, "given")
 
 
+def replace_torch(monkeypatch, broken) -> None:
+    """Put this in the place of the engine ``torch``."""
+
+    def run_or_break(routing, engine, *rest):
+        return broken(*rest) if engine == "torch" else run(routing, engine, *rest)
+
+    monkeypatch.setattr("graphcaps.routing.api.run", run_or_break)
+
+
 def wrong_value(graph, u_hat, *rest):
-    v, activation = ENGINES["dynamic", "naive"](graph, u_hat, *rest)
+    v, activation = run("dynamic", "naive", graph, u_hat, *rest)
     return v * (1 + 1e-6), activation
 
 
 def wrong_gradient(graph, u_hat, *rest):
-    v, activation = ENGINES["dynamic", "naive"](graph, u_hat, *rest)
+    v, activation = run("dynamic", "naive", graph, u_hat, *rest)
     return v.detach() + (v - v.detach()) * (1 + 1e-6), activation
 
 
 def wrong_in_float32_only(graph, u_hat, *rest):
-    v, activation = ENGINES["dynamic", "dgl"](graph, u_hat, *rest)
+    v, activation = run("dynamic", "dgl", graph, u_hat, *rest)
     return v * (1 if v.dtype == torch.float64 else 1.001), activation
 
 
 def not_finite(graph, u_hat, *rest):
-    v, activation = ENGINES["dynamic", "naive"](graph, u_hat, *rest)
+    v, activation = run("dynamic", "naive", graph, u_hat, *rest)
     return v * float("nan"), activation
 
 
@@ -100,7 +109,7 @@ BROKEN = {
 def test_an_engine_with_wrong_numbers_is_named_and_not_timed(monkeypatch, tmp_path, kind):
     broken, what = BROKEN[kind]
     refused = "nothing"
-    monkeypatch.setitem(ENGINES, ("dynamic", "torch"), broken)
+    replace_torch(monkeypatch, broken)
     try:
         bench("routing", device="cpu", to=tmp_path, sizes=TINY, say=lambda line: None)
     except GraphcapsError as error:
@@ -133,7 +142,7 @@ def test_an_engine_that_fails_is_no_note(monkeypatch):
     def fails(*args):
         raise RuntimeError("broken")
 
-    monkeypatch.setitem(ENGINES, ("dynamic", "torch"), fails)
+    replace_torch(monkeypatch, fails)
     with pytest.raises(RuntimeError, match="broken"):
         admitted(WAYS["torch"], "given")
 
@@ -320,6 +329,7 @@ def test_an_order_is_of_the_same_edges(order):
 
 
 @pytest.mark.skipif(not memory._CLEAR.exists(), reason="needs Linux's /proc")
+@pytest.mark.long
 def test_peak_memory_of_a_known_tensor_is_its_size(monkeypatch):
     monkeypatch.undo()  # a process of its own
     numbers = memory.alone(memory.measure, "given", memory.KNOWN, Sizes(), device="cpu")

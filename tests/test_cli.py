@@ -507,7 +507,7 @@ def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):
     assert code == 1 and printed.startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sigterm_and_ctrl_c_stop_a_real_process_which_then_goes_on(tmp_path):
     """As a shell and a batch system would do it: signals to a process, before and in its first epoch."""
     command = [sys.executable, "-m", "graphcaps", *SMALL, "--name", "x"]

@@ -195,7 +195,7 @@ def test_what_another_process_has_measured_is_in_the_table_at_once(plan, tmp_pat
     assert seen[0]["trained"] == 4 and whole["trained"] == 4
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+@pytest.mark.parametrize("text", ["{", *(pytest.param(text, marks=pytest.mark.long) for text in ("", "[]", "{}"))])
 def test_what_was_measured_and_is_damaged_is_measured_again(plan, tmp_path, text):
     whole = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
     (tmp_path / "to" / plan.cells[0].folder / work.MEASURED).write_text(text)

@@ -24,6 +24,8 @@ from graphcaps.training.run_folder import Run
 
 from . import small
 
+pytestmark = pytest.mark.long  # the layers and the pictures are tested one by one elsewhere
+
 SIZE = 24  # the smallest but one: 16 types at 1 x 1 position enter the last layer
 
 

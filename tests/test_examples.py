@@ -209,7 +209,7 @@ def test_word_dropout_drops_words_and_nothing_else():
     assert torch.equal(dropout.eval()().to_dense(), words)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_processes_give_the_numbers_of_one(papers):
     from functools import partial
 
@@ -220,7 +220,7 @@ def test_several_processes_give_the_numbers_of_one(papers):
     assert [seen(fit) for fit in one] == [seen(fit) for fit in two] and shares == [0.25, 0.5, 0.75, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_error_in_a_process_ends_the_others():
     with pytest.raises(TypeError):
         trials.run_jobs(cora.fit, [(1,), (2,), (3,)], silent, 2)
@@ -307,7 +307,7 @@ def test_the_command_answers_mistakes_in_one_line(data, tmp_path, capsys, monkey
 
 
 @needs_real
-@pytest.mark.slow
+@pytest.mark.long
 def test_gcn_on_the_real_cora_is_near_its_papers_number(monkeypatch):
     monkeypatch.undo()
     papers = citation.load_cora(REAL, download=False)
@@ -316,7 +316,7 @@ def test_gcn_on_the_real_cora_is_near_its_papers_number(monkeypatch):
 
 
 @needs_real
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("readout", molecules.READOUTS)
 def test_each_readout_does_better_than_the_larger_class_on_a_fold_of_mutag(monkeypatch, readout):
     monkeypatch.undo()

@@ -197,7 +197,7 @@ def test_margin_loss_sums_over_classes_and_averages_over_images(dtype):
 
 @pytest.mark.fact(7)
 @pytest.mark.routings("dynamic")
-@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_routing_on_a_complete_graph_equals_dense_routing(way, graphs, iterations, draw):
     votes = draw(12, 2, D)
     dense = votes.reshape(4, 3, 2, D).permute(2, 0, 1, 3).numpy()  # e = i * J + j
@@ -307,20 +307,20 @@ def test_value_and_gradient_equal_naive_in_float64(way, graph, trailing, dtype, 
 
 
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("iterations", [1, *(pytest.param(r, marks=pytest.mark.long) for r in (2, 5))])
 def test_value_and_gradient_equal_naive_after_any_iteration(way, graphs, iterations, draw):
     assert_equals_naive(way, graphs["sparse_7x5"], (3,), torch.float64, iterations, draw)
 
 
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("iterations", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_unsquashed_parents_equal_naives(way, graphs, iterations, draw):
     assert_equals_naive(way, graphs["sparse_7x5"], (3,), torch.float64, iterations, draw, squash_output=False)
 
 
 @pytest.mark.fact(12)
 @pytest.mark.routings("dynamic", "uniform", "attention")
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("iterations", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_unsquashed_parents_squash_to_v(way, graphs, iterations, draw):
     graph = graphs["sparse_7x5"]
     u_hat = draw(graph.num_edges(), 3, 4)
@@ -331,7 +331,7 @@ def test_unsquashed_parents_squash_to_v(way, graphs, iterations, draw):
 
 
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("iterations", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_the_gradient_is_that_of_finite_differences(way, graphs, iterations, draw):
     graph = graphs["other_names"]  # isolated capsules, a duplicate edge
 

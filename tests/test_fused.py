@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
@@ -13,16 +14,16 @@ import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
 from graphcaps.routing import fused
-from graphcaps.routing.engines import ENGINES, engine_names
+from graphcaps.routing.engines import ROUTINGS, engine_names
 from graphcaps.routing.fused.cpu import kernels, kernels_em, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
+@pytest.fixture(autouse=True, params=[3, pytest.param(1, marks=pytest.mark.long)])
 def threads(request):
-    """Each test with its children in one range, and shared out."""
+    """Each test with its children shared out, and in one range, as the facts' tests have them."""
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -35,8 +36,10 @@ def _gradients(graph, votes, leaves, engine, prior):
     return [v.detach(), *torch.autograd.grad((v * torch.randn_like(v)).sum(), leaves)]
 
 
-@pytest.mark.parametrize("images", [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5])
-@pytest.mark.parametrize("dim", [3, 16, *(pytest.param(dim, marks=pytest.mark.slow) for dim in (1, 21))])
+@pytest.mark.parametrize(
+    "images", [1, LANES, 3 * LANES + 5, *(pytest.param(n, marks=pytest.mark.long) for n in (LANES - 1, LANES + 1))]
+)
+@pytest.mark.parametrize("dim", [3, 16, *(pytest.param(dim, marks=pytest.mark.long) for dim in (1, 21))])
 def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
     torch.manual_seed(0)
     graph = bipartite_graph(torch.randint(0, 6, (23,)), torch.randint(0, 4, (23,)), 8, 5)
@@ -121,9 +124,8 @@ def test_observing_runs_no_other_engine(monkeypatch):
     def refuse(*args):
         pytest.fail("another engine ran")
 
-    for key in list(ENGINES):
-        if key[1] != "fused":
-            monkeypatch.setitem(ENGINES, key, refuse)
+    only_fused = dataclasses.replace(ROUTINGS["dynamic"], naive=refuse, algorithm=refuse)
+    monkeypatch.setitem(ROUTINGS, "dynamic", only_fused)
     seen = []
     dynamic_routing(
         complete_graph(6, 2), torch.randn(12, 3, 4), engine="fused", on_iteration=lambda r, *x: seen.append(r)

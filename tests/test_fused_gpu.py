@@ -38,7 +38,7 @@ def run(*arguments: str, **environment: str) -> None:
 
 @needs_triton
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)], ids=["fast", "slow"])
+@pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)], ids=["quick", "long"])
 def test_all_that_follows_holds_in_the_interpreter_alone(which):
     pytest_here = (
         "-m",
@@ -109,7 +109,7 @@ assert compiled == kernels, compiled
 
 
 @needs_triton
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_kernel_compiles_for_an_h200_alone(tmp_path):
     run("-c", COMPILE, TRITON_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT), TRITON_INTERPRET="0")
 
@@ -215,7 +215,7 @@ def test_a_complete_graph_routes_as_naive_in_value_and_gradient(device, iteratio
     assert_equals_naive(graph, leaf(draw, 45, 5, 7), leaf(draw, 45, 5), device, iterations=iterations)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
 def test_a_program_may_have_much_to_do(device, few_programs, make, draw):
     assert_equals_naive(make(), leaf(draw, 63, 11, 7), leaf(draw, 63, 11), device, iterations=2)
@@ -257,7 +257,7 @@ def test_linear_votes_equal_naive_and_are_not_built(device, kind, monkeypatch, d
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["per type", "shared"])
 def test_linear_votes_of_many_children_and_images(device, few_programs, kind, draw):
     votes = LinearVotes(leaf(draw, 6, 5, 5), leaf(draw, *WEIGHTS[kind]))
@@ -272,7 +272,7 @@ def multiply():
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "dtype", "precision", "tolerance"),
     [
@@ -317,7 +317,7 @@ def test_an_observer_sees_what_naive_shows(device, kind, draw):
         torch.testing.assert_close([x.cpu() for x in got], wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sparse", "complete", "linear"])
 def test_two_runs_give_the_same_bits(device, kind, draw):
     graph = sparse() if kind == "sparse" else complete_graph(9, 7)
@@ -334,7 +334,7 @@ def test_zero_votes_have_a_finite_gradient(device, make):
     assert not v.any() and gradient.isfinite().all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, at the NaN
 @pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
 def test_a_vote_that_is_not_finite_stays_in_its_image(device, make, draw):

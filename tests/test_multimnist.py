@@ -284,7 +284,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return graphcaps.load(run, "last").state_dict()
 
 
-@pytest.mark.parametrize("preset", ["compact", pytest.param("paper", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("preset", ["compact", pytest.param("paper", marks=pytest.mark.long)])
 def test_a_training_that_is_resumed_is_as_if_never_stopped(tmp_path, use, preset, monkeypatch):
     if preset == "paper":  # which takes images of 17 x 17 or more
         whole = splits()

@@ -17,7 +17,7 @@ from graphcaps.cli.tables import pruning_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.graph import links, strongest_edges
 from graphcaps.nn import CapsuleLayer, PrunedCaps
-from graphcaps.routing.engines import ENGINES
+from graphcaps.routing.engines import engine_names
 from graphcaps.viz import accuracy_by_edges
 
 KEPT = torch.tensor([1, 2, 5, 6, 7, 11])
@@ -36,7 +36,7 @@ def u(draw):
 # Layers
 
 
-@pytest.mark.parametrize("engine", sorted({engine for _, engine in ENGINES}))
+@pytest.mark.parametrize("engine", sorted(engine_names()))
 def test_a_pruned_layer_routes_as_if_the_other_edges_had_no_coupling(u, engine):
     whole = layer(engine=engine).float()
     prior = torch.full((12,), -torch.inf)

@@ -260,11 +260,11 @@ COLLAPSES = {
 
 
 @pytest.mark.routings("em")
-@pytest.mark.parametrize("case", COLLAPSES)
-def test_em_gives_no_nan(way, graph, dtype, case, draw):
+@pytest.mark.parametrize("collapse", COLLAPSES)
+def test_em_gives_no_nan(way, graph, dtype, collapse, draw):
     """Single children are in the graphs: some parents have one in-edge, others none."""
     votes, present = draw(graph.num_edges(), 2, D, dtype=dtype), draw(graph.num_src_nodes(), 2, dtype=dtype).sigmoid()
-    votes, present = (x.clone().requires_grad_() for x in COLLAPSES[case](votes, present))
+    votes, present = (x.clone().requires_grad_() for x in COLLAPSES[collapse](votes, present))
     routed = way(graph, votes, activation=present.to(way.device), iterations=5)
     assert all(x.isfinite().all() for x in routed)
     for gradient in torch.autograd.grad([x.sum() for x in routed], (votes, present), materialize_grads=True):

@@ -91,7 +91,7 @@ def test_stopped_many_times_is_as_if_never_stopped(tmp_path, whole):
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
-        pytest.param({"model": "paper"}, marks=pytest.mark.slow),
+        pytest.param({"model": "paper"}, marks=pytest.mark.long),
     ],
     ids=["bfloat16", "torch", "paper"],
 )
@@ -233,7 +233,7 @@ def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monke
     assert small.differences(small.content(tmp_path / "run"), whole) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path):
     run = tmp_path / "run"
     flags = f"--dataset digits --epochs 2 --batch-size 50 --device cpu --precision float32 --out {tmp_path} --name run"
@@ -502,7 +502,7 @@ def test_every_step_uses_its_own_rate(tmp_path, monkeypatch):
     assert rates == [(step, STEPS, 0.005) for step in range(STEPS)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     """gloo on the CPU; what each process was given is written down by a wrapper around the batches."""
     script = tmp_path / "main.py"

@@ -284,7 +284,7 @@ def test_a_saved_figure_is_the_same_file_each_time_and_whatever_the_callers_sett
     assert one.read_bytes() == two.read_bytes() and one.stat().st_size > 1000
 
 
-@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("format", ["svg", *(pytest.param(name, marks=pytest.mark.long) for name in ("png", "pdf"))])
 def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
     written = viz.draw(short, tmp_path, format=format)
@@ -359,7 +359,7 @@ def test_a_gif_frame_is_the_figure_as_matplotlib_draws_it(trace, tmp_path):
     assert np.abs(shown.astype(int) - frame[..., :3]).mean() < 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_animation_of_160_edges_takes_less_than_5_seconds_of_cpu(trace, tmp_path):
     started = time.process_time()
     viz.draw(trace, tmp_path, what="graph", over="iterations")

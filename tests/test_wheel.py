@@ -17,8 +17,6 @@ import graphcaps
 ROOT = Path(__file__).parent.parent
 SOURCES = ("graphcaps", "viz", "pyproject.toml", "README.md", "LICENSE")
 
-pytestmark = pytest.mark.slow
-
 
 def run(*command, cwd: Path) -> str:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
