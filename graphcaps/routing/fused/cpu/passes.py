@@ -72,6 +72,8 @@ class EdgesByChild:
 
     def ranges(self, parts: int) -> list[tuple[int, int]]:
         """The children of each thread (begin, end), with about equal numbers of edges."""
+        if parts == 1:
+            return [(0, self.num_children)]
         cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
         ends = [0, *cuts.tolist(), self.num_children]
         return list(zip(ends[:-1], ends[1:], strict=True))
