@@ -44,10 +44,10 @@ test-all:
 
 # mypy is shown the package as the wheel has it, with viz inside: links in build/types.
 types: $(VENV)/installed-dev
-	rm -rf build/types && mkdir -p build/types/graphcaps
-	for part in graphcaps/*; do ln -s "$(CURDIR)/$$part" build/types/graphcaps/; done
-	ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
-	cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
+	@rm -rf build/types && mkdir -p build/types/graphcaps
+	@for part in graphcaps/*; do ln -s "$(CURDIR)/$$part" build/types/graphcaps/; done
+	@ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
+	@cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
 gpu: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m '' tests/test_fused_gpu.py tests/test_facts.py

@@ -71,8 +71,8 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: Literal["dynamic", "uniform", "attention", "inverted", "em"] | None = None
-    """Routing algorithm. None: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
+    routing: Literal["auto", "dynamic", "uniform", "attention", "inverted", "em"] = "auto"
+    """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
     al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
     have one pass, whatever the iterations."""
@@ -113,7 +113,7 @@ class TrainConfig:
         for key in ("data", "out"):
             if isinstance(getattr(self, key), str):
                 object.__setattr__(self, key, Path(getattr(self, key)))
-        if self.routing is None:
+        if self.routing == "auto":
             object.__setattr__(self, "routing", self._default_routing())
 
     def _default_routing(self) -> str:
@@ -124,8 +124,6 @@ class TrainConfig:
         """Raise ``InputError`` where a value can't work."""
         for key, kind in typing.get_type_hints(type(self)).items():
             value = getattr(self, key)
-            if key == "routing":
-                kind = typing.get_args(kind)[0]
             if typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:

@@ -108,8 +108,7 @@ def test_what_moves_is_the_share_of_the_length():
 class Ink(nn.Module):
     """Capsules that say how far right of the middle an image's ink is; class 1 wins where it is right of it."""
 
-    objects = 1
-    capsules = None
+    objects, routes = 1, True
 
     def forward(self, images: torch.Tensor) -> CapsNetOutput:
         at = torch.arange(images.shape[3]) - (images.shape[3] - 1) / 2

@@ -105,7 +105,7 @@ def test_linear_votes_equal_naive_in_value_and_every_gradient(kind):
 
 @pytest.mark.parametrize("index", [None, torch.arange(12) % 3], ids=["per edge", "by index"])
 def test_linear_votes_are_never_built(index, monkeypatch):
-    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
     u, weight = torch.randn(6, 4, 8, requires_grad=True), torch.randn(12 if index is None else 3, 8, 16)
     weight.requires_grad_()
     dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight, index), engine="fused").sum().backward()
@@ -158,7 +158,7 @@ def test_bfloat16_votes_are_summed_in_float32():
 
 def test_wide_capsules_take_another_engine():
     graph, votes = complete_graph(3, 2), torch.randn(6, 1200)
-    assert choose_engine(graph, votes) == "dgl"
+    assert choose_engine(graph, votes) == "torch"
     assert route(graph, votes).v.shape == (2, 1200)
     with pytest.raises(InputError, match="engine: expected capsules of at most 256 numbers for 'fused', got"):
         route(graph, votes, engine="fused")
@@ -245,8 +245,8 @@ def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch):
     monkeypatch.setattr(passes, "HUB", 0)
     graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
     u, weight = torch.randn(4, 3, 5, requires_grad=True), torch.randn(5, 6, requires_grad=True)
-    built, tensor = [], LinearVotes.tensor
-    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: built.append(1) or tensor(self, graph))
+    built, build = [], LinearVotes.build
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: built.append(1) or build(self, graph))
     got = _gradients(graph, LinearVotes(u, weight), (u, weight), "fused", None)
     assert built == [1]
     for one, other in zip(got, _gradients(graph, LinearVotes(u, weight), (u, weight), "naive", None), strict=True):
@@ -257,7 +257,7 @@ def test_a_large_batch_is_no_reason_to_build_linear_votes(monkeypatch, threads):
     """Room is for a tile of its images: here 16 of 3000."""
     monkeypatch.setattr(passes, "HUB", 0)
     monkeypatch.setattr(passes, "TILE", 1)
-    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
     votes = LinearVotes(torch.randn(16, 3000, 2), torch.randn(16 * 10, 2, 3))
     assert dynamic_routing(complete_graph(16, 10), votes, engine="fused").shape == (10, 3000, 3)
 

@@ -92,7 +92,7 @@ def test_the_votes_choose_the_engine_and_others_than_em_take_them_built(draw):
     graph, index = GRAPHS["complete"]
     votes = MatrixVotes(draw(6, 2, 16), draw(9, 4, 4), index)
     assert choose_engine(graph, votes, "em") == "fused"
-    assert choose_engine(graph, votes, "dynamic") == "dgl"
+    assert choose_engine(graph, votes, "dynamic") == "torch"
     built = votes.tensor(graph)
     torch.testing.assert_close(route(graph, votes, engine="torch").v, route(graph, built, engine="torch").v)
     with pytest.raises(InputError, match="engine: expected one of auto, naive, dgl, torch for dynamic routing"):

@@ -357,10 +357,13 @@ def test_auto_is_fused_on_the_cpu_and_torch_where_dgl_cant_be():
 
 
 @pytest.mark.parametrize("routing", ["inverted", "em"])
-def test_auto_is_an_engine_that_the_routing_has(routing, draw):
-    graph, votes = complete_graph(3, 2), draw(6, 5, D)
-    assert choose_engine(graph, votes, routing) == "dgl"
-    assert torch.equal(route(graph, votes, routing=routing).v, route(graph, votes, routing=routing, engine="dgl").v)
+def test_auto_is_an_engine_that_the_routing_has(routing, graphs, draw):
+    for name, engine in (("complete", "torch"), ("sparse_7x5", "dgl")):
+        graph, votes = graphs[name], draw(graphs[name].num_edges(), 5, D)
+        assert choose_engine(graph, votes, routing) == engine
+        assert torch.equal(
+            route(graph, votes, routing=routing).v, route(graph, votes, routing=routing, engine=engine).v
+        )
 
 
 def test_auto_says_once_what_it_chose(caplog, draw):

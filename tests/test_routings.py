@@ -10,8 +10,7 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, local_graph, route
 from graphcaps.graph import links
-from graphcaps.routing import EMParameters, InvertedParameters, dynamic
-from graphcaps.routing import edge_ops as steps
+from graphcaps.routing import EMParameters, InvertedParameters, edge_ops
 from graphcaps.routing.engines import engine_names
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -285,8 +284,7 @@ def test_tensors_are_made_where_the_votes_are(routing, monkeypatch):
     """Not on CUDA, or the CPU, by name: the meta device is neither."""
     here = links(GRAPH)
     there = dataclasses.replace(here, src=here.src.to("meta"), dst=here.dst.to("meta"))
-    for module in (steps, dynamic):
-        monkeypatch.setattr(module, "links", lambda graph, device: there)
+    monkeypatch.setattr(edge_ops, "links", lambda graph, device: there)
     votes, present = torch.zeros(12, B, D, device="meta"), torch.ones(4, B, device="meta")
     routed = route(GRAPH, votes, present, routing=routing, engine="torch")
     assert {x.device.type for x in routed} == {"meta"}

@@ -122,8 +122,8 @@ def relative_entropy(entropy: torch.Tensor, undecided: torch.Tensor) -> float:
 class RoutedBatch(NamedTuple):
     """What a network's capsules did on a batch, after the last routing iteration."""
 
-    sure: torch.Tensor
-    """(I, B) in [0, 1]: how sure each child is, its length or its activation."""
+    activation: torch.Tensor
+    """(I, B) in [0, 1]: each child's activation, which is its length where it has no other."""
     c: torch.Tensor
     """(E, B)."""
     v: torch.Tensor
@@ -199,14 +199,14 @@ class _Tally:
 
     def add(self, batch: RoutedBatch) -> None:
         src, dst = self.edges.src, self.edges.dst
-        self.child_length = self.child_length.maximum(_largest(batch.sure))
+        self.child_length = self.child_length.maximum(_largest(batch.activation))
         self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
         relative = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
         largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > UNMOVED).sum())
         self.child_relative_coupling = self.child_relative_coupling.scatter_reduce(0, src, largest, "amax")
         self.parent_relative_coupling = self.parent_relative_coupling.scatter_reduce(0, dst, largest, "amax")
         self.entropy += coupling_entropy(self.graph, batch.c).sum(dim=1).cpu().double()
-        self.seen += batch.sure.shape[1]
+        self.seen += batch.activation.shape[1]
 
     def found(self) -> CapsuleUsage:
         counted = (

@@ -32,7 +32,7 @@ from ..training.start import train
 from .plan import Plan, same_settings
 from .table import as_markdown, summary
 
-MOST_VOTES = 2**20  # that a census builds at once, of a batch
+MOST_VOTES = 2**20  # that counting builds at once, of a batch
 MEASURED = "compared.json"  # in a run folder: what was measured there, beside its training
 
 
@@ -133,7 +133,7 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
         device = pick_device(device)
         model = load(run, device=device)
         if "validation" not in kept:
-            kept["validation"] = _census(model, run, data, device) if model.routes else None
+            kept["validation"] = _usage(model, run, data, device) if model.routes else None
         for name in on:
             kept["on"].setdefault(name, _answers(model, data, device))
         write_text(path, json.dumps(kept) + "\n")
@@ -151,15 +151,15 @@ def _kept(path: Path) -> dict:
     """What was measured before; nothing where it can't be read, since it can be measured again."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        on, census = dict(kept["on"]), kept["validation"]
-        if isinstance(census, dict):  # of the last layer alone, as it was written before
+        on, usage = dict(kept["on"]), kept["validation"]
+        if isinstance(usage, dict):  # of the last layer alone, as it was written before
             return {"on": on}
-        return {"on": on, "validation": census if census is None else [dict(layer) for layer in census]}
+        return {"on": on, "validation": usage if usage is None else [dict(layer) for layer in usage]}
     except (OSError, ValueError, KeyError, TypeError):
         return {"on": {}}
 
 
-def _census(model, run: Run, data: Path, device: str) -> list[dict]:
+def _usage(model, run: Run, data: Path, device: str) -> list[dict]:
     """How the capsules are used, of each routed layer from below."""
     images = load_images(run.config.dataset, data).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
