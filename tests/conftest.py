@@ -8,6 +8,7 @@ which can run fails the session.
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -232,7 +233,19 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if of_fact[item]]
 
 
+class WithoutTriton:
+    """Leaves out the doctests of modules that need Triton, which isn't on every platform.
+
+    pytest's own option for that, --doctest-ignore-import-errors, also hides a test file that can't be imported.
+    """
+
+    def pytest_ignore_collect(self, collection_path):
+        return True if collection_path.match("fused/cuda/*.py") else None
+
+
 def pytest_configure(config):
+    if importlib.util.find_spec("triton") is None:
+        config.pluginmanager.register(WithoutTriton(), "without-triton")
     if not hasattr(config, "workerinput"):  # with xdist, the workers' reports come together in the controller
         config.pluginmanager.register(FactGrid(), "fact-grid")
 

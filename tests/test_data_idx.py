@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphcaps.data import DATASETS, load_images
-from graphcaps.data.readers.image_sets.verify import read_idx
+from graphcaps.data.readers.verify import read_idx
 from graphcaps.errors import GraphcapsError, InputError
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

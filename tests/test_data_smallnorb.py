@@ -12,7 +12,7 @@ import torch
 
 from graphcaps import GraphcapsError
 from graphcaps.data import DATASETS, Batches, load_images, novel_viewpoints
-from graphcaps.data.readers.image_sets.smallnorb import FILES, read_matrix, read_views
+from graphcaps.data.readers.smallnorb import FILES, read_matrix, read_views
 from graphcaps.data.splits import last_split
 from graphcaps.errors import InputError
 
@@ -194,7 +194,7 @@ def test_dims_beyond_the_rank_do_not_count(tmp_path):
         (2, np.zeros((61, 4), INTS), "training-info.mat: expected 60 rows, one per image, got 61"),
         (1, np.full(60, 5, INTS), "training-cat.mat: class: expected 0 to 4, got 5 to 5"),
         (2, np.full((60, 4), -1, INTS), "training-info.mat: instance: expected 0 to 9, got -1 to -1"),
-        (2, np.full((60, 4), 6, INTS), "training-info.mat: light: expected 0 to 5, got 6 to 6"),
+        (2, np.full((60, 4), 6, INTS), "training-info.mat: lighting: expected 0 to 5, got 6 to 6"),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(root, train, tmp_path, file, values, text):

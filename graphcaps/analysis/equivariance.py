@@ -171,7 +171,7 @@ def example_images(found: Equivariance, batches: Batches) -> np.ndarray:
 
 def check_capsules(model: Network) -> None:
     """Raise ``InputError`` where a network has no capsules to follow, or its images show several objects."""
-    expect(model.routes, "model", "a network with capsules", type(model).__name__, "CNNs have none")
+    expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
     expect(model.objects == 1, "model", "a network whose images show one object", f"{model.objects}")
 
 
