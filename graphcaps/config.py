@@ -35,7 +35,8 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-_ANY = ("dynamic", "uniform", "attention", "inverted", "em")
+RoutingName = Literal["auto", "dynamic", "uniform", "attention", "inverted", "em"]
+_ANY = typing.get_args(RoutingName)[1:]
 _ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight")
 _BY_EM = ("iterations", "engine")
 
@@ -71,7 +72,7 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: Literal["auto", "dynamic", "uniform", "attention", "inverted", "em"] = "auto"
+    routing: RoutingName = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
     al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
