@@ -1,9 +1,9 @@
 """Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
 
-A test marked ``fact(n)`` proves fact n of the README. One that takes ``way`` proves it for every routing and engine, on
-every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes ``graph``,
-``trailing`` or ``dtype`` is run on CASES; those after the first few are marked ``long``. A skip that hides an engine
-which can run fails the session.
+A test marked ``fact(n)`` proves fact n of docs/testing.md. One that takes ``way`` proves it for every routing and
+engine, on every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes
+``graph``, ``trailing`` or ``dtype`` is run on CASES; those after the first few are marked ``long``. A skip that hides
+an engine which can run fails the session.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
-from ..nn.dense_caps import Poses, RoutedLayer, activation_of, options_of
+from ..nn.routed import Poses, RoutedLayer, activation_of, options_of
 from ..routing import route
 from .accuracy import evaluating
 

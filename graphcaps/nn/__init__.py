@@ -3,12 +3,13 @@
 from .concurrent import ConcurrentCaps
 from .conv_caps import ConvCaps
 from .decoder import Decoder
-from .dense_caps import CapsuleLayer, Poses
+from .dense_caps import CapsuleLayer
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .pruned_caps import PrunedCaps
 from .readout import CapsuleReadout
+from .routed import Poses
 
 __all__ = [
     "CapsuleConv",

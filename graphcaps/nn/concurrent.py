@@ -25,7 +25,8 @@ from ..errors import check_whole, expect
 from ..routing import inverted, route
 from ..routing.edge_ops import edges_of, with_length
 from .conv_caps import ConvCaps
-from .dense_caps import CapsuleLayer, options_of
+from .dense_caps import CapsuleLayer
+from .routed import options_of
 
 
 class ConcurrentCaps(nn.Module):

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..graph.local import Pair
 from ..routing import LinearVotes
-from .dense_caps import check_options, route_layer
+from .routed import check_options, route_layer
 from .routing_parameters import learned_for
 from .windows import WindowedCaps
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
 import torch
 from torch import nn
 
-from .._dgl import DGLGraph, has_cuda
-from ..errors import check_whole
+from .._dgl import DGLGraph
 from ..graph import complete_graph
-from ..routing import LinearVotes, MatrixVotes, route
-from ..routing.engines import check_names
+from ..routing import LinearVotes
+from .routed import check_options, graph_device, route_layer
 from .routing_parameters import learned_for
-
-
-class Poses(NamedTuple):
-    """Capsules whose pose doesn't say how sure they are: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
-
-    pose: torch.Tensor
-    activation: torch.Tensor
 
 
 class CapsuleLayer(nn.Module):
@@ -86,54 +76,3 @@ class CapsuleLayer(nn.Module):
             f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
             f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
         )
-
-
-def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
-    """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
-    check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
-    check_whole("iterations", iterations)
-
-
-def graph_device(device: torch.device | str) -> torch.device | str:
-    """``device`` where the installed DGL can have a graph there, else "cpu"."""
-    return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
-
-
-class RoutedLayer(Protocol):
-    """What a layer of capsules is asked for when it is routed, drawn or counted."""
-
-    iterations: int
-    routing: str
-    engine: str
-    learned: Any
-    """What its routing learns beside the votes, to be called for it, or None."""
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph of votes."""
-
-    def votes(self, u: Any) -> LinearVotes | MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-
-
-def route_layer(layer: RoutedLayer, u: torch.Tensor) -> torch.Tensor:
-    """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
-    with torch.autocast(u.device.type, enabled=False):
-        return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
-
-
-def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:
-    """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the poses' own."""
-    return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
-
-
-def options_of(layer: RoutedLayer, u: torch.Tensor | Poses) -> dict[str, Any]:
-    """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
-
-    For ``em`` a child's pose is u, and its length is how sure it is, where it has no activation.
-    """
-    return {
-        "routing": layer.routing,
-        "engine": layer.engine,
-        "activation": activation_of(u) if layer.routing == "em" else None,
-        "parameters": layer.learned() if layer.learned is not None else None,
-    }

@@ -18,7 +18,7 @@ from ..errors import expect
 from ..graph import complete_graph
 from ..graph.local import Pair
 from ..routing import MatrixVotes, route
-from .dense_caps import Poses, check_options, graph_device, options_of
+from .routed import Poses, check_options, graph_device, options_of
 from .routing_parameters import EMCosts
 from .windows import WindowedCaps
 

@@ -10,7 +10,7 @@ from ..errors import check_whole, expect
 from ..functional import squash
 from ..graph import check_competition, expand, links
 from ..routing import route
-from .dense_caps import check_options
+from .routed import check_options
 
 
 class NodeCapsules(nn.Module):

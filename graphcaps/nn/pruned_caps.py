@@ -11,7 +11,8 @@ from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import bipartite_graph
 from ..routing import LinearVotes
-from .dense_caps import CapsuleLayer, graph_device, route_layer
+from .dense_caps import CapsuleLayer
+from .routed import graph_device, route_layer
 from .routing_parameters import EMCosts, InvertedHead
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..graph import local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
-from .dense_caps import graph_device
+from .routed import graph_device
 
 
 class WindowedCaps(nn.Module):

@@ -1,4 +1,4 @@
-"""The routings, a record each, and which engine runs them: a new routing is one file and one record."""
+"""The routings, a record each, and which engine runs them. docs/architecture.md says how to add one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Engine = Callable[..., tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Routing:
-    """One routing algorithm: all that engines, layers and messages know of it.
+    """One routing algorithm: what engines, layers and messages know of it.
 
     Args:
         algorithm: as the paper has it, over ``edge_ops``; runs on the engines ``dgl`` and ``torch``.
@@ -43,6 +43,7 @@ class Routing:
         not_fused: why there is no ``fused``, in a sentence that begins with the routing's name.
         parameters: the type of what may be given as ``parameters``, or None.
         one_pass: whether it couples once, whatever the number of iterations.
+        uses_activation: whether it weighs children by their activations.
     """
 
     algorithm: Callable[..., Parents]
@@ -53,6 +54,7 @@ class Routing:
     not_fused: str = ""
     parameters: type[EMParameters] | type[InvertedParameters] | None = None
     one_pass: bool = False
+    uses_activation: bool = False
 
 
 ROUTINGS = {
@@ -73,6 +75,7 @@ ROUTINGS = {
         fused_devices=("cpu",),
         not_fused="also needs, for each number of the votes, the sum of squares around a parent's mean",
         parameters=EMParameters,
+        uses_activation=True,
     ),
 }
 

@@ -1,8 +1,8 @@
 """Routing with loops over edges: the oracle that every other engine is held against.
 
-Dynamic routing is Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper; the other papers are named
-in the files of the same names. Only torch and Python, nothing of graphcaps, so that
-an error elsewhere can't hide here. Trailing dims (images of a batch, heads) stay tensors.
+Dynamic routing is Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper. The other papers are named
+in the files of the same names. Only torch and Python are imported, nothing of graphcaps, so that an error elsewhere
+can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 """
 
 from __future__ import annotations

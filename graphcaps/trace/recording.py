@@ -11,7 +11,7 @@ import torch
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
-from ..nn.dense_caps import activation_of, options_of
+from ..nn.routed import activation_of, options_of
 from .image_trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames

@@ -1,4 +1,4 @@
-// The trace's JSON (described in explorer_data.py) as numbers that can be asked for at any moment.
+// The trace's JSON (described in data.py) as numbers that can be asked for at any moment.
 // A moment is {k, r}: places among the kept epochs and the iterations, from 0; fractions lie between two states.
 
 const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array };

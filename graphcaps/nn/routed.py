@@ -1,0 +1,70 @@
+"""What all layers of capsules for images share: their options, and how they are routed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from .._dgl import DGLGraph, has_cuda
+from ..errors import check_whole
+from ..routing import LinearVotes, MatrixVotes, route
+from ..routing.engines import ROUTINGS, check_names
+
+
+class Poses(NamedTuple):
+    """Capsules whose pose doesn't say how sure they are: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
+
+    pose: torch.Tensor
+    activation: torch.Tensor
+
+
+def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
+    """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
+    check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
+    check_whole("iterations", iterations)
+
+
+def graph_device(device: torch.device | str) -> torch.device | str:
+    """``device`` where the installed DGL can have a graph there, else "cpu"."""
+    return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
+
+
+class RoutedLayer(Protocol):
+    """What a layer of capsules is asked for when it is routed, drawn or counted."""
+
+    iterations: int
+    routing: str
+    engine: str
+    learned: Any
+    """What its routing learns beside the votes, to be called for it, or None."""
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph of votes."""
+
+    def votes(self, u: Any) -> LinearVotes | MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+
+
+def route_layer(layer: RoutedLayer, u: torch.Tensor) -> torch.Tensor:
+    """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
+    with torch.autocast(u.device.type, enabled=False):
+        return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
+
+
+def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:
+    """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the poses' own."""
+    return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
+
+
+def options_of(layer: RoutedLayer, u: torch.Tensor | Poses) -> dict[str, Any]:
+    """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
+
+    Where the routing uses activations, a child's is its length unless it has one of its own.
+    """
+    return {
+        "routing": layer.routing,
+        "engine": layer.engine,
+        "activation": activation_of(u) if ROUTINGS[layer.routing].uses_activation else None,
+        "parameters": layer.learned() if layer.learned is not None else None,
+    }
