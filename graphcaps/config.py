@@ -118,7 +118,7 @@ class TrainConfig:
             object.__setattr__(self, "routing", self._default_routing())
 
     def _default_routing(self) -> str:
-        preset = PRESETS.get(self.model)
+        preset = PRESETS.get(self.model) if isinstance(self.model, str) else None  # what it is, check() asks
         return preset.routings[0] if preset and preset.routings else "dynamic"  # what runs of networks without have
 
     def check(self) -> None:
@@ -197,6 +197,9 @@ class TrainConfig:
         unknown = sorted(set(settings) - known)
         if unknown:
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
+        model = settings.get("model", cls.model)
+        if isinstance(model, str) and model in PRESETS and not PRESETS[model].routings:
+            settings["routing"] = "auto"  # older runs of networks without capsules kept whatever was asked for
         try:
             config = cls(**settings)
             config.check()

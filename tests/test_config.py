@@ -178,3 +178,12 @@ def test_a_routing_that_a_network_does_not_have_is_an_error(model):
     other = "dynamic" if PRESETS[model].routings else "em"
     with pytest.raises(InputError, match=f"routing: expected .* for model {model}, got {other}"):
         TrainConfig(model=model, routing=other).check()
+
+
+def test_a_run_of_a_network_without_capsules_loads_whatever_routing_it_was_given():
+    stored = json.loads(TrainConfig(model="cnn").to_json())
+    stored["settings"]["routing"] = "em"  # older versions let it through
+    assert TrainConfig.from_json(json.dumps(stored)) == TrainConfig(model="cnn")
+    stored["settings"]["model"] = ["cnn"]
+    with pytest.raises(GraphcapsError, match="model: expected one of compact, paper"):
+        TrainConfig.from_json(json.dumps(stored))

@@ -252,7 +252,7 @@ WEIGHTS = {"per edge": (18, 5, 7), "per type": (2, 3, 5, 7), "shared": (5, 7)}
 def test_linear_votes_equal_naive_and_are_not_built(device, kind, monkeypatch, draw):
     u, weight, prior = leaf(draw, 6, 3, 5), leaf(draw, *WEIGHTS[kind]), leaf(draw, 18)
     wanted = routed(complete_graph(6, 3), LinearVotes(u, weight), prior, "naive")
-    monkeypatch.setattr(LinearVotes, "tensor", lambda self, graph: pytest.fail("the votes were built"))
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
     got = routed(complete_graph(6, 3), LinearVotes(u, weight), prior, "fused", device)
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
 

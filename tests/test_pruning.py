@@ -60,7 +60,8 @@ def test_pruning_twice_counts_the_edges_that_are_left(u):
     assert torch.equal(twice(u), PrunedCaps(layer().float(), torch.tensor([1, 6, 11]))(u))
 
 
-def test_a_state_dict_without_pruning_is_what_it_was_and_with_it_brings_its_edges(u):
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_dict_without_pruning_is_what_it_was_and_with_it_brings_its_edges(u, assign):
     whole = layer().float()
     assert list(whole.state_dict()) == ["weight"]
     other = PrunedCaps(layer().float(), torch.arange(6))
@@ -70,10 +71,16 @@ def test_a_state_dict_without_pruning_is_what_it_was_and_with_it_brings_its_edge
     stored = io.BytesIO()
     torch.save(PrunedCaps(whole, KEPT).state_dict(), stored)
     stored.seek(0)
-    other.load_state_dict(torch.load(stored, weights_only=True))
+    other.load_state_dict(torch.load(stored, weights_only=True), assign=assign)
     assert torch.equal(other(u), PrunedCaps(whole, KEPT)(u))
     with pytest.raises(RuntimeError, match="edges"):
         whole.load_state_dict(other.state_dict())
+
+
+def test_a_pruned_layer_routes_in_inference_mode(u):
+    pruned = layer().float().pruned(KEPT)
+    with torch.inference_mode():
+        assert torch.equal(copy.deepcopy(pruned)(u), pruned(u))
 
 
 def test_a_pruned_layer_can_be_copied_and_trained(u):

@@ -279,11 +279,12 @@ def test_where_nobody_is_there_nobody_is_seen(way, graphs, draw):
 # All of them
 
 
+@pytest.mark.parametrize("complete", [True, False], ids=["dense", "scatter"])
 @pytest.mark.parametrize("routing", ["uniform", "attention", "inverted", "em"])
-def test_tensors_are_made_where_the_votes_are(routing, monkeypatch):
+def test_tensors_are_made_where_the_votes_are(routing, complete, monkeypatch):
     """Not on CUDA, or the CPU, by name: the meta device is neither."""
     here = links(GRAPH)
-    there = dataclasses.replace(here, src=here.src.to("meta"), dst=here.dst.to("meta"))
+    there = dataclasses.replace(here, src=here.src.to("meta"), dst=here.dst.to("meta"), complete=complete)
     monkeypatch.setattr(edge_ops, "links", lambda graph, device: there)
     votes, present = torch.zeros(12, B, D, device="meta"), torch.ones(4, B, device="meta")
     routed = route(GRAPH, votes, present, routing=routing, engine="torch")

@@ -51,7 +51,7 @@ def mypy_of(script: str, folder: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith("script.py:")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_users_script_type_checks_and_wrong_calls_are_errors(tmp_path):
     right = ["import graphcaps", *SCRIPT.splitlines()]
     said = mypy_of("\n".join([*right, *WRONG, ""]), tmp_path)

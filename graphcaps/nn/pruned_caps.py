@@ -57,16 +57,23 @@ class PrunedCaps(nn.Module):
         self.learned = copy.deepcopy(layer.learned)
         # (E',): which edges i * J + j of the complete graph
         self.register_buffer("edges", layer.edges[kept] if isinstance(layer, PrunedCaps) else kept.clone())
-        self._graph: tuple[object, DGLGraph] | None = None
+        self._graph: DGLGraph | None = None
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
         device = torch.device(graph_device(device))
-        of = device, self.edges.device, self.edges._version  # a state_dict that is loaded brings other edges
-        if self._graph is None or self._graph[0] != of:
+        if self._graph is None or self._graph.device != device:
             ends = self.edges.cpu() // self.num_parents, self.edges.cpu() % self.num_parents
-            self._graph = of, bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
-        return self._graph[1].local_var()
+            self._graph = bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
+        return self._graph.local_var()
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._graph = None  # it was of the edges before
+
+    def blank(self) -> torch.Tensor:
+        """One image's children, all zero, on the layer's device."""
+        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1])
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""

@@ -145,7 +145,7 @@ def dynamic_routing(
     check_graph(graph)
     _check_votes(graph, u_hat)
     if isinstance(u_hat, LinearVotes):
-        u_hat = u_hat.tensor(graph)
+        u_hat = u_hat.build(graph)
     last: dict[str, torch.Tensor] = {}
 
     def keep(r, b, c, v, agreement):

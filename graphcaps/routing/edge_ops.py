@@ -166,7 +166,8 @@ class ScatterEdges(_InEdgeOrder):
         return x.index_select(0, self.ends.dst)
 
     def has_votes(self) -> Tensor:
-        return self.ends.in_degrees > 0
+        fed = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
+        return fed.index_fill(0, self.ends.dst, True)  # without waiting for a GPU, as counting would
 
 
 class DenseEdges:

@@ -48,8 +48,9 @@ class Run:
     def create(cls, config: TrainConfig, **about) -> Run:
         """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there.
 
-        The settings are those of a training: ``train`` has checked them.
+        Raise ``InputError`` where a setting can't work.
         """
+        config.check()
         try:
             path = _make_folder(config)
         except FileExistsError:
