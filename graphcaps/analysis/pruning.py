@@ -102,7 +102,7 @@ def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
 
     Or where children share their matrices, so that there is nothing to leave out.
     """
-    prunes, kind = isinstance(model.capsules, CapsuleLayer | PrunedCaps), type(model.capsules).__name__
+    prunes, kind = isinstance(model.capsules, CapsuleLayer), type(model.capsules).__name__
     then = "compact, paper and deep have it; in matrix one matrix is for all positions"
     expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
@@ -163,7 +163,7 @@ def prune(
         kept = [strongest_edges(graph, by, k)[1] for by in (strength, *ranks, -strength)]
         if len(kept[0]) < graph.num_edges():
             cut[k] = [PrunedCaps(layer, edges) for edges in kept]
-    layers: list[CapsuleLayer | PrunedCaps] = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
+    layers: list[CapsuleLayer] = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
     images = val.num_images + test.num_images
     of_val = _correct(model, layers, val, lambda seen: on_share(seen / images))
     of_test = _correct(model, layers, test, lambda seen: on_share((val.num_images + seen) / images))
@@ -178,7 +178,7 @@ def prune(
 
 @torch.no_grad()
 def _correct(
-    model: CapsNet, layers: list[CapsuleLayer | PrunedCaps], batches: Batches, on_seen: Callable[[int], object]
+    model: CapsNet, layers: list[CapsuleLayer], batches: Batches, on_seen: Callable[[int], object]
 ) -> list[int]:
     """Right answers of the network with each of ``layers`` in the place of its last one."""
     correct, seen = torch.zeros(len(layers), dtype=torch.int64), 0

@@ -10,13 +10,11 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import bipartite_graph
-from ..routing import LinearVotes
 from .dense_caps import CapsuleLayer
-from .routed import graph_device, route_layer
-from .routing_parameters import EMCosts, InvertedHead
+from .routed import graph_device
 
 
-class PrunedCaps(nn.Module):
+class PrunedCaps(CapsuleLayer):
     """A copy of a ``CapsuleLayer`` with some of its edges.
 
     Its ``state_dict`` has the edges too; any layer pruned to as many takes it, and has them then.
@@ -36,16 +34,9 @@ class PrunedCaps(nn.Module):
     """
 
     edges: torch.Tensor
-    weight: nn.Parameter
-    num_children: int
-    num_parents: int
-    iterations: int
-    routing: str
-    engine: str
-    learned: EMCosts | InvertedHead | None
 
-    def __init__(self, layer: CapsuleLayer | PrunedCaps, kept: torch.Tensor):
-        super().__init__()
+    def __init__(self, layer: CapsuleLayer, kept: torch.Tensor):
+        nn.Module.__init__(self)  # CapsuleLayer's would draw weights for all edges
         fits = isinstance(kept, torch.Tensor) and kept.dtype == torch.int64 and kept.dim() == 1
         expect(fits, "kept", "(E',) int64", f"{tuple(kept.shape)} {kept.dtype}" if torch.is_tensor(kept) else kept)
         kept = kept.to(layer.weight.device)
@@ -70,22 +61,3 @@ class PrunedCaps(nn.Module):
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._graph = None  # it was of the edges before
-
-    def blank(self) -> torch.Tensor:
-        """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1])
-
-    def votes(self, u: torch.Tensor) -> LinearVotes:
-        """The children's votes, not yet multiplied out."""
-        return LinearVotes(u.to(self.weight.dtype), self.weight)
-
-    def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """Route children u (I, B, P) to the parents v (J, B, D)."""
-        return route_layer(self, u)
-
-    def extra_repr(self) -> str:
-        edges, child_dim, parent_dim = self.weight.shape
-        return (
-            f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
-        )
