@@ -13,7 +13,7 @@ CHILDREN, PARENTS, D = 4, 3, 5
 
 
 def kinds(graph, u_hat):
-    return DGLEdges(graph), DenseEdges(links(graph), u_hat), ScatterEdges(links(graph))
+    return DGLEdges(graph), DenseEdges(links(graph), u_hat.dim()), ScatterEdges(links(graph))
 
 
 @pytest.mark.parametrize("trailing", [(), (2,), (2, 3)], ids=str)
@@ -48,8 +48,10 @@ def test_operations_agree_between_the_kinds(trailing, draw):
 def test_the_kind_is_the_engines_and_the_graphs(graphs, draw):
     for name, dense in (("complete", True), ("one_parent", True), ("sparse_7x5", False), ("no_edges", False)):
         u_hat = draw(graphs[name].num_edges(), D)
-        assert isinstance(edges_of("torch", graphs[name], u_hat), DenseEdges if dense else ScatterEdges)
-    assert isinstance(edges_of("dgl", graphs["complete"], draw(12, D)), DGLEdges)
+        assert isinstance(
+            edges_of("torch", graphs[name], u_hat.shape, u_hat.device), DenseEdges if dense else ScatterEdges
+        )
+    assert isinstance(edges_of("dgl", graphs["complete"], (12, D), torch.device("cpu")), DGLEdges)
     assert isinstance(
-        edges_of("dgl", graphs["complete"], draw(12, 0)), ScatterEdges
+        edges_of("dgl", graphs["complete"], (12, 0), torch.device("cpu")), ScatterEdges
     )  # DGL refuses tensors of no numbers

@@ -90,7 +90,7 @@ def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[tor
     u_hat = layer.votes(u).tensor(graph)
     u_hat = u_hat.to(torch.promote_types(u_hat.dtype, torch.float32))  # as route does between iterations
     if pose is not None:
-        edges = edges_of("torch", graph, u_hat)
+        edges = edges_of("torch", graph, u_hat.shape, u_hat.device)
         prior = edges.numbers_out(inverted.logits(edges, edges.vectors_in(u_hat), pose))
     pose, activation = route(graph, u_hat, prior=prior, iterations=1, squash_output=False, **options_of(layer, u))
     return pose, with_length(pose, activation)

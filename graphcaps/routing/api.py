@@ -77,14 +77,9 @@ def route(
     _check_votes(graph, votes)
     engine = resolve(routing, engine, graph, votes)
     _check_parameters(graph, votes, routing, parameters)
-    as_given = engine == "fused"  # which takes votes that are not built, or of half precision
-    if not as_given and not isinstance(votes, torch.Tensor):
-        votes = votes.build(graph)
     numbers = votes if isinstance(votes, torch.Tensor) else votes.u
     dtype, trailing = numbers.dtype, tuple(numbers.shape[1:-1])
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    if wide != dtype and isinstance(votes, torch.Tensor) and not as_given:
-        votes = votes.to(torch.float32)
     b = _checked_prior(prior, (graph.num_edges(), *trailing), numbers.device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)

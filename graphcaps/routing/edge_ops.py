@@ -29,7 +29,8 @@ Tried and not kept, times forward and backward on one thread:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, overload
 
 import torch
@@ -177,8 +178,8 @@ class DenseEdges:
     (J, *, I, D), edge numbers (J, *, I), and each edge's parent or child is a broadcast, not a copy.
     """
 
-    def __init__(self, ends: Links, u_hat: Tensor):
-        self.ends, self.vector_dims = ends, u_hat.dim()  # of (E, *, D) and of (J, *, D)
+    def __init__(self, ends: Links, vector_dims: int):
+        self.ends, self.vector_dims = ends, vector_dims  # the dims of (E, *, D) and of (J, *, D)
 
     def _grid(self, x: Tensor) -> Tensor:
         """(E, ...) -> (I, J, ...)."""
@@ -191,7 +192,11 @@ class DenseEdges:
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, x: Tensor) -> Tensor:
-        return self._grid(x).movedim(0, -2).contiguous()  # (J, *, I, D)
+        return self.vectors_of(self._grid(x))
+
+    def vectors_of(self, grid: Tensor) -> Tensor:
+        """Edge vectors of votes (I, J, *, D), however they lie in memory."""
+        return grid.movedim(0, -2).contiguous()  # (J, *, I, D)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=0)
@@ -216,12 +221,13 @@ class DenseEdges:
         return torch.full((self.ends.num_parents,), some, device=self.ends.dst.device)
 
 
-def edges_of(engine: str, graph: DGLGraph, u_hat: Tensor) -> EdgeOps:
-    """The kind of operations that ``engine``, "dgl" or "torch", has for these votes (E, *, D)."""
-    if engine == "dgl" and u_hat.numel():
+def edges_of(engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.device) -> EdgeOps:
+    """The kind of operations that ``engine``, "dgl" or "torch", has for votes of this shape (E, *, D)."""
+    some = math.prod(shape) > 0
+    if engine == "dgl" and some:
         return DGLEdges(graph)
-    ends = links(graph, u_hat.device)
-    return DenseEdges(ends, u_hat) if ends.complete and u_hat.numel() else ScatterEdges(ends)
+    ends = links(graph, device)
+    return DenseEdges(ends, len(shape)) if ends.complete and some else ScatterEdges(ends)
 
 
 @overload

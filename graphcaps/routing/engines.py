@@ -16,7 +16,7 @@ from ..graph import links
 from . import fused, naive
 from .attention import attention
 from .dynamic import dynamic
-from .edge_ops import Observer, Parents, edges_of
+from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
 from .inverted import InvertedParameters, inverted
 from .uniform import uniform
@@ -136,7 +136,7 @@ def run(
     routing: str,
     engine: str,
     graph: DGLGraph,
-    u_hat: Votes,
+    votes: Votes,
     activation: Tensor | None,
     b: Tensor,
     iterations: int,
@@ -144,26 +144,31 @@ def run(
     squash_output: bool,
     parameters: EMParameters | InvertedParameters | None,
 ) -> tuple[Tensor, Tensor]:
-    """Route on an engine that ``resolve`` has named: v (J, *, D), or the pose unsquashed, and activation (J, *)."""
+    """Route on an engine that ``resolve`` has named: v (J, *, D), or the pose unsquashed, and activation (J, *).
+
+    ``fused`` takes votes as they are. For the others they are built, and widened to the logits' dtype.
+    """
     record = ROUTINGS[routing]
     options = activation, b, iterations, on_iteration, squash_output, parameters
+    if engine == "fused" and record.fused is not None and not _empty(votes, b):
+        return record.fused(graph, votes, *options)
     if engine == "naive":
-        return record.naive(graph, u_hat, *options)
-    if engine == "fused" and record.fused is not None and not _empty(u_hat, b):
-        return record.fused(graph, u_hat, *options)
-    if not isinstance(u_hat, Tensor):
-        u_hat = u_hat.build(graph)
-    u_hat = u_hat.to(b.dtype)
-    edges = edges_of(engine, graph, u_hat)
+        return record.naive(graph, _built(votes, graph).to(b.dtype), *options)
+    dim = (votes if isinstance(votes, Tensor) else votes.u if isinstance(votes, MatrixVotes) else votes.weight).shape[
+        -1
+    ]
+    edges = edges_of(engine, graph, (*b.shape, dim), b.device)
+    if isinstance(edges, DenseEdges) and isinstance(votes, LinearVotes):
+        u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype))
+    else:
+        u_hat = edges.vectors_in(_built(votes, graph).to(b.dtype))
     observer = None
     if on_iteration is not None:
 
         def observer(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
             on_iteration(r, edges.numbers_out(b), edges.numbers_out(c), v, edges.numbers_out(agreement))
 
-    found = record.algorithm(
-        edges, edges.vectors_in(u_hat), activation, edges.numbers_in(b), iterations, observer, parameters
-    )
+    found = record.algorithm(edges, u_hat, activation, edges.numbers_in(b), iterations, observer, parameters)
     return (found.v if squash_output else found.pose), found.activation
 
 
@@ -176,6 +181,10 @@ def check_names(routing: str, engine: str, votes: type = Tensor) -> None:
         why = "Only em makes votes that are products of matrices as it goes" if votes is MatrixVotes else why
         expect(False, "engine", f"one of {', '.join(known)} for {routing} routing", "'fused'", why)
     check_name("engine", engine, known)
+
+
+def _built(votes: Votes, graph: DGLGraph) -> Tensor:
+    return votes if isinstance(votes, Tensor) else votes.build(graph)
 
 
 def _empty(votes: Votes, b: Tensor) -> bool:

@@ -8,7 +8,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..graph import links
+from ..graph import Links, links
 
 
 class LinearVotes(NamedTuple):
@@ -76,20 +76,28 @@ class LinearVotes(NamedTuple):
     def build(self, graph: DGLGraph) -> torch.Tensor:
         """``tensor`` of votes that ``check`` has passed."""
         (u, weight, index), edges = self, links(graph, self.u.device)
-        if index is not None:
-            weight = weight[index]
-        if weight.dim() == 2:
-            return (u @ weight)[edges.src]
-        if weight.dim() == 4:
-            types, run = weight.shape[0], edges.num_children // weight.shape[0]
-            if edges.complete:
-                by_type = u.reshape(types, run, *u.shape[1:])  # (T, I/T, *, P)
-                return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 2)
-            weight = weight[edges.src // run, edges.dst]
         if edges.complete:
-            by_child = weight.reshape(edges.num_children, edges.num_parents, *weight.shape[1:])  # (I, J, P, D)
-            return torch.einsum("i...p,ijpd->ij...d", u, by_child).flatten(0, 1)
-        return torch.einsum("e...p,epd->e...d", u[edges.src], weight)
+            return self.grid(edges).flatten(0, 1)
+        if index is not None:
+            weight = weight.index_select(0, index)
+        if weight.dim() == 2:
+            return (u @ weight).index_select(0, edges.src)
+        if weight.dim() == 4:
+            weight = weight[edges.src // (edges.num_children // weight.shape[0]), edges.dst]
+        return torch.einsum("e...p,epd->e...d", u.index_select(0, edges.src), weight)
+
+    def grid(self, edges: Links) -> torch.Tensor:
+        """``build`` for a complete graph, as (I, J, *, D) and not laid out in any order."""
+        u, weight, index = self
+        if index is not None:
+            weight = weight.index_select(0, index)
+        if weight.dim() == 2:
+            return (u @ weight).unsqueeze(1).expand(-1, edges.num_parents, *u.shape[1:-1], -1)
+        if weight.dim() == 4:
+            by_type = u.unflatten(0, (len(weight), len(u) // len(weight)))  # (T, I/T, *, P)
+            return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 1)
+        by_child = weight.unflatten(0, (edges.num_children, edges.num_parents))  # (I, J, P, D)
+        return torch.einsum("i...p,ijpd->ij...d", u, by_child)
 
 
 class MatrixVotes(NamedTuple):
