@@ -78,8 +78,9 @@ class TrainConfig:
     al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
     have one pass, whatever the iterations."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
-    """What runs the routing. auto: the fastest that can. fused: one pass over the votes per iteration, CPU, not for
-    inverted, and em only for matrix. dgl: DGL's kernels. torch: torch's scatter. naive: plain loops, slow."""
+    """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, whichever suits the graph.
+    fused: one pass over the votes per iteration, not for inverted, and em only for matrix. dgl: DGL's kernels. torch:
+    batched products or scatter. naive: plain loops, slow."""
     protocol: Literal["paper", "official"] = "paper"
     """official: the model paper as its authors' code trains it: the margin loss over 20, primary capsules' sums times
     1/32, their biases from 0.1."""

@@ -176,7 +176,7 @@ PYG = Formulation("pyg", "PyG's softmax and scatter", as_it_is, as_it_is, as_it_
 
 _ENGINES = {
     "dgl": "graphcaps on DGL's built-in kernels",
-    "torch": "graphcaps on torch's scatter",
+    "torch": "graphcaps on torch: batched products on complete graphs, else scatter",
     "fused": "graphcaps, few passes over the votes; linear votes are not built",
 }
 

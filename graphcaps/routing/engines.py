@@ -154,10 +154,7 @@ def run(
         return record.fused(graph, votes, *options)
     if engine == "naive":
         return record.naive(graph, _built(votes, graph).to(b.dtype), *options)
-    dim = (votes if isinstance(votes, Tensor) else votes.u if isinstance(votes, MatrixVotes) else votes.weight).shape[
-        -1
-    ]
-    edges = edges_of(engine, graph, (*b.shape, dim), b.device)
+    edges = edges_of(engine, graph, (*b.shape, _dim(votes)), b.device)
     if isinstance(edges, DenseEdges) and isinstance(votes, LinearVotes):
         u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype))
     else:
@@ -181,6 +178,13 @@ def check_names(routing: str, engine: str, votes: type = Tensor) -> None:
         why = "Only em makes votes that are products of matrices as it goes" if votes is MatrixVotes else why
         expect(False, "engine", f"one of {', '.join(known)} for {routing} routing", "'fused'", why)
     check_name("engine", engine, known)
+
+
+def _dim(votes: Votes) -> int:
+    """D, numbers in a vote."""
+    if isinstance(votes, LinearVotes):
+        return votes.weight.shape[-1]
+    return votes.shape[-1] if isinstance(votes, Tensor) else votes.u.shape[-1]
 
 
 def _built(votes: Votes, graph: DGLGraph) -> Tensor:
