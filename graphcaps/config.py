@@ -78,7 +78,7 @@ class TrainConfig:
     al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
     have one pass, whatever the iterations."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
-    """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, whichever suits the graph.
+    """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, as suits the graph.
     fused: one pass over the votes per iteration, not for inverted, and em only for matrix. dgl: DGL's kernels. torch:
     batched products or scatter. naive: plain loops, slow."""
     protocol: Literal["paper", "official"] = "paper"
