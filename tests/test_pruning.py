@@ -78,7 +78,7 @@ def test_a_state_dict_without_pruning_is_what_it_was_and_with_it_brings_its_edge
 
 
 def test_a_pruned_layer_routes_in_inference_mode(u):
-    pruned = layer().float().pruned(KEPT)
+    pruned = PrunedCaps(layer().float(), KEPT)
     with torch.inference_mode():
         assert torch.equal(copy.deepcopy(pruned)(u), pruned(u))
 

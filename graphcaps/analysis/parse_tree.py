@@ -140,7 +140,7 @@ def as_json(tree: networkx.MultiDiGraph) -> str:
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
     """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
-    from .. import viz
+    from ..viz import parts, save
 
     tree = parse_tree(trace, image, keep)
     for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):
@@ -148,5 +148,5 @@ def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float =
         write_text(path, text)
         yield path
     path = folder / f"image-{image}.png"
-    viz.save(viz.parts(trace, tree), path)
+    save(parts(trace, tree), path)
     yield path

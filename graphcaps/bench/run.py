@@ -110,8 +110,8 @@ def _said(targets: list[dict]) -> str:
 
 
 def _draw(work: str, found: dict, to: Path) -> Path:
-    from .. import viz
+    from ..viz import bars, save
 
     path = to / f"{work}.png"
-    viz.save(viz.bars(work, found), path)
+    save(bars(work, found), path)
     return path

@@ -50,9 +50,9 @@ def evaluate_on(
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
     """
-    from .. import viz
     from ..analysis.equivariance import check_capsules
     from ..atomic import write_text
+    from ..viz import save
 
     if "equivariance" in names:
         check_capsules(model)
@@ -62,7 +62,7 @@ def evaluate_on(
         measure = _equivariance if name == "equivariance" else _robustness
         table, text, figure = measure(name, model, batches, root, about)
         write_text(folder / f"{name}.json", text)
-        viz.save(figure, folder / f"{name}.png")
+        save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 
 
@@ -90,12 +90,12 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
 
 def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
     """Table, JSON and picture of how capsules move."""
-    from .. import viz
     from ..analysis.equivariance import equivariance, example_images
     from ..progress import bar
+    from ..viz import equivariance as picture_of
     from .tables import equivariance_table
 
     with bar("turned and shifted test images") as on_share:
         found = equivariance(model, batches, on_share)
     table, picture = equivariance_table(found, about["class_names"]), {**about, **found.as_dict()}
-    return table, found.to_json(**about), viz.equivariance(picture, example_images(found, batches))
+    return table, found.to_json(**about), picture_of(picture, example_images(found, batches))

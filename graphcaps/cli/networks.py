@@ -90,16 +90,16 @@ def evaluate(
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     result = evaluate(model, batches)
     print(accuracy_table(result, splits.class_names))
-    from .. import viz
+    from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
-    viz.save(viz.confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
+    save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
         from ..analysis.accuracy import examples
 
         picture = chosen.path / "figures" / "segmentation.png"
-        viz.save(viz.segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
+        save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
         print(f"segmentation: {picture}")
 
 
@@ -166,7 +166,6 @@ def prune(
     from ..training.run_folder import named_or_newest
 
     chosen = named_or_newest(run, out)
-    from .. import viz
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.pruning import check_keep, mean_coupling
     from ..analysis.pruning import prune as measure
@@ -175,6 +174,7 @@ def prune(
     from ..progress import bar
     from ..training.hardware import pick_device
     from ..training.run_folder import load_routing
+    from ..viz import accuracy_by_edges, save
     from .tables import pruning_table
 
     place = pick_device(device)
@@ -192,7 +192,7 @@ def prune(
     about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
     folder = chosen.path / "prune"
     write_text(folder / "prune.json", found.to_json(**about))
-    viz.save(viz.accuracy_by_edges({**about, **found.as_dict()}), folder / "accuracy.png")
+    save(accuracy_by_edges({**about, **found.as_dict()}), folder / "accuracy.png")
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
     print(pruning_table(found))
     print(folder / "prune.json", folder / "accuracy.png", sep="\n")

@@ -195,7 +195,7 @@ def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
     results = summary(plan, found)
     write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(folder / "table.md", as_markdown(results) + "\n")
-    from .. import viz
+    from ..viz import compared, save
 
-    viz.save(viz.compared(results), folder / "accuracy.png")
+    save(compared(results), folder / "accuracy.png")
     return results

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
@@ -12,9 +10,6 @@ from ..graph import complete_graph
 from ..routing import LinearVotes
 from .routed import check_options, graph_device, route_layer
 from .routing_parameters import learned_for
-
-if TYPE_CHECKING:
-    from .pruned_caps import PrunedCaps
 
 
 class CapsuleLayer(nn.Module):
@@ -74,12 +69,6 @@ class CapsuleLayer(nn.Module):
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
         return route_layer(self, u)
-
-    def pruned(self, kept: torch.Tensor) -> PrunedCaps:
-        """A copy with the edges ``kept`` alone: ``PrunedCaps(self, kept)``."""
-        from .pruned_caps import PrunedCaps
-
-        return PrunedCaps(self, kept)
 
     def extra_repr(self) -> str:
         edges, child_dim, parent_dim = self.weight.shape
