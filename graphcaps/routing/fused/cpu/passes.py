@@ -191,7 +191,7 @@ class Passes:
         run_on_threads(kernel, self.ranges, edges=self.arrays, votes=self.votes, sizes=self.sizes, **arguments)
 
 
-def run_on_threads(kernel: Callable, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
+def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
     """Call ``kernel(begin, end, ...)`` on each range; of a list of tensors, the k-th call gets the k-th."""
     shared, per_thread = {}, {}
     for name, value in arguments.items():
@@ -200,13 +200,36 @@ def run_on_threads(kernel: Callable, ranges: Sequence[tuple[int, int]], **argume
         else:
             shared[name] = flat(value) if isinstance(value, torch.Tensor) else value
 
-    def part(k: int) -> None:
-        kernel(*ranges[k], **shared, **{name: arrays[k] for name, arrays in per_thread.items()})
+    names = kernel.py_func.__code__.co_varnames[2 : kernel.py_func.__code__.co_argcount]
 
+    def part(k: int) -> None:
+        mine = shared | {name: arrays[k] for name, arrays in per_thread.items()}
+        kernel(*ranges[k], *(mine[name] for name in names))
+
+    if len(ranges) == 1:
+        part(0)
+        return
+    # The first call of its kind is made alone: threads that compile one kernel at once have failed in Numba 0.60.
+    kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
+    alone = kind not in _COMPILED
+    if alone:
+        part(0)
+        _COMPILED.add(kind)
     others = [pool(len(ranges)).submit(part, k) for k in range(1, len(ranges))]
-    part(0)
+    if not alone:
+        part(0)
     for other in others:
         other.result()
+
+
+_COMPILED: set[tuple] = set()
+
+
+def _kind(value: Any) -> object:
+    """What Numba tells apart: dtypes of arrays, lengths of tuples, types of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.char
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
 
 
 @functools.cache
