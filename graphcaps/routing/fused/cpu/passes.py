@@ -209,8 +209,8 @@ def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: 
     if len(ranges) == 1:
         part(0)
         return
-    # The first call of its kind, which compiles, is made alone. With Numba 0.60 a call from a second thread failed once,
-    # with an IndexError that couldn't be had again. Threads that compile together are the suspect, not the proven cause.
+    # The first call of its kind, which compiles, is made alone. With Numba 0.60 a call from a second thread once failed
+    # with an IndexError that didn't come back. Threads that compile together are suspected; it isn't proven.
     kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
     alone = kind not in _COMPILED
     if alone:
