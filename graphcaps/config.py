@@ -35,7 +35,7 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-RoutingName = Literal["auto", "dynamic", "uniform", "attention", "inverted", "em"]
+RoutingName = Literal["auto", "dynamic", "uniform", "attention", "spherical", "inverted", "em"]
 _ANY = typing.get_args(RoutingName)[1:]
 _ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight")
 _BY_EM = ("iterations", "engine")

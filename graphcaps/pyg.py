@@ -50,6 +50,7 @@ class CapsuleConv(MessagePassing):
         add_self_loops: whether each node gets one self-loop, of weight 1, in the place of those it has; not where x is
             a pair.
         bias: whether a bias is learned.
+        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -74,6 +75,7 @@ class CapsuleConv(MessagePassing):
         in_caps: int = 1,
         add_self_loops: bool = True,
         bias: bool = True,
+        routing: str = "spherical",
         engine: str = "auto",
     ):
         super().__init__(aggr=None, node_dim=0)
@@ -82,7 +84,17 @@ class CapsuleConv(MessagePassing):
         source = in_channels[0] if isinstance(in_channels, tuple) else in_channels
         expect(source != -1, "in_channels", "the number of features", -1, "It is not found out from the first input")
         self.capsules = NodeCapsules(
-            source, out_channels, num_caps, in_caps, iterations, competition, squash_output, dropout, bias, engine
+            source,
+            out_channels,
+            num_caps,
+            in_caps,
+            iterations,
+            competition,
+            squash_output,
+            dropout,
+            bias,
+            routing,
+            engine,
         )
 
     def reset_parameters(self) -> None:
@@ -156,6 +168,7 @@ class CapsuleAggregation(Aggregation):
         dropout: dropout probability of votes: each node supports some classes with nothing.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
+        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -177,12 +190,23 @@ class CapsuleAggregation(Aggregation):
         dropout: float = 0.0,
         in_caps: int = 1,
         bias: bool = True,
+        routing: str = "spherical",
         engine: str = "auto",
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.capsules = NodeCapsules(
-            in_channels, out_channels, num_caps, in_caps, iterations, "capsules", squash_output, dropout, bias, engine
+            in_channels,
+            out_channels,
+            num_caps,
+            in_caps,
+            iterations,
+            "capsules",
+            squash_output,
+            dropout,
+            bias,
+            routing,
+            engine,
         )
 
     def reset_parameters(self) -> None:

@@ -17,8 +17,8 @@ import torch
 
 from graphcaps import bipartite_graph, complete_graph, dgl, route
 from graphcaps._dgl import has_cuda
-from graphcaps.routing import EMParameters, InvertedParameters, LinearVotes, Routed, fused
-from graphcaps.routing.engines import engine_names, routing_names
+from graphcaps.routing import EMParameters, InvertedParameters, LinearVotes, Routed, SphericalParameters, fused
+from graphcaps.routing.engines import Parameters, engine_names, routing_names
 
 FACTS = {
     1: "c sums to 1 over each child's edges",
@@ -55,7 +55,7 @@ class Way(NamedTuple):
         """The graph where the engine wants it: DGL's own kernels need it beside the votes."""
         return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
 
-    def learned(self, graph, votes) -> EMParameters | InvertedParameters | None:
+    def learned(self, graph, votes) -> Parameters | None:
         """Parameters that differ from parent to parent and from number to number, if the routing has any."""
         like, parents = (votes.weight if isinstance(votes, LinearVotes) else votes).detach(), graph.num_dst_nodes()
         like = like.to(torch.promote_types(like.dtype, torch.float32))
@@ -65,6 +65,8 @@ class Way(NamedTuple):
         if self.routing == "inverted":
             ramp = torch.linspace(-1, 1, like.shape[-1]).to(like)
             return InvertedParameters(1 + ramp / 2, ramp / 3, 1 - ramp, like.new_tensor(0.3))
+        if self.routing == "spherical":
+            return SphericalParameters(torch.linspace(1, 4, parents).to(like))
         return None
 
     def __call__(self, graph, votes, prior=None, **options):

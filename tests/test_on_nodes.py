@@ -62,17 +62,21 @@ def by_loops(layer, graph, x, weights=None):
               for l in range(num_caps)] for v in range(num_nodes)]  # noqa: E741  # fmt: skip
         for e in range(len(src)):
             for l in range(num_caps):  # noqa: E741
-                b[e, l] += votes[e][l] @ squash(s[dst[e]][l])
+                if capsules.routing == "dynamic":
+                    b[e, l] += votes[e][l] @ squash(s[dst[e]][l])
+                elif capsules.routing == "spherical":
+                    cosine = torch.nn.functional.cosine_similarity(votes[e][l], s[dst[e]][l], dim=0)
+                    b[e, l] = capsules.learned().concentration * cosine
     degree = [max(1, dst.count(v)) if capsules.competition == "capsules" else 1 for v in range(num_nodes)]
     rows = [torch.stack(row) * num_caps / d + capsules.bias for row, d in zip(s, degree, strict=True)]
     out = torch.stack(rows)
     return (squash(out) if capsules.squash_output else out), c
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize("routing, iterations", [("spherical", 1), ("spherical", 3), ("dynamic", 3), ("uniform", 3)])
 @pytest.mark.parametrize("squash_output", [True, False])
-def test_a_convolution_is_the_formula_of_its_docstring(competition, iterations, squash_output, draw):
-    layer = conv(competition=competition, iterations=iterations, squash_output=squash_output)
+def test_a_convolution_is_the_formula_of_its_docstring(competition, routing, iterations, squash_output, draw):
+    layer = conv(competition=competition, routing=routing, iterations=iterations, squash_output=squash_output)
     graph, x, weights = graph_of(), draw(N, F), draw(29).abs()
     with torch.no_grad():
         wanted, c = by_loops(layer, graph, x, weights)
@@ -93,11 +97,12 @@ def test_one_iteration_is_dgls_graph_convolution(norm, competition, draw):
         torch.testing.assert_close(got.flatten(1), wanted, **EXACT)
 
 
-def test_every_engine_gives_what_naive_gives_in_value_and_gradient(competition, draw):
+@pytest.mark.parametrize("routing", ["spherical", "dynamic"])
+def test_every_engine_gives_what_naive_gives_in_value_and_gradient(competition, routing, draw):
     graph, x, cotangent = graph_of(), draw(N, 2, F), draw(N, 2, K, D)
     results = {}
-    for engine in engine_names("dynamic"):
-        layer, leaf = conv(competition=competition, engine=engine), x.clone().requires_grad_()
+    for engine in engine_names(routing):
+        layer, leaf = conv(competition=competition, routing=routing, engine=engine), x.clone().requires_grad_()
         out = layer(graph, leaf)
         results[engine] = out, *torch.autograd.grad(out, (leaf, *layer.parameters()), cotangent)
     for engine, found in results.items():
@@ -301,9 +306,11 @@ def test_layers_copy_pickle_and_print(draw):
     layer = conv(competition="neighbours")
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         torch.testing.assert_close(twin(graph_of(), x := draw(N, F)), layer(graph_of(), x))
-    assert "6 -> 3 x 4, iterations=3, competition='neighbours', squash_output=True" in repr(layer)
+    assert "6 -> 3 x 4, iterations=3, routing='spherical', competition='neighbours', squash_output=True" in repr(layer)
     before = layer.capsules.weight.clone()
+    torch.nn.init.constant_(layer.capsules.learned.log_concentration, 3)
     layer.reset_parameters()
+    assert layer.capsules.learned().concentration == 1
     assert not torch.equal(before, layer.capsules.weight)
     assert not layer.capsules.bias.any()
     assert layer.capsules.weight.std().item() == pytest.approx((2 * 2 / (F + K * D)) ** 0.5, rel=0.25)
@@ -318,7 +325,11 @@ def test_layers_copy_pickle_and_print(draw):
             lambda: CapsuleConv(F, D, K, competition="all"),
             "competition: expected one of capsules, neighbours, got 'all'",
         ),
-        (lambda: CapsuleReadout(F, D, 2, engine="fuse"), "engine: expected one of .*Did you mean 'fused'?"),
+        (
+            lambda: CapsuleReadout(F, D, 2, routing="dynamic", engine="fuse"),
+            "engine: expected one of .*Did you mean 'fused'?",
+        ),
+        (lambda: CapsuleConv(F, D, K, routing="em"), "routing: expected one of spherical, dynamic, uniform, got 'em'"),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(8, F)), r"feat: expected \(N=9, \*, 6\), got \(8, 6\)"),
         (lambda: CapsuleConv(F, D, K, in_caps=2)(graph_of(), torch.ones(N, F)), r"feat: expected \(N=9, \*, 2, 6\)"),

@@ -13,21 +13,27 @@ from .node_caps import NodeCapsules
 class CapsuleConv(nn.Module):
     """Graph convolution by routing: nodes vote for the capsules of their neighbours, and votes that agree count more.
 
-    With z_ul = x_u W_l, for capsule l of node v and its in-edges e = (u, v), in each iteration (arXiv 1710.09829)
+    With z_ul = x_u W_l, for capsule l of node v and its in-edges e = (u, v), in each iteration
 
         c = softmax of b, over the K capsules l of edge e (competition="capsules")
                           over all edges and capsules that u votes along and for (competition="neighbours")
         s_vl = sum over e of c_el z_ul
-        b_el = b_el + <z_ul, squash(s_vl)>
+        b_el = kappa cos(z_ul, s_vl)              (routing="spherical": kappa is learned)
+        b_el = b_el + <z_ul, squash(s_vl)>        (routing="dynamic": arXiv 1710.09829)
 
     and the layer gives squash(s_vl K / in-degree of v + bias), or squash(s_vl K + bias) where neighbours compete. One
-    iteration is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1`` there is
-    nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its votes, w
-    z_ul in both sums; several capsules in the input have a W each, and add up.
+    iteration, or routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With
+    ``num_caps=1`` there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w
+    multiplies its votes, w z_ul in all of this; several capsules in the input have a W each, and add up.
+
+    Features may be of any scale for spherical routing, whose logits don't depend on it. Dynamic routing wants votes
+    that are short beside 1: long ones, or those of many neighbours, choose at random in the first iteration, and the
+    layer learns nothing. With ``squash_output`` lengths come near 1 where s_vl K / in-degree is long beside 1, and
+    gradients near 0: normalise such features first.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
-    own node's, which a self-loop adds, and z isn't normalised. A node's result depends on its in-edges alone, so that a
+    own node's, which a self-loop adds, and z is as long in the sums as it is. A node's result depends on its in-edges alone, so that a
     block of a neighbour sampler gives what the whole graph gives. Competition of neighbours is the capsule paper's
     reading, where a child's couplings sum to 1 over all its parents: a node must choose whom to tell what, and in a
     block it chooses among the block's nodes.
@@ -44,6 +50,7 @@ class CapsuleConv(nn.Module):
         competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
+        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
         engine: as in ``graphcaps.route``.
@@ -70,6 +77,7 @@ class CapsuleConv(nn.Module):
         in_caps: int = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
+        routing: str = "spherical",
         engine: str = "auto",
     ):
         super().__init__()
@@ -77,7 +85,17 @@ class CapsuleConv(nn.Module):
         self.feat_drop = nn.Dropout(feat_drop)
         in_feats = in_feats[0] if isinstance(in_feats, tuple) else in_feats
         self.capsules = NodeCapsules(
-            in_feats, out_feats, num_caps, in_caps, iterations, competition, squash_output, vote_drop, bias, engine
+            in_feats,
+            out_feats,
+            num_caps,
+            in_caps,
+            iterations,
+            competition,
+            squash_output,
+            vote_drop,
+            bias,
+            routing,
+            engine,
         )
 
     def reset_parameters(self) -> None:

@@ -6,11 +6,14 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect
+from ..errors import check_name, check_whole, expect
 from ..functional import squash
 from ..graph import check_competition, expand, links
 from ..routing import route
 from .routed import check_options
+from .routing_parameters import Concentration
+
+ROUTINGS = ("spherical", "dynamic", "uniform")  # whose couplings and sums are what the formulas below say
 
 
 class NodeCapsules(nn.Module):
@@ -37,6 +40,7 @@ class NodeCapsules(nn.Module):
         vote_drop: probability that a vote u_hat_ekl is dropped while training, for all iterations; the others grow by
             1 / (1 - vote_drop).
         bias: whether a bias is learned.
+        routing: ``"spherical"``, which learns how much to route, ``"dynamic"`` of the 2017 paper, or ``"uniform"``.
         engine: as in ``graphcaps.route``.
     """
 
@@ -51,6 +55,7 @@ class NodeCapsules(nn.Module):
         squash_output: bool,
         vote_drop: float,
         bias: bool,
+        routing: str,
         engine: str,
     ):
         super().__init__()
@@ -58,12 +63,14 @@ class NodeCapsules(nn.Module):
         for name, size in sizes.items():
             check_whole(name, size)
         check_competition(competition)
-        check_options(iterations, "dynamic", engine)
-        self.iterations, self.competition = iterations, competition
+        check_name("routing", routing, list(ROUTINGS))
+        check_options(iterations, routing, engine)
+        self.iterations, self.routing, self.competition = iterations, routing, competition
         self.squash_output, self.engine = squash_output, engine
         self.vote_drop = nn.Dropout(vote_drop)
         self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
+        self.learned = Concentration() if routing == "spherical" else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -72,6 +79,8 @@ class NodeCapsules(nn.Module):
         nn.init.normal_(self.weight, std=2 / (in_caps * in_feats + num_caps * out_feats) ** 0.5)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+        if self.learned is not None:
+            self.learned.reset_parameters()
 
     def forward(
         self, graph: DGLGraph, feat: torch.Tensor, edge_weight: torch.Tensor | None, get_coupling: bool
@@ -104,9 +113,11 @@ class NodeCapsules(nn.Module):
             votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
             # A vote alone in its softmax has c = 1 whatever its logit.
             iterations=1 if self.competition == "capsules" and num_caps == 1 else self.iterations,
+            routing=self.routing,
             engine=self.engine,
             on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
             squash_output=False,
+            parameters=self.learned() if self.learned is not None else None,
         )
         s = s.unflatten(0, (edges.num_parents, num_caps)).movedim(1, -2) * num_caps  # (N_dst, *, K_out, D)
         if self.competition == "capsules":
@@ -136,5 +147,6 @@ class NodeCapsules(nn.Module):
         before = f"{in_caps} x " if in_caps > 1 else ""
         return (
             f"{before}{in_feats} -> {num_caps} x {out_feats}, iterations={self.iterations}, "
+            f"routing={self.routing!r}, "
             f"competition={self.competition!r}, squash_output={self.squash_output}, engine={self.engine!r}"
         )

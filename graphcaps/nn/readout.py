@@ -13,15 +13,20 @@ from .node_caps import NodeCapsules
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    With z_ic = x_i W_c for node i of graph g, in each iteration (arXiv 1710.09829)
+    With z_ic = x_i W_c for node i of graph g, in each iteration
 
         c_i = softmax of b_i over the C classes
         s_gc = sum over the nodes i of g of c_ic z_ic
-        b_ic = b_ic + <z_ic, squash(s_gc)>
+        b_ic = kappa cos(z_ic, s_gc)              (routing="spherical": kappa is learned)
+        b_ic = b_ic + <z_ic, squash(s_gc)>        (routing="dynamic": arXiv 1710.09829)
 
     and the layer gives squash(s_gc C / number of g's nodes + bias): undecided nodes give their mean, so that graphs of
     all sizes compare. Stands in the place of ``GlobalAttentionPooling``; the lengths are class scores for
     ``graphcaps.margin_loss``. Routes all graphs of a batch at once.
+
+    Features may be of any scale for spherical routing, whose logits don't depend on it. With dynamic routing s_gc is a
+    sum over all nodes, so that its first choice is a random one unless votes are very short, and the layer learns
+    nothing. The squash wants features of a standard deviation of about 1: much longer ones bring all lengths near 1.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
@@ -32,6 +37,7 @@ class CapsuleReadout(nn.Module):
         vote_drop: dropout probability of votes: each node supports some classes with nothing.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
+        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -54,11 +60,22 @@ class CapsuleReadout(nn.Module):
         vote_drop: float = 0.0,
         in_caps: int = 1,
         bias: bool = True,
+        routing: str = "spherical",
         engine: str = "auto",
     ):
         super().__init__()
         self.capsules = NodeCapsules(
-            in_feats, out_feats, num_caps, in_caps, iterations, "capsules", squash_output, vote_drop, bias, engine
+            in_feats,
+            out_feats,
+            num_caps,
+            in_caps,
+            iterations,
+            "capsules",
+            squash_output,
+            vote_drop,
+            bias,
+            routing,
+            engine,
         )
 
     def reset_parameters(self) -> None:

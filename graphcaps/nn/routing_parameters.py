@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
-from ..routing import EMParameters, InvertedParameters
+from ..routing import EMParameters, InvertedParameters, SphericalParameters
 
 START = 2.0  # of beta_u, about -ln sigma after three iterations of an untrained layer: half of the parents are on
 CHILDREN_PER_PARENT = 100  # for which EM routing's final lambda of 0.01 was made, about
@@ -49,10 +51,33 @@ class InvertedHead(nn.Module):
         return InvertedParameters(self.norm.weight, self.norm.bias, self.head.weight[0], self.head.bias[0])
 
 
+class Concentration(nn.Module):
+    """kappa of spherical routing, one number for a layer; what is learned is its logarithm.
+
+    Args:
+        start: kappa before training. Small: at first the layer couples nearly uniformly.
+    """
+
+    def __init__(self, start: float = 1.0):
+        super().__init__()
+        self.start = start
+        self.log_concentration = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """kappa as at the start."""
+        nn.init.constant_(self.log_concentration, math.log(self.start))
+
+    def forward(self) -> SphericalParameters:
+        return SphericalParameters(self.log_concentration.exp())
+
+
 def learned_for(
     routing: str, parent_types: int, num_parents: int, num_children: int, parent_dim: int
-) -> EMCosts | InvertedHead | None:
+) -> EMCosts | InvertedHead | Concentration | None:
     """The module whose call gives ``routing`` its parameters, or None where it has none."""
     if routing == "em":
         return EMCosts(parent_types, num_parents, num_children)
-    return InvertedHead(parent_dim) if routing == "inverted" else None
+    if routing == "inverted":
+        return InvertedHead(parent_dim)
+    return Concentration() if routing == "spherical" else None

@@ -4,6 +4,7 @@ from .api import Routed, dynamic_routing, route
 from .em import EMParameters
 from .engines import choose_engine
 from .inverted import InvertedParameters
+from .spherical import SphericalParameters
 from .votes import LinearVotes, MatrixVotes
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "LinearVotes",
     "MatrixVotes",
     "Routed",
+    "SphericalParameters",
     "choose_engine",
     "dynamic_routing",
     "route",

@@ -10,9 +10,7 @@ from .._dgl import DGLGraph
 from ..errors import check_whole, expect
 from ..graph import check_graph
 from .edge_ops import Observer
-from .em import EMParameters
-from .engines import ROUTINGS, resolve, run
-from .inverted import InvertedParameters
+from .engines import ROUTINGS, Parameters, resolve, run
 from .votes import LinearVotes, MatrixVotes
 
 
@@ -34,7 +32,7 @@ def route(
     engine: str = "auto",
     on_iteration: Observer | None = None,
     squash_output: bool = True,
-    parameters: InvertedParameters | EMParameters | None = None,
+    parameters: Parameters | None = None,
 ) -> Routed:
     """Route the children's votes to the parents.
 
@@ -47,18 +45,18 @@ def route(
             heads, none); or ``LinearVotes`` or ``MatrixVotes``.
         activation: (I, *) in [0, 1], how sure each child is, for ``"em"``; default 1. The others don't use it.
         routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"attention"``,
-            ``"inverted"`` or ``"em"``.
+            ``"spherical"``, ``"inverted"`` or ``"em"``.
         iterations: R >= 1. The first couples uniformly, or as the prior says; ``uniform`` and ``attention`` have one
             pass, whatever R.
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
             default 0.
         engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
-            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
+            and ``spherical`` have no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
         squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
             for ``inverted`` and ``em`` their poses. The iterations before it run as ever.
-        parameters: what ``inverted`` and ``em`` learn beside the votes; default: that of their type.
+        parameters: what ``spherical``, ``inverted`` and ``em`` learn beside the votes; default: that of their type.
 
     Returns:
         ``Routed(v, activation)``: parents (J, *, D) of length < 1, and their activation (J, *), the length of v

@@ -19,12 +19,14 @@ from .dynamic import dynamic
 from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
 from .inverted import InvertedParameters, inverted
+from .spherical import SphericalParameters, spherical
 from .uniform import uniform
 from .votes import LinearVotes, MatrixVotes
 
 log = logging.getLogger("graphcaps")
 
 Votes = Tensor | LinearVotes | MatrixVotes
+Parameters = SphericalParameters | InvertedParameters | EMParameters
 # function(graph, votes (E, *, D), activation (I, *) or None, b (E, *), iterations, on_iteration, squash_output,
 # parameters) -> v (J, *, D), or the pose unsquashed, and activation (J, *)
 Engine = Callable[..., tuple[Tensor, Tensor]]
@@ -52,7 +54,7 @@ class Routing:
     fused_votes: tuple[type, ...] = (Tensor, LinearVotes)
     fused_devices: tuple[str, ...] = ("cpu", "cuda")
     not_fused: str = ""
-    parameters: type[EMParameters] | type[InvertedParameters] | None = None
+    parameters: type[Parameters] | None = None
     one_pass: bool = False
     uses_activation: bool = False
 
@@ -61,6 +63,12 @@ ROUTINGS = {
     "dynamic": Routing(dynamic, naive.dynamic, fused.dynamic),
     "uniform": Routing(uniform, naive.uniform, fused.uniform, one_pass=True),
     "attention": Routing(attention, naive.attention, fused.attention, fused_devices=("cpu",), one_pass=True),
+    "spherical": Routing(
+        spherical,
+        naive.spherical,
+        not_fused="divides by the length of each vote",
+        parameters=SphericalParameters,
+    ),
     "inverted": Routing(
         inverted,
         naive.inverted,
@@ -142,7 +150,7 @@ def run(
     iterations: int,
     on_iteration: Observer | None,
     squash_output: bool,
-    parameters: EMParameters | InvertedParameters | None,
+    parameters: Parameters | None,
 ) -> tuple[Tensor, Tensor]:
     """Route on an engine that ``resolve`` has named: v (J, *, D), or the pose unsquashed, and activation (J, *).
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from .._dgl import DGLGraph
     from ..routing import LinearVotes, MatrixVotes
-    from ..routing.em import EMParameters
-    from ..routing.inverted import InvertedParameters
+    from ..routing.engines import Parameters
 
 FORMAT_VERSION = 1
 
@@ -255,7 +254,7 @@ def observe(
     engine: str = "auto",
     routing: str = "dynamic",
     activation: torch.Tensor | None = None,
-    parameters: InvertedParameters | EMParameters | None = None,
+    parameters: Parameters | None = None,
 ) -> dict[str, np.ndarray]:
     """Route once and return every iteration: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
 
