@@ -33,10 +33,10 @@ class CapsuleConv(nn.Module):
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
-    own node's, which a self-loop adds, and z is as long in the sums as it is. A node's result depends on its in-edges alone, so that a
-    block of a neighbour sampler gives what the whole graph gives. Competition of neighbours is the capsule paper's
-    reading, where a child's couplings sum to 1 over all its parents: a node must choose whom to tell what, and in a
-    block it chooses among the block's nodes.
+    own node's, which a self-loop adds, and z is as long in the sums as it is. A node's result depends on its in-edges
+    alone, so that a block of a neighbour sampler gives what the whole graph gives. Competition of neighbours is the
+    capsule paper's reading, where a child's couplings sum to 1 over all its parents: a node must choose whom to tell
+    what, and in a block it chooses among the block's nodes.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
