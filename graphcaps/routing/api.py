@@ -51,7 +51,7 @@ def route(
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
             default 0.
         engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
-            and ``spherical`` have no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
+            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
         squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,

@@ -66,7 +66,8 @@ ROUTINGS = {
     "spherical": Routing(
         spherical,
         naive.spherical,
-        not_fused="divides by the length of each vote",
+        fused.spherical,
+        fused_devices=("cpu",),
         parameters=SphericalParameters,
     ),
     "inverted": Routing(

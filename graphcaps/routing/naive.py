@@ -96,31 +96,29 @@ def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
 
 
 def spherical(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """A mixture of von Mises-Fisher distributions, Banerjee et al. 2005; kappa is the concentration."""
+    """A mixture of von Mises-Fisher distributions, Banerjee et al. 2005; kappa is the concentration of usual votes."""
     (kappa,) = parameters or (1.0,)
     out_edges, in_edges, dst = _ends(graph)
-    prior, s, v = b, [None] * len(in_edges), [None] * len(in_edges)
+    prior, s, v, mu, rho = b, *([None] * len(in_edges) for _ in range(4))
+    for j, edges in enumerate(in_edges):
+        squares = sum(((u_hat[e] * u_hat[e]).sum(-1) for e in edges), u_hat[:0].sum(0).sum(-1))
+        some = squares > 1e-24 * len(edges)
+        rho[j] = torch.where(some, torch.where(some, squares, 1.0) / max(1, len(edges)), torch.inf).sqrt()
     for r in range(iterations):
         c = _softmax(b, out_edges)
         for j, edges in enumerate(in_edges):
             s[j] = sum((c[e].unsqueeze(-1) * u_hat[e] for e in edges), u_hat[:0].sum(0))
             squared = (s[j] * s[j]).sum(-1, keepdim=True)
-            zero = squared == 0
+            zero, some = squared == 0, squared > 1e-24
             v[j] = torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt() / (1 + squared)) * s[j]
+            mu[j] = s[j] / torch.where(some, squared, 1.0).sqrt()
         _observe(on_iteration, [r], b, c, v, u_hat, dst)
         b = []
         for e, j in enumerate(dst):
             of_parent = kappa[j] if isinstance(kappa, torch.Tensor) and kappa.dim() else kappa
-            b.append(prior[e] + of_parent * (_unit(u_hat[e]) * _unit(s[j])).sum(-1))
+            b.append(prior[e] + of_parent * (u_hat[e] * mu[j]).sum(-1) / rho[j])
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
     return v if squash_output else s, v.norm(dim=-1)
-
-
-def _unit(x):
-    """x / |x|; nothing where x is no longer than 1e-12."""
-    squared = (x * x).sum(-1, keepdim=True)
-    some = squared > 1e-24
-    return torch.where(some, x / torch.where(some, squared, 1.0).sqrt(), 0.0)
 
 
 def _ends(graph):

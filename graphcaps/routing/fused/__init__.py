@@ -66,6 +66,12 @@ def attention(graph, votes, activation, b, iterations, on_iteration, squash_outp
     return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
+def spherical(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """Spherical routing of the same votes, on the CPU."""
+    engine = importlib.import_module(".cpu.spherical", __name__)
+    return engine.spherical(graph, votes, activation, b, iterations, on_iteration, squash_output, parameters)
+
+
 def matrix_em(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """EM routing of ``MatrixVotes``, on the CPU."""
     engine = importlib.import_module(".cpu.em", __name__)

@@ -162,8 +162,11 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
 
 
 @compiled
-def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, du, dweight):
-    """Linear votes: du and dweight += what ``votes_gradient`` says of u_hat = u W, with c and db made anew."""
+def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, du, dweight):
+    """Linear votes: du and dweight += what ``votes_gradient`` says of u_hat = u W, with c and db made anew.
+
+    ``adds``: whether an iteration's logits are a part of the next one's.
+    """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size = len(ds) // iterations, len(D)
     u_hat = np.empty(sizes.edges * sizes.lanes * size, like.dtype)
@@ -188,7 +191,8 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
                 add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
                 if r > 0:
                     couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
-                    copy_tile(above, change, block)
+                    if adds:
+                        copy_tile(above, change, block)
                     add_parents(du_hat, change, block, edges.dst, v, (r - 1) * step, D)
             make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
         child = stop

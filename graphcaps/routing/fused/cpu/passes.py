@@ -170,8 +170,9 @@ class Passes:
         db: torch.Tensor,
         v: torch.Tensor,
         start: int,
+        adds: bool = True,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """du and dweight, or du_hat and None."""
+        """du and dweight, or du_hat and None; ``adds``: whether logits add up from iteration to iteration."""
         if not self.linear:
             du = torch.empty_like(self.u)
             pairs = zip(ds[1:], v, strict=True)
@@ -183,7 +184,7 @@ class Passes:
         parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
         per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
         logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
-        self.run(linear_gradient, **logits, du=du, dweight=per_thread)
+        self.run(linear_gradient, **logits, adds=adds, du=du, dweight=per_thread)
         return du, sum_of(parts)
 
     def run(self, kernel: Callable, **arguments: Any) -> None:

@@ -1,0 +1,167 @@
+"""Spherical routing on the CPU in R passes over the votes, and its gradient in R - 1 more and one write.
+
+The passes are dynamic routing's (`kernels`): there each iteration's logits are <u_hat, before>, here <u_hat, w>,
+
+    w^r = kappa / rho s^(r-1) / |s^(r-1)|
+
+of the last iteration alone. So nothing adds up from iteration to iteration, in the gradients neither. rho, of all votes
+for a parent, comes from the children's products with themselves where votes are linear, which aren't built for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ...._dgl import DGLGraph
+from ....functional import squash
+from ....graph import Links, links
+from ...edge_ops import with_length
+from ...spherical import SphericalParameters, concentration_per_length
+from ...votes import LinearVotes
+from .dynamic import Shape, agreement_of, dynamic, route_in_passes
+from .kernels import iterate_backward
+from .passes import EdgesByChild, Passes, sum_of
+from .tiles import EQUAL, SOFTMAX
+
+
+def spherical(
+    graph: DGLGraph,
+    votes: Tensor | LinearVotes,
+    activation: Tensor | None,
+    b: Tensor,
+    iterations: int,
+    on_iteration: Callable | None,
+    squash_output: bool = True,
+    parameters: SphericalParameters | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Spherical routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
+    if iterations == 1:
+        return dynamic(graph, votes, activation, b, 1, on_iteration, squash_output)
+    ends = links(graph, b.device)
+
+    def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
+        squares = squared_lengths(LinearVotes(u, weight, index) if weight.numel() else u, graph)  # (J, B)
+        scale = concentration_per_length(squares, ends.in_degrees.to(u.dtype).unsqueeze(-1), parameters)
+        learning = others[-1] or (torch.is_grad_enabled() and scale.requires_grad)
+        return _Spherical.apply(u, weight, prior, scale, index, *others[:-1], learning)
+
+    return route_in_passes(sums, graph, votes, b, iterations, on_iteration, squash_output)
+
+
+def squared_lengths(votes: Tensor | LinearVotes, graph: DGLGraph) -> Tensor:
+    """(J, B): for each parent the sum of |u_hat|^2 over its in-edges, of votes (E, B, D) or of children (I, B, P)."""
+    u = votes if isinstance(votes, Tensor) else votes.u
+    ends = links(graph, u.device)
+    if isinstance(votes, LinearVotes):
+        _, weight, index = votes
+        if weight.dim() == 2:
+            of_child = (u @ weight).square().sum(-1)  # (I, B)
+            return _to_parents(of_child.index_select(0, ends.src), ends)
+        if ends.complete and index is None:
+            # |u W|^2 = <u u^T, W W^T>, and where children share W their u u^T may be added up first.
+            if weight.dim() == 4:
+                by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
+            else:
+                by_type, weight = u.unsqueeze(1), weight.unflatten(0, (ends.num_children, ends.num_parents))
+            products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
+            return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+        u = votes.build(graph)
+    return _to_parents(u.square().sum(-1), ends)
+
+
+def _to_parents(numbers: Tensor, ends: Links) -> Tensor:
+    return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)
+
+
+def _with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor, Tensor]:
+    """ds and dlength of w = ``with_length(s, length)``."""
+    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    some = n > 1e-12
+    n = torch.where(some, n, 1)
+    mu = s / n
+    along = (dw * mu).sum(-1, keepdim=True)
+    return length.unsqueeze(-1) / n * (dw - torch.where(some, along * mu, 0)), along.squeeze(-1)
+
+
+class _Spherical(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        weight: Tensor,
+        prior: Tensor,
+        scale: Tensor,
+        index: Tensor | None,
+        edges: EdgesByChild,
+        iterations: int,
+        on_iteration: Callable | None,
+        trailing: Shape,
+        learning: bool,
+    ) -> Tensor:
+        """The last s (J, B, D), of ``scale`` (J, B) = kappa / rho."""
+        given = Passes(u, weight, index, edges)
+        passes = given.with_sorted_votes()
+        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
+        by_child = passes.nothing if uniform else edges.by_child(prior)
+        c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
+        s = passes.u.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
+        w = torch.zeros_like(s)
+        for r in range(iterations):
+            if r > 0:
+                w[r] = with_length(s[r - 1], scale)
+            first = r == 0 and uniform
+            kept = c[r - uniform] if len(c) and not first else passes.nothing
+            if on_iteration is not None and not len(kept):
+                kept = passes.numbers(1)[0]
+            s[r] = passes.iterate(by_child, w[r] if r else passes.nothing, kept, EQUAL if first else SOFTMAX)
+            if on_iteration is not None:
+                v = squash(s[r])
+                b = prior + agreement_of(passes, w[r]) if r else prior.expand(len(prior), passes.batch)
+                state = (b, edges.in_edge_order(kept), agreement_of(passes, v))
+                b, coupling, agreement = (x.reshape(len(x), *trailing) for x in state)
+                on_iteration(r, b, coupling, v.reshape(edges.num_parents, *trailing, -1), agreement)
+        if learning:
+            ctx.save_for_backward(given.u, weight, by_child, scale, index, c, s, w)
+            ctx.edges, ctx.uniform, ctx.reading = edges, uniform, passes if passes is not given else None
+        return s[-1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradient of the last s with respect to votes (or u and weight), prior and scale.
+
+        db^r = c^r (<u_hat, ds^r> - sum over the child's out-edges of c^r <u_hat, ds^r>) and
+        dw^r = sum over in-edges of db^r u_hat give ds^(r-1), and in the end
+        du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r w^r.
+        """
+        u, weight, prior, scale, index, c, s, w = ctx.saved_tensors
+        edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
+        reading = ctx.reading or passes.with_sorted_votes()
+        iterations, needs_prior, nothing = len(s), ctx.needs_input_grad[2], passes.nothing
+        db, ds = passes.numbers(0 if passes.linear else iterations - 1), torch.empty_like(s)
+        ds[-1], dscale, dprior = grad, torch.zeros_like(scale), None
+        for r in reversed(range(iterations)):
+            if r == 0 and not needs_prior:
+                break
+            kept_db = nothing if passes.linear or r == 0 else db[r - 1]
+            if needs_prior and not len(kept_db):
+                kept_db = passes.numbers(1)[0]
+            parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
+            logits = {"prior": prior, "before": w[r], "ds": ds[r], "iterations": 1}
+            kept = nothing if passes.linear else c[r - uniform]
+            reading.run(iterate_backward, **logits, c=kept, db_above=nothing, db=kept_db, dv=list(parts))
+            if needs_prior:
+                dprior = kept_db if dprior is None else dprior + kept_db
+            if r > 0:
+                ds[r - 1], of_scale = _with_length_backward(s[r - 1], scale, sum_of(parts))
+                dscale += of_scale
+        du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            start = EQUAL if uniform else SOFTMAX
+            du, dweight = passes.gradient(prior, w, c, ds, db, w[1:], start, adds=False)
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dscale, *[None] * 6
