@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
-from sklearn.metrics import adjusted_mutual_info_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -120,6 +119,8 @@ def held_against(c: Tensor, data: FactorGraph) -> dict:
         where one tells the other; ``table`` (K, K), edges of each factor (rows) by capsule; ``edges`` that enter node
         0, as neighbour, factor, capsule.
     """
+    from sklearn.metrics import adjusted_mutual_info_score
+
     which, factor = data.single()
     capsule = c[which].argmax(dim=1)
     size = data.num_factors
