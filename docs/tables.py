@@ -145,11 +145,10 @@ def example_tables(results: list[dict]) -> str:
     """What ``graphcaps example`` found: one table per data set, the margins, and how it was done."""
     parts = []
     for found in results:
-        parts.append(
-            f"`{found['command']}`, {found['minutes']:.1f} min in {found['processes']} processes of one thread:"
-        )
+        spent = f"{found['minutes']:.1f} min in {found['processes']} processes of one thread"
+        parts.append(f"`{found['command']}`, {spent}:")
         for part in found.get("parts", [found]):
-            parts += [f"{part['factors']} factors:"] * ("factors" in part)
+            parts += [f"{part['factors']} factors:"] if "factors" in part else []
             parts += _example_table(part, found.get("measure", "accuracy"))
     return "\n\n".join(parts)
 
@@ -365,7 +364,7 @@ def tables() -> dict[str, str]:
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),
-        **({"factors": example_tables([json.loads(FACTORS.read_text())])} if FACTORS.exists() else {}),
+        "factors": example_tables([json.loads(FACTORS.read_text())]) if FACTORS.exists() else "Not measured yet.",
         "rooms": rooms_table(),
         "modules": modules_tables(),
     }

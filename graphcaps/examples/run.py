@@ -125,9 +125,11 @@ def _each(
         check_whole("factors", number, 2, 32)
     if not quick and (kept := len([*keep.glob("*.json")])):
         say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
-    count = len(num_factors)
-    parts = [
-        factors.run(number, seeds, quick, lambda done, k=k: on_share((k + done) / count), None if quick else keep)
-        for k, number in enumerate(num_factors)
-    ]
+    parts = []
+    for k, number in enumerate(num_factors):
+
+        def on_part(done: float, before: int = k) -> None:
+            on_share((before + done) / len(num_factors))
+
+        parts.append(factors.run(number, seeds, quick, on_part, None if quick else keep))
     return {"measure": "micro-F1", "parts": parts}

@@ -154,11 +154,11 @@ def run_jobs(
 
 def _plain(function: Callable, job: tuple) -> dict:
     """What a training is, as JSON gives it back."""
-    given = {}
+    called, given = function, {}
     if isinstance(function, partial):
         assert not function.args, "what is kept is known by keywords and jobs"
-        function, given = function.func, function.keywords
-    training = {"function": f"{function.__module__}.{function.__qualname__}", "given": given, "job": job}
+        called, given = function.func, function.keywords
+    training = {"function": f"{called.__module__}.{called.__qualname__}", "given": given, "job": job}
     return json.loads(json.dumps(training))
 
 

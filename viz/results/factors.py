@@ -80,13 +80,13 @@ def _draw_matrix(axes: Axes, table: np.ndarray, order: list[int]) -> None:
 
 
 def _draw_node(axes: Axes, edges: np.ndarray, place: dict[int, int]) -> None:
-    edges = edges[np.lexsort((edges[:, 0], [place[k] for k in edges[:, 2]], edges[:, 1]))]
+    edges = edges[np.lexsort((edges[:, 0], np.array([place[k] for k in edges[:, 2]]), edges[:, 1]))]
     turn = 360 / max(len(edges), 1)
     angles = np.deg2rad(90 - turn * (np.arange(len(edges)) + 0.5))
     ends = _RING[1] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     colors = [style.color(place[capsule]) for capsule in edges[:, 2]]
     axes.add_collection(LineCollection([[(0, 0), end] for end in ends], colors=colors, linewidths=1.8, zorder=1))
-    axes.scatter(*ends.T, color=colors, s=34, zorder=2)
+    axes.scatter(ends[:, 0], ends[:, 1], color=colors, s=34, zorder=2)
     axes.scatter([0], [0], color=style.INK, s=60, zorder=3)
     for factor, count in zip(*np.unique(edges[:, 1], return_counts=True), strict=True):
         before = turn * int((edges[:, 1] < factor).sum())
