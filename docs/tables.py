@@ -20,6 +20,7 @@ from statistics import fmean, stdev
 
 from graphcaps.compare.plan import measured
 from graphcaps.compare.table import as_markdown
+from graphcaps.examples.table import information
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,6 +31,7 @@ TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
 NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
+FACTORS = RESULTS / "factors.json"  # as above
 QUOTE = '"'  # as above
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -143,24 +145,29 @@ def example_tables(results: list[dict]) -> str:
     """What ``graphcaps example`` found: one table per data set, the margins, and how it was done."""
     parts = []
     for found in results:
-        lines = ["| | test accuracy | validation | parameters | epochs | settings |", "|---|---|---|---|---|---|"]
-        for row in found["rows"]:
-            settings, times = next(iter(row["chosen"].items()))
-            settings += f" ({times} of {sum(row['chosen'].values())} folds)" * (len(row["chosen"]) > 1)
-            lines.append(
-                f"| {row['name']} | **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} | "
-                f"{row['validation'] * 100:.2f} | {row['parameters']:,} | {row['epochs']:.0f} | {settings} |"
-            )
-        margins = "; ".join(
-            f"{name} {over['mean'] * 100:+.2f} +- {over['standard_error'] * 100:.2f}"
-            for name, over in found["margins"].items()
-        )
-        parts += [
-            f"`{found['command']}`, {found['minutes']:.1f} min in {found['processes']} processes of one thread:",
-            "\n".join(lines),
-            f"Margins and their standard errors, points: {margins}. {found['protocol']}",
-        ]
+        spent = f"{found['minutes']:.1f} min in {found['processes']} processes of one thread"
+        parts.append(f"`{found['command']}`, {spent}:")
+        for part in found.get("parts", [found]):
+            parts += [f"{part['factors']} factors:"] if "factors" in part else []
+            parts += _example_table(part, found.get("measure", "accuracy"))
     return "\n\n".join(parts)
+
+
+def _example_table(part: dict, measure: str) -> list[str]:
+    lines = [f"| | test {measure} | validation | parameters | epochs | settings |", "|---|---|---|---|---|---|"]
+    for row in part["rows"]:
+        settings, times = next(iter(row["chosen"].items()))
+        settings += f" ({times} of {sum(row['chosen'].values())} folds)" * (len(row["chosen"]) > 1)
+        lines.append(
+            f"| {row['name']} | **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} | "
+            f"{row['validation'] * 100:.2f} | {row['parameters']:,} | {row['epochs']:.0f} | {settings} |"
+        )
+    margins = "; ".join(
+        f"{name} {over['mean'] * 100:+.2f} +- {over['standard_error'] * 100:.2f}"
+        for name, over in part["margins"].items()
+    )
+    known = "".join(f" {row['name'].capitalize()}: {information(row)}." for row in part["rows"] if "recovered" in row)
+    return ["\n".join(lines), f"Margins and their standard errors, points: {margins}.{known} {part['protocol']}"]
 
 
 def nodes_table(found: dict) -> str:
@@ -357,6 +364,7 @@ def tables() -> dict[str, str]:
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),
+        "factors": example_tables([json.loads(FACTORS.read_text())]) if FACTORS.exists() else "Not measured yet.",
         "rooms": rooms_table(),
         "modules": modules_tables(),
     }

@@ -226,7 +226,7 @@ def test_an_error_in_a_process_ends_the_others():
         trials.run_jobs(cora.fit, [(1,), (2,), (3,)], silent, 2)
 
 
-@pytest.mark.parametrize("name", run.SEEDS)
+@pytest.mark.parametrize("name", ["cora", *run.EPOCHS])
 def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "result.json"

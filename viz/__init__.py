@@ -23,6 +23,7 @@ _HOME = {
     "accuracy_by_edges": "results.pruning",
     "bars": "results.benchmark",
     "compared": "results.comparison",
+    "recovered": "results.factors",
     "robustness": "results.robustness",
     "equivariance": "results.equivariance",
     "color": "style",
@@ -44,6 +45,7 @@ __all__ = [
     "equivariance",
     "explorer_page",
     "parts",
+    "recovered",
     "robustness",
     "save",
     "segmentation",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.results.comparison import compared
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.equivariance import equivariance
+    from graphcaps.viz.results.factors import recovered
     from graphcaps.viz.results.parse_tree import parts
     from graphcaps.viz.results.pruning import accuracy_by_edges
     from graphcaps.viz.results.robustness import robustness

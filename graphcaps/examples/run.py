@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from graphcaps.atomic import write_text
 from graphcaps.data.graphs.cora import load_cora
 from graphcaps.data.graphs.tu import load_graphs
 from graphcaps.errors import check_whole, expect
-from graphcaps.examples import cora, molecules, table, trials
+from graphcaps.examples import cora, factors, molecules, table, trials
 from graphcaps.progress import bar
 from graphcaps.trace.graph_trace import FILE_NAME
 
-SEEDS = {"cora": 20, "mutag": 1, "proteins": 1}
+SEEDS = {"cora": 20, "mutag": 1, "proteins": 1, "factors": 10}
+FACTORS = (4, 8)
 EPOCHS = {"mutag": 100, "proteins": 40}
 QUICK = "A quick look, to see that it runs: a few epochs each, numbers that mean nothing."
 
@@ -34,22 +35,25 @@ def example(
     quick: bool = False,
     json_file: Path | None = None,
     out: Path = Path("runs"),
+    num_factors: Sequence[int] = FACTORS,
     say: Callable[[str], object] = print,
 ) -> dict:
     """Run one example and say what it found.
 
     Args:
         name: a key of ``SEEDS``.
-        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there.
-        seeds: trainings of what was chosen (cora), or of each setting on each fold; default: ``SEEDS``.
+        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there. factors reads nothing.
+        seeds: trainings of what was chosen (cora, factors), or of each setting on each fold; default: ``SEEDS``.
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
-        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it; a quick
-            look has a folder of its own.
+        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it, and that
+            of factors, with its pictures and the trainings that have ended; a quick look has a folder of its own.
+        num_factors: how many latent factors the graphs of factors have, one table each.
         say: takes the lines.
 
     Returns:
-        what ``cora.run`` or ``molecules.run`` returns, with the command, the time and the machine.
+        what ``cora.run`` or ``molecules.run`` returns, or as ``parts`` what ``factors.run`` returns for each number of
+        factors; with the command, the time and the machine.
 
     Raises:
         InputError: another name, no seed, or a training run in mutag's folder.
@@ -66,17 +70,22 @@ def example(
     if quick:
         say(QUICK)
     start = time.perf_counter()
-    graphs = None if name == "cora" else load_graphs(name.upper(), data)
-    if graphs is None:
+    graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
+    train: Callable[[Callable[[float], None]], dict]
+    if name == "factors":
+        train = partial(_each, num_factors, seeds, quick, folder / "trainings", say)
+    elif graphs is None:
         train = partial(cora.run, load_cora(data), seeds, quick)
     else:
         train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick)
     with bar(f"{name}: training") as on_share:
         found = train(on_share)
+    asked = f" --factors {' '.join(map(str, num_factors))}" * (name == "factors" and tuple(num_factors) != FACTORS)
+    asked += f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick
     result = {
         "format_version": 1,
         "example": name,
-        "command": f"graphcaps example {name}" + f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick,
+        "command": f"graphcaps example {name}{asked}",
         **found,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": 1 if quick else trials.cores(),
@@ -86,6 +95,13 @@ def example(
     if json_file is not None:
         write_text(json_file, json.dumps(result, indent=1) + "\n")
     say("\n".join(table.lines(result)))
+    if name == "factors":
+        from graphcaps.viz import recovered, save
+
+        for part in found["parts"]:
+            picture = folder / f"factors-{part['factors']}.png"
+            save(recovered(part["picture"]), picture)
+            say(f"wrote {picture}")
     if graphs is not None and name == "mutag":
         settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
         trace = molecules.trace(graphs, settings, 2 if quick else EPOCHS[name])
@@ -93,3 +109,27 @@ def example(
         say(f"test molecules to draw: {table.answers(trace)}")
         say(f"next: graphcaps viz {shlex.quote(str(folder))}")
     return result
+
+
+def _each(
+    num_factors: Sequence[int],
+    seeds: int,
+    quick: bool,
+    keep: Path,
+    say: Callable[[str], object],
+    on_share: Callable[[float], None],
+) -> dict:
+    """``factors.run`` of each number of factors; trainings that have ended are kept, but for a quick look."""
+    expect(len(num_factors) > 0, "factors", "one number or more", "none")
+    for number in num_factors:
+        check_whole("factors", number, 2, 32)
+    if not quick and (kept := len([*keep.glob("*.json")])):
+        say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
+    parts = []
+    for k, number in enumerate(num_factors):
+
+        def on_part(done: float, before: int = k) -> None:
+            on_share((before + done) / len(num_factors))
+
+        parts.append(factors.run(number, seeds, quick, on_part, None if quick else keep))
+    return {"measure": "micro-F1", "parts": parts}

@@ -72,10 +72,21 @@ def percent(value: float, spread: float | None, sign: str = "") -> str:
 
 
 def lines(result: dict) -> list[str]:
-    """A result of ``run.example`` as a table and what is to be known about it."""
-    width = max(len(row["name"]) for row in result["rows"])
-    found = [f"{'':{width}}  {'test accuracy, %':>16}  {'validation':>10}  {'parameters':>10}  {'s each':>6}  settings"]
-    for row in result["rows"]:
+    """A result of ``run.example`` as a table, or one for each of its parts, and what is to be known about it."""
+    parts, measure = result.get("parts", [result]), result.get("measure", "accuracy")
+    found = [line for part in parts for line in (*_table(part, measure), part["protocol"])]
+    processes = f"{result['processes']} process{'es' * (result['processes'] != 1)} of one thread"
+    found[-1] += f" {result['minutes']:.1f} min in {processes}."
+    return found
+
+
+def _table(part: dict, measure: str) -> list[str]:
+    width = max(len(row["name"]) for row in part["rows"])
+    found = [f"{part['factors']} factors"] if "factors" in part else []
+    found += [
+        f"{'':{width}}  {f'test {measure}, %':>16}  {'validation':>10}  {'parameters':>10}  {'s each':>6}  settings"
+    ]
+    for row in part["rows"]:
         settings, times = next(iter(row["chosen"].items()))
         of = f" ({times} of {sum(row['chosen'].values())} folds)" if len(row["chosen"]) > 1 else ""
         accuracy = percent(row["test_mean"], row["test_sd"])
@@ -83,12 +94,23 @@ def lines(result: dict) -> list[str]:
             f"{row['name']:{width}}  {accuracy:>16}  {row['validation'] * 100:>10.2f}  {row['parameters']:>10,}  "
             f"{row['seconds']:>6.1f}  {settings}{of}"
         )
-    for name, over in result["margins"].items():
+    for name, over in part["margins"].items():
         error = over["standard_error"]
         found.append(f"{name}: {percent(over['mean'], error, '+')} points" + " (standard error)" * (error is not None))
-    processes = f"{result['processes']} process{'es' * (result['processes'] != 1)} of one thread"
-    spent = f"{result['minutes']:.1f} min in {processes}."
-    return [*found, f"{result['protocol']} {spent}"]
+    return found + [f"{row['name']}: {information(row)}" for row in part["rows"] if "recovered" in row]
+
+
+def information(row: dict) -> str:
+    """How well a row's couplings tell the factor of an edge.
+
+    >>> information({"recovered": {"layer 1": {"mean": 0.5, "sd": 0.01}, "layer 2": {"mean": 0.25, "sd": None}}})
+    'adjusted mutual information of couplings and true factors: 0.500 +- 0.010 in layer 1, 0.250 in layer 2'
+    """
+    said = [
+        f"{score['mean']:.3f}" + (f" +- {score['sd']:.3f}" if score["sd"] is not None else "") + f" in {where}"
+        for where, score in row["recovered"].items()
+    ]
+    return f"adjusted mutual information of couplings and true factors: {', '.join(said)}"
 
 
 def answers(trace: GraphTrace) -> str:

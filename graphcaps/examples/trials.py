@@ -7,20 +7,25 @@ for the test part. Predictions meet the test labels only after everything was ch
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import isfinite
 from multiprocessing import get_context
+from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor, nn
 
+from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError
 
 
@@ -34,7 +39,8 @@ class Fit:
         epoch: which one, from 1.
         parameters: how many numbers were learned.
         seconds: how long it took.
-        predicted: int64, the class of each test item.
+        predicted: int64, the class of each test item, or its classes.
+        beside: what else is to be kept of it, as plain numbers.
     """
 
     val_accuracy: float
@@ -43,6 +49,7 @@ class Fit:
     parameters: int
     seconds: float
     predicted: Tensor
+    beside: dict = field(default_factory=dict)
 
 
 class BestEpoch:
@@ -59,7 +66,7 @@ class BestEpoch:
         self.weights: dict[str, Tensor] | None = None
 
     def update(self, epoch: int, scores: Tensor, labels: Tensor, loss: Tensor) -> bool:
-        """Judge an epoch by its validation scores (n, J), labels (n,) and loss; return whether to go on."""
+        """Judge an epoch by its validation scores (n, J, *), labels (n, *) and loss; return whether to go on."""
         if not isfinite(loss.item()):
             raise GraphcapsError(f"epoch {epoch}: expected a finite validation loss, got {loss.item()}")
         if loss.item() < self.loss:
@@ -95,7 +102,11 @@ def accuracy(fit: Fit, labels: Tensor) -> float:
 
 
 def run_jobs(
-    function: Callable[..., Fit], jobs: Sequence[tuple], on_share: Callable[[float], None], processes: int | None = None
+    function: Callable[..., Fit],
+    jobs: Sequence[tuple],
+    on_share: Callable[[float], None],
+    processes: int | None = None,
+    keep: Path | None = None,
 ) -> list[Fit]:
     """``function(*job)`` of every job, in order; each on one thread, in as many processes as there are cores.
 
@@ -106,31 +117,69 @@ def run_jobs(
         jobs: arguments.
         on_share: told how much is done, from 0 to 1.
         processes: default: one per core; 1 works in this process.
+        keep: folder with a file for each training that has ended, so that the next run goes on from there; the
+            function's and the jobs' arguments are then plain values, by which a training is known again.
+
+    Raises:
+        GraphcapsError: a file in ``keep`` isn't of this training.
     """
-    processes = min(processes or cores(), len(jobs))
+    files = [] if keep is None else [keep / f"{_key(function, job)}.json" for job in jobs]
+    fits = {k: _read(file, _plain(function, jobs[k])) for k, file in enumerate(files) if file.exists()}
+    waiting = [k for k in range(len(jobs)) if k not in fits]
+
+    def take(k: int, fit: Fit) -> None:
+        if files:
+            numbers = {**asdict(fit), "predicted": fit.predicted.tolist()}
+            write_text(files[k], json.dumps({"training": _plain(function, jobs[k]), "fit": numbers}) + "\n")
+        fits[k] = fit
+        on_share(len(fits) / len(jobs))
+
+    processes = min(processes or cores(), len(waiting))
     if processes <= 1:
         with _one_thread():
-            return [_and_say(function(*job), on_share, (k + 1) / len(jobs)) for k, job in enumerate(jobs)]
+            for k in waiting:
+                take(k, function(*jobs[k]))
+        return [fits[k] for k in range(len(jobs))]
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_process)
     with pool:
-        futures = [pool.submit(function, *job) for job in jobs]
+        futures = {pool.submit(function, *jobs[k]): k for k in waiting}
         try:
-            for done, future in enumerate(as_completed(futures), 1):
-                _and_say(future.result(), on_share, done / len(jobs))
+            for future in as_completed(futures):
+                take(futures[future], future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return [future.result() for future in futures]
+    return [fits[k] for k in range(len(jobs))]
+
+
+def _plain(function: Callable, job: tuple) -> dict:
+    """What a training is, as JSON gives it back."""
+    called, given = function, {}
+    if isinstance(function, partial):
+        assert not function.args, "what is kept is known by keywords and jobs"
+        called, given = function.func, function.keywords
+    training = {"function": f"{called.__module__}.{called.__qualname__}", "given": given, "job": job}
+    return json.loads(json.dumps(training))
+
+
+def _key(function: Callable, job: tuple) -> str:
+    return hashlib.sha256(json.dumps(_plain(function, job), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read(file: Path, training: dict) -> Fit:
+    """A training that was kept."""
+    try:
+        held = json.loads(file.read_text())
+        if held["training"] == training:
+            return Fit(**{**held["fit"], "predicted": torch.tensor(held["fit"]["predicted"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GraphcapsError(f"{file}: expected a kept training, got: {error!r}. Delete the file") from error
+    raise GraphcapsError(f"{file}: expected the training {training}, got {held['training']}. Delete the file")
 
 
 def cores() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _and_say(fit: Fit, on_share: Callable[[float], None], share: float) -> Fit:
-    on_share(share)
-    return fit
 
 
 def _start_process() -> None:
