@@ -2,8 +2,7 @@
 
 Sabour, Frosst & Hinton 2017, section 5.2, train on such images, each digit at a random place, and test on affNIST.
 The frame leaves a border of 6 pixels around an image of 28 x 28, and the image, not its ink, is what is moved: by up to
-6 pixels each way. MNIST's ink fills at most 20 x 20 of it, so ink that is moved as far as it fits reaches places that
-these moves don't.
+6 pixels each way. MNIST's ink fills at most 20 x 20 of it, so it fits at more places than these moves give it.
 """
 
 from __future__ import annotations
