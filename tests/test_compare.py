@@ -15,6 +15,7 @@ from graphcaps.compare import work
 from graphcaps.compare.plan import measured, plan_names, read_plan
 from graphcaps.compare.table import as_markdown
 from graphcaps.compare.work import compare
+from graphcaps.data import to_float
 from graphcaps.models import CNN
 from graphcaps.training import loop
 from graphcaps.training.run_folder import Run
@@ -254,6 +255,23 @@ def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(affine, t
     assert seed["wrong"]["affnist within"] + seed["wrong"]["affnist beyond"] == seed["wrong"]["affnist"]
     table = (tmp_path / "to" / "table.md").read_text()
     assert "| other (within) accuracy (10) |" in table and "| other (beyond) accuracy (30) |" in table
+
+
+def test_capsules_are_counted_on_the_images_that_chose_the_epoch(tmp_path, monkeypatch):
+    images, seen = small.digits(), []
+    small.use(monkeypatch)
+    monkeypatch.setattr("graphcaps.compare.work.load_images", lambda name, root: images)
+    count = work.capsule_usage_of_layers
+    monkeypatch.setattr(work, "capsule_usage_of_layers", lambda model, part: seen.append(part) or count(model, part))
+    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")
+    compare(
+        written(tmp_path, text.replace("compact", "compact, augment: anywhere")),
+        tmp_path / "to", tmp_path, "cpu", say=lambda line: None,
+    )  # fmt: skip
+    (batches,) = seen
+    counted = torch.cat([part for part, _ in batches.in_order()])
+    assert torch.equal(counted, to_float(images.for_augment("anywhere").val.pixels))
+    assert not torch.equal(counted, to_float(images.val.pixels))
 
 
 def test_what_was_measured_before_there_were_parts_is_measured_again(affine, tmp_path):

@@ -176,7 +176,7 @@ def test_ink_moves_from_where_it_stands_not_from_the_middle():
     assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}
 
 
-def test_training_and_counting_ask_for_the_validation_images_of_the_run(monkeypatch, tmp_path):
+def test_training_asks_for_the_validation_images_of_its_augmentation(monkeypatch, tmp_path):
     from graphcaps.training import train
 
     asked = []
