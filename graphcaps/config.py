@@ -59,8 +59,8 @@ class TrainConfig:
         "mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"
     ] = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
-    overlap in an image of 36 x 36. mnist40: MNIST's digits, each anywhere in a black image of 40 x 40.
-    smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
+    overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
+    pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
     model: Literal["compact", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
     """compact: 16 child capsules, trains in minutes on a CPU. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep:
     two layers of convolutional capsules before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M
@@ -91,9 +91,10 @@ class TrainConfig:
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""
-    augment: Literal["shift", "affine", "none"] = "shift"
+    augment: Literal["shift", "affine", "anywhere", "none"] = "shift"
     """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
-    to 4. affine: also turned and scaled. none: left alone."""
+    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
+    in training and validation images. none: left alone."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -137,6 +138,8 @@ class TrainConfig:
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
         paired = self.dataset != "multimnist" or self.augment == "shift"
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
+        framed = self.augment != "anywhere" or self.dataset == "mnist40"
+        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is of mnist40")
         fits = self.protocol == "paper" or self.model == "paper"
         expect(fits, "protocol", f"paper for model {self.model}", self.protocol, "official is of --model paper alone")
         known, then = PRESETS[self.model].routings or ("dynamic",), ""

@@ -12,8 +12,10 @@ import torch
 from graphcaps import GraphcapsError, InputError
 from graphcaps.cli import main
 from graphcaps.compare import work
-from graphcaps.compare.plan import plan_names, read_plan
+from graphcaps.compare.plan import measured, plan_names, read_plan
+from graphcaps.compare.table import as_markdown
 from graphcaps.compare.work import compare
+from graphcaps.data import to_float
 from graphcaps.models import CNN
 from graphcaps.training import loop
 from graphcaps.training.run_folder import Run
@@ -224,22 +226,67 @@ def test_a_run_with_other_settings_is_not_taken_for_the_plans(plan, tmp_path):
         compare(other, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
 
 
-def test_affnist_is_measured_beside_the_test_images(tmp_path, monkeypatch):
+@pytest.fixture
+def affine(tmp_path, monkeypatch):
+    """A plan of one network that is also tested on its validation images, of which the first 10 are called within."""
     images = small.digits(size=40)
     small.use(monkeypatch, images)
     for name, value in (
         ("load_images", lambda name, root: images),
         ("load_affnist", lambda root: (images.val, "other")),
+        ("within", lambda images: torch.arange(len(images)) < 10),
     ):
         monkeypatch.setattr(f"graphcaps.compare.work.{name}", value)
     text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  dynamic: {model: compact}\n", "")
-    plan = written(tmp_path, text + "test_on: [affnist]")
-    results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
-    assert results["images"] == {"test": "test", "affnist": "other"}
+    return written(tmp_path, text + "test_on: [affnist]")
+
+
+def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(affine, tmp_path):
+    results = compare(affine, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    parts = {"affnist within": "other (within)", "affnist beyond": "other (beyond)"}
+    assert results["images"] == {"test": "test", "affnist": "other", **parts}
     (row,) = results["rows"]
-    assert row["images"]["affnist"]["count"] == 40 and row["images"]["affnist"]["sd"] is None
+    found, (seed,) = row["images"], row["seeds"]
+    assert [found[name]["count"] for name in ("affnist", *parts)] == [40, 10, 30] and found["affnist"]["sd"] is None
     # on the very validation images, whose accuracy training has written down
-    assert row["images"]["affnist"]["mean"] == pytest.approx(row["seeds"][0]["val_accuracy"])
+    assert found["affnist"]["mean"] == pytest.approx(seed["val_accuracy"])
+    kept = json.loads((tmp_path / "to" / "cnn-seed-0" / work.MEASURED).read_text())["on"]["affnist"]["right"]
+    assert [seed["accuracy"][name] for name in parts] == pytest.approx([np.mean(kept[:10]), np.mean(kept[10:])])
+    assert seed["wrong"]["affnist within"] + seed["wrong"]["affnist beyond"] == seed["wrong"]["affnist"]
+    table = (tmp_path / "to" / "table.md").read_text()
+    assert "| other (within) accuracy (10) |" in table and "| other (beyond) accuracy (30) |" in table
+
+
+def test_capsules_are_counted_on_the_images_that_chose_the_epoch(tmp_path, monkeypatch):
+    images, seen = small.digits(), []
+    small.use(monkeypatch)
+    monkeypatch.setattr("graphcaps.compare.work.load_images", lambda name, root: images)
+    count = work.capsule_usage_of_layers
+    monkeypatch.setattr(work, "capsule_usage_of_layers", lambda model, part: seen.append(part) or count(model, part))
+    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")
+    compare(
+        written(tmp_path, text.replace("compact", "compact, augment: anywhere")),
+        tmp_path / "to", tmp_path, "cpu", say=lambda line: None,
+    )  # fmt: skip
+    (batches,) = seen
+    counted = torch.cat([part for part, _ in batches.in_order()])
+    assert torch.equal(counted, to_float(images.for_augment("anywhere").val.pixels))
+    assert not torch.equal(counted, to_float(images.val.pixels))
+
+
+def test_what_was_measured_before_there_were_parts_is_measured_again(affine, tmp_path):
+    whole = compare(affine, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
+    path = tmp_path / "to" / "cnn-seed-0" / work.MEASURED
+    kept = json.loads(path.read_text())
+    del kept["on"]["affnist"]["within"]
+    path.write_text(json.dumps(kept))
+    assert compare(affine, tmp_path / "to", tmp_path, "cpu", say=lambda line: None) == whole
+
+
+def test_what_was_measured_before_there_were_parts_is_still_drawn_and_in_the_table():
+    results = measured("routings40")
+    assert list(results["images"]) == ["test", "affnist"] and "affNIST-style accuracy (10,000)" in as_markdown(results)
+    assert len(compared(results).axes) == 2
 
 
 def test_the_command_prints_the_table(plan, tmp_path, capsys):
@@ -266,3 +313,16 @@ def test_the_picture_has_a_dot_per_seed_and_the_mean():
     dots = [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "o"]
     assert dots == [[0.9, 0.95], [0.8, 0.7]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+
+
+def test_panels_stand_two_side_by_side_and_none_covers_another():
+    results = measured("routings40")
+    for part in ("within", "beyond"):
+        results["images"][f"affnist {part}"] = f"affNIST-style ({part})"
+        for row in results["rows"]:
+            row["images"][f"affnist {part}"] = row["images"]["affnist"]
+            for seed in row["seeds"]:
+                seed["accuracy"][f"affnist {part}"] = seed["accuracy"]["affnist"]
+    boxes = [axes.get_position() for axes in compared(results).axes]
+    assert len(boxes) == 4 and boxes[0].y0 == boxes[1].y0 > boxes[2].y1 and boxes[0].x0 == boxes[2].x0
+    assert boxes[0].x1 < boxes[1].x0 and boxes[2].y0 == boxes[3].y0 > 0

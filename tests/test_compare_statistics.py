@@ -1,12 +1,15 @@
-"""Tests of differences: against the binomial distribution, and against formulas for what accuracies vary by."""
+"""Tests of differences: against the binomial distribution, formulas for what accuracies vary by, and simulations."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from graphcaps.compare import statistics
-from graphcaps.compare.statistics import bootstrap, mcnemar
+from graphcaps.compare.coverage import CASES, coverage
+from graphcaps.compare.plan import measured
+from graphcaps.compare.statistics import difference, difference_of_accuracies, mcnemar
+from graphcaps.errors import InputError
 
 
 def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
@@ -17,30 +20,89 @@ def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
     assert mcnemar(right, right) == 1
 
 
-def test_the_bootstrap_covers_what_images_and_seeds_vary():
+def of_accuracies(*accuracies, images=1000):
+    """(S, N) bool: the first images are right, as many as say the accuracies."""
+    return np.arange(images) < np.round(np.array(accuracies)[:, None] * images)
+
+
+def test_of_one_seed_each_it_is_the_interval_of_paired_images():
     random = np.random.default_rng(0)
     ours, theirs = random.random((1, 2000)) < 0.9, random.random((1, 2000)) < 0.9
-    difference, low, high = bootstrap(ours, theirs)
-    assert difference == ours.mean() - theirs.mean() and low < difference < high
-    # sd of a difference of two independent proportions: 2 * sqrt(2 * 0.09 / 2000) = 0.019 on each side
-    assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(2 * 0.09 / 2000), rel=0.1)
-    far = np.concatenate([ours, np.zeros_like(ours)])  # one seed failed
-    assert bootstrap(far, theirs)[1] < -0.85 and bootstrap(far, theirs)[2] > low
-
-
-def test_seeds_that_are_drawn_anew_vary_as_much_as_what_they_are_from():
-    ours, theirs = np.zeros((3, 100), bool), np.zeros((1, 100), bool)
-    ours[1, :50], ours[2, :] = True, True  # accuracies 0, 1/2, 1 on images that are drawn
-    accuracy = np.tile([0.0, 0.5, 1.0], (50_000, 1))
-    drawn = statistics._of_seeds(accuracy, np.random.default_rng(0))
-    assert drawn.mean() == pytest.approx(0.5, abs=0.01)
-    assert drawn.std() == pytest.approx(0.5 / np.sqrt(3), rel=0.02)  # standard error: sd 1/2 of three
-    assert bootstrap(ours, theirs)[0] == 0.5
+    apart, low, high = difference(ours, theirs)
+    assert apart == ours.mean() - theirs.mean() and (low + high) / 2 == pytest.approx(apart)
+    each = ours[0].astype(float) - theirs[0]
+    assert (high - low) / 2 == pytest.approx(1.959964 * each.std() / 2000**0.5)
 
 
 def test_images_that_both_have_right_or_wrong_do_not_widen_the_interval():
     right = np.random.default_rng(0).random((1, 1000)) < 0.5
     other = right.copy()
     other[0, :10] ^= True
-    _, low, high = bootstrap(right, other)
+    _, low, high = difference(right, other)
     assert high - low < 0.02  # without pairs it would be 4 * sqrt(0.5 / 1000) = 0.09
+
+
+@pytest.mark.parametrize("theirs", [(0.5, 0.51, 0.55), (0.49, 0.51), (0.5, 0.501)])
+def test_where_networks_differ_on_no_image_by_themselves_it_is_welchs(theirs):
+    # seeds that answer at random: what images add is what chance adds to the seeds, no part of it is the images' own
+    ours = (0.45, 0.5, 0.52, 0.53)
+    random = np.random.default_rng(3)
+    right, other = (np.stack([random.permutation(row) for row in of_accuracies(*each)]) for each in (ours, theirs))
+    apart, low, high = difference(right, other)
+    wanted = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    images = np.var(right.mean(0) - other.mean(0)) / 1000  # the images' own part is small against it
+    assert apart == pytest.approx(np.mean(ours) - np.mean(theirs))
+    assert 0 <= (high - low) ** 2 - (wanted.high - wanted.low) ** 2 < (2 * 1.96) ** 2 * images / 4
+
+
+def test_images_that_are_hard_for_every_seed_of_one_network_widen_it_as_much_as_one_seed_says():
+    random = np.random.default_rng(1)
+    one, other = random.random((1, 4000)) < 0.9, random.random((1, 4000)) < 0.9
+    alone = difference(one, other)
+    many = difference(one.repeat(5, axis=0), other.repeat(3, axis=0))  # no seed differs from another
+    assert many == pytest.approx(alone)
+
+
+def test_a_seed_that_failed_makes_it_wide():
+    good = of_accuracies(0.9, 0.9)
+    assert difference(of_accuracies(0.9, 0.0), good)[1] == -1  # and no further than a difference can be
+    low, high = difference(of_accuracies(0.9, 0.91), good)[1:]
+    assert low < 0 < high < 0.1
+
+
+def test_networks_of_other_images_are_an_error():
+    with pytest.raises(InputError, match=r"other: expected \(T, N=5\), got \(2, 4\)"):
+        difference(np.ones((2, 5), bool), np.ones((2, 4), bool))
+
+
+def test_accuracies_alone_give_a_wider_interval_than_answers():
+    random = np.random.default_rng(2)
+    hard = random.normal(size=3000)
+    right, other = (hard + 0.5 * random.normal(size=(3, 3000)) < 1 for _ in range(2))
+    apart, low, high = difference(right, other)
+    from_accuracies = difference_of_accuracies(right.mean(1).tolist(), other.mean(1).tolist(), 3000)
+    assert from_accuracies[0] == pytest.approx(apart)
+    assert from_accuracies[1] < low and from_accuracies[2] > high
+
+
+def test_the_intervals_kept_of_routings_are_from_its_accuracies():
+    rows = {row["name"]: row for row in measured("routings")["rows"]}
+    of = {name: [seed["accuracy"]["test"] for seed in row["seeds"]] for name, row in rows.items()}
+    for name, row in rows.items():
+        if name != "dynamic":
+            kept = row["images"]["test"]
+            wanted = difference_of_accuracies(of[name], of["dynamic"], kept["count"])
+            assert (kept["difference"], *kept["interval"]) == pytest.approx(wanted)
+
+
+def test_intervals_of_two_seeds_hold_the_truth():
+    # 0.97 of these draws; a bootstrap over two seeds and the images has 0.88 of them
+    assert coverage(2, 0.9, 0.02, 0.02, images=2000, draws=300) > 0.93
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("about", CASES)
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_hold_the_truth_in_95_percent(about, seeds):
+    # of 1,000 draws of a share of 0.95, three standard deviations are 0.021; no wider than it has to be either
+    assert 0.93 < coverage(seeds, *CASES[about], draws=1000, seed=1) < 0.995

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from graphcaps.data import Images, affnist, affnist_style, load_affnist
+from graphcaps.data import Images, affnist, affnist_style, load_affnist, within
 from graphcaps.data.affnist import Poses, draw_poses, drawn, read_affnist
 from graphcaps.errors import InputError
 
@@ -224,6 +224,31 @@ def test_every_drawn_dot_is_where_its_pose_says():
     assert (centre(drawn(digits, poses, side=41)) - expected).abs().mean() < 0.15
 
 
+def test_within_is_what_a_centre_of_mass_says_to_the_nearest_pixel():
+    # in 40 x 40 a digit of MNIST that isn't moved has its centre of mass at pixel 20, half a pixel beyond the middle
+    pixels = torch.zeros(7, 1, 40, 40, dtype=torch.uint8)
+    for k, (down, right) in enumerate([(20, 20), (26, 14), (14, 26), (27, 20), (20, 13)]):
+        pixels[k, 0, down, right] = 200
+    pixels[5, 0, 26:28, 20] = 100  # 6.5 below
+    pixels[6, 0, 26, 20], pixels[6, 0, 27, 20] = 99, 101
+    labels = torch.zeros(7, dtype=torch.int64)
+    assert within(Images(pixels, labels)).tolist() == [True, True, True, False, False, True, False]
+    assert within(Images(pixels.transpose(2, 3), labels)).tolist() == [True, True, True, False, False, True, False]
+    assert within(Images(torch.zeros(1, 1, 40, 40, dtype=torch.uint8), labels[:1])).tolist() == [True]
+
+
+def test_within_tells_drawn_shifts_apart_without_knowing_them():
+    # blocks whose centre is that of MNIST's digits: 20 pixels of ink from 4.5 before the middle of 29
+    pixels = torch.zeros(2000, 1, 29, 29, dtype=torch.uint8)
+    pixels[:, :, 5:25, 5:25] = 255
+    digits = Images(pixels, torch.zeros(2000, dtype=torch.int64))
+    poses = draw_poses(digits)
+    far = poses.shift.abs().amax(0)
+    inside = within(drawn(digits, poses))
+    assert inside[far < 5.5].all() and not inside[far > 7.5].any()
+    assert ((far < 5.5).sum(), (far > 7.5).sum()) > (100, 100)
+
+
 def test_the_seed_fixes_the_images_and_more_digits_leave_the_first_as_they_are():
     few, many = blocks(20), blocks(50)
     assert torch.equal(affnist_style(few).pixels, affnist_style(many).pixels[:20])
@@ -246,6 +271,19 @@ def test_digits_too_large_for_the_frame_are_an_error():
     large = Images(torch.full((3, 1, 38, 38), 255, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64))
     with pytest.raises(InputError, match=r"digits: expected ink of at most 40 pixels once scaled and turned, got \d"):
         affnist_style(large)
+
+
+@pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
+def test_all_images_of_mnist40_are_within_and_most_of_affnists_style_are_not():
+    from graphcaps.data import load_images
+
+    framed = load_images("mnist40", MNIST)
+    assert within(framed.val).all() and within(framed.test).all()
+    digits = load_images("mnist", MNIST).test
+    poses = draw_poses(digits)
+    inside = within(drawn(digits, poses))
+    assert int(inside.sum()) == 3887 and int((poses.shift.abs() <= 6).all(0).sum()) == 3315
+    assert int((inside != (poses.shift.abs() <= 6.5).all(0)).sum()) == 300
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")

@@ -220,7 +220,7 @@ def test_ranks_together_count_every_image_once_in_order():
     [
         ({"batch_size": 0}, "batch_size: expected an integer >= 1, one image per process, got 0"),
         ({"batch_size": 1, "world": 2}, "batch_size: expected an integer >= 2, one image per process, got 1"),
-        ({"augment": "flip"}, "augment: expected one of none, shift, affine, got 'flip'"),
+        ({"augment": "flip"}, "augment: expected one of none, shift, affine, anywhere, got 'flip'"),
         ({"seed": -1}, "seed: expected an integer >= 0, got -1"),
         ({"rank": 2, "world": 2}, "rank: expected 0 to world - 1 = 1, got 2"),
     ],

@@ -1,4 +1,4 @@
-"""mnist40: MNIST anywhere in a black frame, anew each epoch in training, in fixed places in evaluation."""
+"""mnist40: MNIST moved in a black frame, anew each epoch in training, as everybody has it in evaluation."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcaps import CapsNet
-from graphcaps.data import AUGMENTS, DATASETS, Batches, Images, load_images, to_float
-from graphcaps.data.frame import anywhere, in_fixed_places
+from graphcaps import CapsNet, TrainConfig
+from graphcaps.data import AUGMENTS, DATASETS, Batches, Images, ImageSplits, load_images, to_float
+from graphcaps.data.frame import in_fixed_places, in_frame, ink_in_fixed_places
 from graphcaps.errors import InputError
+
+from . import small
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 BORDER = 3
@@ -44,7 +46,7 @@ EVERYWHERE = {(down, right) for down in range(2 * BORDER + 1) for right in range
 
 def test_training_images_are_shifted_whole_to_every_place_of_the_frame():
     source = full(800)
-    images = anywhere(source, BORDER)
+    images = in_frame(source, BORDER)
     assert images.image_shape == (1, 10, 11)
     shown, labels = next(Batches(images, 800, augment="shift").epoch(0))
     assert set(places(shown, to_float(source.pixels[labels]))) == EVERYWHERE
@@ -52,7 +54,7 @@ def test_training_images_are_shifted_whole_to_every_place_of_the_frame():
 
 def test_training_images_get_another_place_each_epoch():
     source = full(50)
-    batches = Batches(anywhere(source, BORDER), 50, augment="shift")
+    batches = Batches(in_frame(source, BORDER), 50, augment="shift")
     found = []
     for epoch in (0, 1):
         shown, labels = next(batches.epoch(epoch))
@@ -64,20 +66,20 @@ def test_training_images_get_another_place_each_epoch():
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_training_images_in_order_are_in_the_middle(augment):
     source = full(9)
-    shown, _ = next(Batches(anywhere(source, BORDER), 9, augment=augment).in_order())
+    shown, _ = next(Batches(in_frame(source, BORDER), 9, augment=augment).in_order())
     assert places(shown, to_float(source.pixels)) == [(BORDER, BORDER)] * 9
 
 
 def test_training_images_that_are_not_augmented_are_in_the_middle():
     source = full(9)
-    shown, labels = next(Batches(anywhere(source, BORDER), 9).epoch(0))
+    shown, labels = next(Batches(in_frame(source, BORDER), 9).epoch(0))
     assert places(shown, to_float(source.pixels[labels])) == [(BORDER, BORDER)] * 9
 
 
 def test_affine_maps_shift_by_as_much_as_the_frame_allows():
     dot = torch.zeros(400, 1, 5, 5, dtype=torch.uint8)
     dot[:, :, 2, 2] = 255
-    shown, _ = next(Batches(anywhere(Images(dot, torch.arange(400)), 6), 400, augment="affine").epoch(0))
+    shown, _ = next(Batches(in_frame(Images(dot, torch.arange(400)), 6), 400, augment="affine").epoch(0))
     rows = torch.arange(17.0)[:, None]
     middle = (shown[:, 0] * rows).sum((1, 2)) / shown[:, 0].sum((1, 2))
     assert -6.1 < (middle - 8).min() < -5.5 and 5.5 < (middle - 8).max() < 6.1
@@ -98,8 +100,102 @@ def test_evaluation_images_have_places_that_everybody_has():
     assert found[:4] == places(in_fixed_places(full(4), BORDER).pixels, full(4).pixels)
 
 
+# Ink anywhere
+
+
+def inked(count, channels=1):
+    """Images of 7 x 9 whose ink, a block of 2 x 3 without a black pixel, stands at another place in each."""
+    pixels = torch.zeros(count, channels, 7, 9, dtype=torch.uint8)
+    ink = torch.randint(1, 256, (count, channels, 2, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    for k in range(count):
+        down, right = k % 6, k % 7
+        pixels[k, :, down : down + 2, right : right + 3] = ink[k]
+    return Images(pixels, torch.arange(count)), ink
+
+
+ANYWHERE = {(down, right) for down in range(6) for right in range(7)}
+
+
+@pytest.mark.parametrize(("channels", "border"), [(1, 0), (3, 0), (1, 2)])
+def test_ink_is_put_whole_at_every_place_where_it_fits_and_each_as_often(channels, border):
+    source, ink = inked(8400, channels)
+    framed = in_frame(source, border) if border else source
+    shown, labels = next(Batches(framed, 8400, augment="anywhere").epoch(0))
+    assert shown.is_contiguous() and shown.shape[2:] == (7 + 2 * border, 9 + 2 * border)
+    found = places(shown, to_float(ink[labels]))
+    wanted = {(down, right) for down in range(6 + 2 * border) for right in range(7 + 2 * border)}
+    assert set(found) == wanted
+    # each place is drawn 8400 / 42 = 200 times (of 10 x 11, 76): five standard deviations are 71 (44) of them
+    often, each = [found.count(place) for place in wanted], 8400 / len(wanted)
+    assert max(abs(count - each) for count in often) < 5 * each**0.5
+
+
+def test_ink_that_fills_an_image_stays_and_so_does_none():
+    pixels = torch.cat([full(3).pixels, torch.zeros(3, 1, 4, 5, dtype=torch.uint8)])
+    shown, labels = next(Batches(Images(pixels, torch.arange(6)), 6, augment="anywhere").epoch(0))
+    assert torch.equal(shown, to_float(pixels[labels]))
+
+
+def test_ink_gets_another_place_each_epoch_and_the_same_after_a_stop():
+    source, ink = inked(60)
+    batches = Batches(source, 20, seed=4, augment="anywhere")
+    found = []
+    for epoch in (0, 1):
+        whole = list(batches.epoch(epoch))
+        (again, _) = next(Batches(source, 20, seed=4, augment="anywhere").epoch(epoch, 2))
+        assert torch.equal(again, whole[2][0])
+        shown, labels = (torch.cat(part) for part in zip(*whole, strict=True))
+        found.append(places(shown[labels.argsort()], to_float(ink)))
+    assert sum(a == b for a, b in zip(*found, strict=True)) < 10
+
+
+def test_ranks_together_put_ink_where_one_process_does():
+    source, _ = inked(50)
+    alone = [images for images, _ in Batches(source, 10, augment="anywhere").epoch(1)]
+    ranks = [Batches(source, 10, augment="anywhere", rank=rank, world=2).epoch(1) for rank in range(2)]
+    for images, (left, _), (right, _) in zip(alone, *ranks, strict=True):
+        assert torch.equal(images, torch.cat([left, right]))
+
+
+def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_as_others():
+    source, ink = inked(4200)
+    splits = ImageSplits("x", ("0",) * 4200, source, source, source)
+    assert splits.for_augment("shift") is splits
+    chosen = splits.for_augment("anywhere")
+    assert chosen.train is splits.train and chosen.test is splits.test
+    found = places(chosen.val.pixels, ink)
+    assert set(found) == ANYWHERE and torch.equal(chosen.val.labels, source.labels)
+    few = ink_in_fixed_places(source.take(torch.arange(5)))
+    assert torch.equal(few.pixels, chosen.val.pixels[:5]) and chosen.val.margin == 0
+    assert found[:5] == [(3, 5), (3, 3), (2, 4), (2, 6), (5, 2)]
+
+
+def test_ink_moves_from_where_it_stands_not_from_the_middle():
+    source, ink = inked(2000)
+    framed = in_fixed_places(source, 2)
+    assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}
+
+
+def test_training_asks_for_the_validation_images_of_its_augmentation(monkeypatch, tmp_path):
+    from graphcaps.training import train
+
+    asked = []
+    splits = small.digits()
+    small.use(monkeypatch, splits)
+    monkeypatch.setattr(ImageSplits, "for_augment", lambda self, augment: asked.append(augment) or self)
+    train(small.config(tmp_path, dataset="mnist40", augment="anywhere", epochs=1), progress=False)
+    assert asked == ["anywhere"]
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "multimnist", "cifar10"])
+def test_ink_anywhere_is_of_mnist40_alone(dataset):
+    with pytest.raises(InputError, match=f"augment: expected shift.* for {dataset}, .*got anywhere"):
+        TrainConfig(dataset=dataset, augment="anywhere").check()
+    TrainConfig(dataset="mnist40", augment="anywhere").check()
+
+
 def test_a_margin_is_no_part_of_the_image_and_stays_with_it():
-    images = anywhere(full(5), BORDER)
+    images = in_frame(full(5), BORDER)
     part = images.take(torch.tensor([3, 1])).to("cpu")
     assert part.margin == BORDER and part.labels.tolist() == [3, 1]
     cut = part.cut()

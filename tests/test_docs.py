@@ -175,10 +175,11 @@ def test_python_prints_what_its_comments_say(page):
             assert says_so(line, comment), f"{page.name}: printed {line}, but the comment says {comment}"
 
 
-def test_the_plan_on_the_page_about_comparisons_can_be_trained(tmp_path):
-    (plan,) = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
-    (tmp_path / "mine.yaml").write_text(plan)
-    assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == 6
+def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
+    plans = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
+    for plan, trainings in zip(plans, (6, 12), strict=True):
+        (tmp_path / "mine.yaml").write_text(plan)
+        assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == trainings
 
 
 def commands(text: str) -> list[list[str]]:

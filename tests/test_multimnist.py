@@ -167,7 +167,7 @@ def test_digits_of_one_class_cannot_be_paired():
 def test_affine_maps_of_pairs_are_refused(tmp_path):
     with pytest.raises(InputError, match="augment: expected none or shift for pairs, got 'affine'"):
         Batches(Pairs(digits(8)), 4, augment="affine")
-    for augment in ("none", "affine"):
+    for augment in ("none", "affine", "anywhere"):
         with pytest.raises(InputError, match="augment: expected shift for multimnist, .* got " + augment):
             config(tmp_path, augment=augment).check()
 

@@ -91,9 +91,10 @@ def test_stopped_many_times_is_as_if_never_stopped(tmp_path, whole):
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
+        {"dataset": "mnist40", "augment": "anywhere"},
         pytest.param({"model": "paper"}, marks=pytest.mark.long),
     ],
-    ids=["bfloat16", "torch", "paper"],
+    ids=["bfloat16", "torch", "anywhere", "paper"],
 )
 def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings):
     if "model" in settings:

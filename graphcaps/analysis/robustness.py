@@ -8,8 +8,9 @@ where accuracy falls and the score doesn't, it is wrong and sure.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -131,6 +132,7 @@ def evaluate_sets(
     on: str,
     batches: dict[str, Batches],
     on_share: Callable[[float], object] = lambda share: None,
+    parts: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
 ) -> Robustness:
     """Evaluate a network on image sets by name; the first is the clean one.
 
@@ -139,6 +141,8 @@ def evaluate_sets(
         on: what the result is called.
         batches: the sets, each taken in order.
         on_share: called after each batch with the share of images done.
+        parts: of a set by its name, parts of it by theirs, each a bool (N,) of its images; those with images get a row
+            below the set's.
     """
     rows: list[Row] = []
     done, total = 0, sum(part.num_images for part in batches.values())
@@ -147,7 +151,7 @@ def evaluate_sets(
         def share(of_part: float, done: int = done, part: Batches = part) -> object:
             return on_share((done + of_part * part.num_images) / total)
 
-        rows += _answer(model, part, [_as_they_are], [name], share)
+        rows += _answer(model, part, [_as_they_are], [name], share, parts.get(name, {}))
         done += part.num_images
     return Robustness(on, "image set", tuple(rows), 0)
 
@@ -163,8 +167,9 @@ def _answer(
     versions: Sequence[Version],
     names: Sequence[str],
     on_share: Callable[[float], object],
+    parts: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> tuple[Row, ...]:
-    """A row for each version of the images, all of them in one pass over the set."""
+    """A row for each version of the images, and below it one for each part; all of them in one pass over the set."""
     answers: list[list[Tensor]] = [[] for _ in versions]
     sure: list[list[Tensor]] = [[] for _ in versions]
     truth, seen = [], 0
@@ -180,10 +185,14 @@ def _answer(
             seen += len(labels)
             on_share(seen / batches.num_images)
     labels, num_classes = torch.cat(truth), of_classes.shape[1]
-    return tuple(
-        _row(name, torch.cat(answer), torch.cat(score), labels, num_classes)
-        for name, answer, score in zip(names, answers, sure, strict=True)
-    )
+    rows = []
+    for name, answer, score in zip(names, map(torch.cat, answers), map(torch.cat, sure), strict=True):
+        rows.append(_row(name, answer, score, labels, num_classes))
+        for part, among in parts.items():
+            if among.any():
+                at = among.to(labels.device)
+                rows.append(_row(part, answer[at], score[at], labels[at], num_classes))
+    return tuple(rows)
 
 
 def _row(name: str, answers: Tensor, score: Tensor, labels: Tensor, num_classes: int) -> Row:

@@ -67,7 +67,7 @@ def evaluate_on(
 
 
 def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
-    """Table, JSON and picture of one transform, or of affNIST beside the run's own test images."""
+    """Table, JSON and picture of one transform, or of affNIST, whole and in parts, beside the run's own test images."""
     from ..analysis.robustness import evaluate_sets, evaluate_transform
     from ..progress import bar
     from ..viz import robustness
@@ -76,12 +76,13 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
     with bar(f"test images, {name}") as on_share:
         if name == "affnist":
             from ..analysis.accuracy import EVALUATION_BATCH
-            from ..data import Batches, load_affnist
+            from ..data import Batches, load_affnist, within
 
             other, title = load_affnist(root, split="test")
-            device = next(model.parameters()).device
+            device, inside = next(model.parameters()).device, within(other)
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
-            found = evaluate_sets(model, name, sets, on_share)
+            parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}
+            found = evaluate_sets(model, name, sets, on_share, parts)
         else:
             found = evaluate_transform(model, batches, name, on_share)
     table = robustness_table(found, about["class_names"])

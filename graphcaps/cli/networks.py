@@ -64,7 +64,8 @@ def evaluate(
         run: Run folder; default: the newest one.
         on: What to do to the test images instead, one or several. rotated, shifted, noisy, scrambled: accuracy, mean
             winning score and each class's recall at several severities. affnist: the same on affNIST, for a run trained
-            on mnist40. equivariance: how the winning class's capsule moves as digits turn and shift.
+            on mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
+            winning class's capsule moves as digits turn and shift.
         data: Folder with the data set; default: the one used in training.
         device: Where to compute; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
@@ -180,7 +181,7 @@ def prune(
     place = pick_device(device)
     model = load_routing(chosen, device=place)
     check_keep(model, counts)
-    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
     train, val, test = (
         Batches(part, EVALUATION_BATCH, device=place) for part in (splits.train, splits.val, splits.test)
     )

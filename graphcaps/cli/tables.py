@@ -109,13 +109,14 @@ def robustness_table(found: Robustness, class_names: tuple[str, ...]) -> str:
     width = max(len("as they are"), *(len(row.name) for row in found.rows))
     lines = [
         f"{found.on}: {found.says}",
-        f"{'':<{width}}  accuracy       95 % interval   wrong  winning score  hurt most (recall lost)",
+        f"{'':<{width}}  accuracy       95 % interval   wrong  images  winning score  hurt most (recall lost)",
     ]
     clean = found.rows[found.clean]
     for row in (clean, *(row for row in found.rows if row is not clean)):
         name = "as they are" if row is clean else row.name
         low, high = row.interval
-        numbers = f"{row.accuracy:>8.2%}  {low:7.2%} to {high:7.2%}  {row.images - row.correct:>6,}  {row.score:>13.3f}"
+        counts = f"{row.images - row.correct:>6,}  {row.images:>6,}"
+        numbers = f"{row.accuracy:>8.2%}  {low:7.2%} to {high:7.2%}  {counts}  {row.score:>13.3f}"
         k, lost = found.hurt_most(row)
         hurt = f"  {class_names[k]} ({100 * lost:.1f} points)" if lost > 0 else ""
         lines.append(f"{name:<{width}}  {numbers}{hurt}")

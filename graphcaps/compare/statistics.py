@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
 from ..errors import expect
 
-DRAWS = 10_000
+Z = 1.959964  # 97.5 % of a normal distribution
 
 
 def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
@@ -30,41 +33,74 @@ def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
     return float(binomtest(ours, ours + theirs).pvalue) if ours + theirs else 1.0
 
 
-def bootstrap(right: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: int = 0) -> tuple[float, float, float]:
-    """The difference of two mean accuracies, with its 95 % interval from a paired bootstrap over images and seeds.
+def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """The difference of two mean accuracies, with a 95 % interval for other seeds and other images.
 
-    Each draw takes N images with replacement, the same for both networks, and S of each network's seeds with
-    replacement, whose deviation is made sqrt(S / (S - 1)) times as large, since the draws of S numbers vary less than
-    what they are from. Of three seeds the spread is known only roughly; in simulations of three
-    seeds against three, of equally good networks, 94 to 99 % of the intervals held 0.
+    Two things make it vary. Seeds: each network's mean has the standard error sd / sqrt(S), and the difference the
+    width of Welch 1947, a t quantile with the degrees of freedom that few seeds leave. Images that are hard for one
+    network alone, whatever its seed: their variance is that of the images' mean differences, less what seeds add to it
+    by themselves. The two half-widths are combined as the root of the sum of their squares (Zou & Donner 2008), which
+    keeps each at its own quantile.
+
+    Simulated by ``python -m graphcaps.compare.coverage`` in six cases of 1,000 draws each, 96.1 to 98.3 % of the
+    intervals hold the truth for two seeds, 96.4 to 97.5 % for three, 95.5 to 97.2 % for five, 94.7 to 96.5 % for ten.
+
+    Of one seed nothing is known of how seeds vary: the interval is then of these trained networks, over images alone.
+    As one for other seeds it holds the truth in 44 to 94 % of the same draws.
 
     Args:
         right: (S, N) bool, which images each seed's network has right.
         other: (T, N) bool, of the network it is held against, on the same images.
-        draws: how often.
-        seed: of the draws.
 
     Returns:
         difference (right - other), low, high, in [-1, 1].
 
     >>> ours, theirs = np.ones((3, 100), bool), np.zeros((3, 100), bool)
-    >>> bootstrap(ours, theirs)
+    >>> difference(ours, theirs)
     (1.0, 1.0, 1.0)
     """
     fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1]
     expect(fits and right.size > 0 and other.size > 0, "other", f"(T, N={right.shape[-1]})", other.shape)
-    random, number = np.random.default_rng(seed), right.shape[1]
-    # Images that the same networks have right are alike: what is drawn is how many there are of each kind.
-    kinds, times = np.unique(np.concatenate([right, other]), axis=1, return_counts=True)  # (S + T, K), (K,)
-    accuracy = random.multinomial(number, times / number, size=draws) @ kinds.T / number  # (draws, S + T)
-    ours, theirs = (_of_seeds(part, random) for part in (accuracy[:, : len(right)], accuracy[:, len(right) :]))
-    low, high = np.quantile(ours - theirs, [0.025, 0.975])
-    return float(right.mean() - other.mean()), float(low), float(high)
+    of_images = right.mean(axis=0) - other.mean(axis=0)  # (N,)
+    images = float(of_images.var()) / of_images.size
+    if min(len(right), len(other)) > 1:
+        images -= sum(_by_chance(network) for network in (right, other))
+    apart = float(right.mean() - other.mean())
+    return _around(apart, right.mean(axis=1), other.mean(axis=1), max(images, 0.0))
 
 
-def _of_seeds(accuracy: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Means (draws,) over seeds drawn anew in each row of (draws, S)."""
-    seeds = accuracy.shape[1]
-    drawn = np.take_along_axis(accuracy, random.integers(seeds, size=accuracy.shape), axis=1).mean(axis=1)
-    mean = accuracy.mean(axis=1)
-    return mean + (drawn - mean) * (seeds / max(seeds - 1, 1)) ** 0.5
+def difference_of_accuracies(ours: Sequence[float], theirs: Sequence[float], images: int) -> tuple[float, float, float]:
+    """As ``difference``, where nothing but the seeds' accuracies is left: an interval that is too wide.
+
+    The images' part is taken as if the two networks were wrong on images that have nothing to do with each other, and
+    all seeds of one on the same. Networks that are wrong on some of the same images differ less.
+
+    Args:
+        ours, theirs: accuracies in [0, 1] of each network's seeds.
+        images: N.
+
+    Returns:
+        difference (ours - theirs), low, high.
+    """
+    means = [float(np.mean(each)) for each in (ours, theirs)]
+    variance = sum(mean * (1 - mean) for mean in means) / images
+    return _around(means[0] - means[1], np.asarray(ours), np.asarray(theirs), variance)
+
+
+def _by_chance(right: np.ndarray) -> float:
+    """What the seeds of (S, N) add to the variance of the images' mean: their disagreement on an image, by S and N."""
+    seeds, images = right.shape
+    left = right - right.mean(axis=1, keepdims=True)
+    return float(left.var(axis=0, ddof=1).mean()) / seeds / images
+
+
+def _around(apart: float, ours: np.ndarray, theirs: np.ndarray, images: float) -> tuple[float, float, float]:
+    """The interval around a difference, by the seeds' accuracies and the variance that images add."""
+    seeds = 0.0
+    if min(len(ours), len(theirs)) > 1:
+        parts = np.array([each.var(ddof=1) / len(each) for each in (ours, theirs)])
+        if parts.sum() > 0:
+            freedom = parts.sum() ** 2 / (parts**2 / [len(ours) - 1, len(theirs) - 1]).sum()
+            seeds = float(student.ppf(0.975, freedom) ** 2 * parts.sum())
+    half = (seeds + Z**2 * images) ** 0.5
+    return apart, max(apart - half, -1.0), min(apart + half, 1.0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import GraphcapsError
 from .plan import Plan
-from .statistics import bootstrap, mcnemar
+from .statistics import difference, mcnemar
 
 COUNTS, SHARES = ("dead", "starved"), ("entropy", "away")  # of a layer's capsules, and of its couplings
 
@@ -17,12 +17,11 @@ def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
     """All that was measured so far, and each row against one.
 
     Returns:
-        ``plan``; ``images``, the sets of images by name with what they are called; ``rows``, each with its settings,
-        its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1] (``sd`` is None
-        of one seed) and, but for the row the others are held against, ``difference`` with its ``interval`` and
-        McNemar's p, of the seeds that both have; ``asked`` and ``trained``, numbers of trainings.
+        ``plan``; ``images``, the sets of images and their parts by name with what they are called; ``rows``, each with
+        its settings, its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1]
+        (``sd`` is None of one seed) and, but for the row the others are held against, ``difference`` with its
+        ``interval`` and McNemar's p, of the seeds that both have; ``asked`` and ``trained``, numbers of trainings.
     """
-    sets = ["test", *plan.on]
     named = {"test": "test"}
     for (network, seed), cell in found.items():
         for name, called in cell["named"].items():
@@ -31,7 +30,7 @@ def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
             then = "Delete compared.json in the folders of one kind, and run this again"
             if known != called:
                 raise GraphcapsError(f"{network}, seed {seed}: expected {wanted}, got {called}. {then}")
-    rows = []
+    sets, rows = list(named), []
     for row in plan.rows:
         seeds = [seed for seed in plan.seeds if (row.name, seed) in found]
         if not seeds:
@@ -75,18 +74,20 @@ def _images(name: str, cells: list[dict], pairs: list[tuple[dict, dict]]) -> dic
     found = {"count": right.shape[1], "mean": fmean(accuracies), "sd": stdev(accuracies) if len(cells) > 1 else None}
     if pairs:
         ours, theirs = (np.stack([pair[k]["right"][name] for pair in pairs]) for k in (0, 1))
-        difference, low, high = bootstrap(ours, theirs)
+        apart, low, high = difference(ours, theirs)
         each = [mcnemar(*both) for both in zip(ours, theirs, strict=True)]
-        found |= {"difference": difference, "interval": [low, high], "mcnemar": each}
+        found |= {"difference": apart, "interval": [low, high], "mcnemar": each}
     return found
 
 
 def as_markdown(results: dict) -> str:
-    """One line per network. Accuracies in %, mean +- sd over seeds; differences in points with their 95 % interval."""
+    """One line per network. Accuracies in %, mean +- sd over seeds, on so many images; differences in points with their
+    95 % interval."""
     sets = results["images"]
     titles = ["network", "parameters", "seeds"]
-    for name in sets.values():
-        titles += [f"{name} accuracy", f"against {results['against']}", "McNemar p"]
+    for name, called in sets.items():
+        count = results["rows"][0]["images"][name]["count"]
+        titles += [f"{called} accuracy ({count:,})", f"against {results['against']}", "McNemar p"]
     titles += ["seconds", "images/s", *COUNTS, *SHARES]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for row in results["rows"]:

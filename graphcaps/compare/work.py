@@ -23,7 +23,7 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
 from ..atomic import write_text
 from ..config import TrainConfig
-from ..data import Batches, load_affnist, load_images
+from ..data import Batches, load_affnist, load_images, within
 from ..errors import GraphcapsError
 from ..training.hardware import pick_device
 from ..training.loop import Diverged, Interrupted
@@ -137,31 +137,38 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
         for name in on:
             kept["on"].setdefault(name, _answers(model, data, device))
         write_text(path, json.dumps(kept) + "\n")
+    named = {}
     for name in on:
-        right[name] = np.asarray(kept["on"][name]["right"], dtype=bool)
+        found = kept["on"][name]
+        right[name], inside = (np.asarray(found[key], dtype=bool) for key in ("right", "within"))
+        named[name] = found["name"]
+        for part, among in (("within", inside), ("beyond", ~inside)):
+            if among.any():
+                right[f"{name} {part}"], named[f"{name} {part}"] = right[name][among], f"{found['name']} ({part})"
     speeds = [row["images_per_second"] for row in run.metrics()]
     if not speeds:
         then = "Delete the folder to train it again"
         raise GraphcapsError(f"{run.path / 'metrics.csv'}: expected a row per epoch, got none. {then}")
     about = {"images_per_second": statistics.median(speeds), "capsules": kept["validation"]}
-    return {"result": run.result(), "right": right, "named": {name: kept["on"][name]["name"] for name in on}, **about}
+    return {"result": run.result(), "right": right, "named": named, **about}
 
 
 def _kept(path: Path) -> dict:
     """What was measured before; nothing where it can't be read, since it can be measured again."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        on, usage = dict(kept["on"]), kept["validation"]
+        on, usage = {name: dict(found) for name, found in kept["on"].items()}, kept["validation"]
+        on = {name: found for name, found in on.items() if {"name", "right", "within"} <= found.keys()}
         if isinstance(usage, dict):  # of the last layer alone, as it was written before
             return {"on": on}
         return {"on": on, "validation": usage if usage is None else [dict(layer) for layer in usage]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {"on": {}}
 
 
 def _usage(model, run: Run, data: Path, device: str) -> list[dict]:
     """How the capsules are used, of each routed layer from below."""
-    images = load_images(run.config.dataset, data).val
+    images = load_images(run.config.dataset, data).for_augment(run.config.augment).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
     layers = capsule_usage_of_layers(model, Batches(images, batch, device=device))
@@ -180,7 +187,8 @@ def _usage(model, run: Run, data: Path, device: str) -> list[dict]:
 def _answers(model, data: Path, device: str) -> dict:
     images, said = load_affnist(data)
     found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device))
-    return {"name": said, "right": (found.predicted == found.labels).int().tolist()}
+    answers = (found.predicted == found.labels).int().tolist()
+    return {"name": said, "right": answers, "within": within(images).int().tolist()}
 
 
 def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:

@@ -5,7 +5,7 @@ Graphs stand in ``graphs``, because they need DGL.
 
 from __future__ import annotations
 
-from .affnist import affnist_style, load_affnist
+from .affnist import affnist_style, load_affnist, within
 from .batches import AUGMENTS, Batches
 from .datasets import DATASETS, load_images
 from .images import Images, to_float
@@ -31,4 +31,5 @@ __all__ = [
     "read_image",
     "stratified_split",
     "to_float",
+    "within",
 ]

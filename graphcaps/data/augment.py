@@ -1,4 +1,4 @@
-"""What is drawn for each image of an epoch: a shift by whole pixels, or an affine map."""
+"""What is drawn for each image of an epoch: a shift by whole pixels, a place for its ink, or an affine map."""
 
 from __future__ import annotations
 
@@ -17,6 +17,45 @@ SCALES = (0.9, 1.1)
 def draw_shifts(count: int, most: int, generator: Generator) -> Tensor:
     """Where each image is cut out of its frame padded by ``most``: rows and columns, (2, count), 0 to 2 * most."""
     return torch.randint(0, 2 * most + 1, (2, count), generator=generator)
+
+
+def ink_room(pixels: Tensor) -> Tensor:
+    """How far the ink of each image can move up, down, left and right before it leaves the image.
+
+    Args:
+        pixels: uint8 (N, C, H, W); ink is what isn't 0. An image without ink has no room.
+
+    Returns:
+        int64 (2, 2, N): of rows and of columns, the room before the ink and behind it.
+
+    >>> ink_room(torch.tensor([[[[0, 0, 0], [0, 9, 9]]]], dtype=torch.uint8)).flatten(1).tolist()
+    [[1, 0], [1, 0]]
+    """
+    room = []
+    for others in ((1, 3), (1, 2)):
+        inked = pixels.amax(others).bool().byte()  # (N, H) or (N, W)
+        room.append(torch.stack([inked.argmax(1), inked.flip(1).argmax(1)]))
+    return torch.stack(room)
+
+
+def draw_moves(room: Tensor, numbers: Tensor) -> Tensor:
+    """Whole pixels down and right, int64 (2, N), that put ink anywhere it fits, all places equally likely.
+
+    Args:
+        room: as ``ink_room`` gives it.
+        numbers: (2, N) float64 in [0, 1), uniform.
+    """
+    before, behind = room.unbind(1)  # (2, N)
+    return (numbers * (before + behind + 1)).long() - before
+
+
+def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Images (B, C, H, W), each moved by whole pixels (B,). What leaves on one side comes back on the other."""
+    channels, height, width = pixels.shape[1:]
+    rows = (torch.arange(height, device=pixels.device) - down[:, None]) % height  # (B, H)
+    columns = (torch.arange(width, device=pixels.device) - right[:, None]) % width  # (B, W)
+    places = (rows[:, :, None] * width + columns[:, None]).flatten(1)[:, None].expand(-1, channels, -1)  # (B, C, H W)
+    return pixels.flatten(2).gather(2, places).view(pixels.shape)
 
 
 def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int = SHIFT) -> Tensor:

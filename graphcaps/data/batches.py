@@ -10,19 +10,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..errors import check_whole, expect
-from .augment import SHIFT, draw_affine, draw_shifts, warp
+from .augment import SHIFT, draw_affine, draw_moves, draw_shifts, ink_room, moved, warp
 from .images import Images, to_float
 from .pairs import Pairs, PairSource, Take
 
-AUGMENTS = ("none", "shift", "affine")
+AUGMENTS = ("none", "shift", "affine", "anywhere")
 
 
 class Batches:
     """The batches of any epoch, from any step on.
 
-    All that is random in an epoch (the permutation, each image's shift or affine map) is drawn on the CPU from (seed,
-    epoch), before its first batch: an epoch taken up at step k has the batches of the whole one from there on, bit for
-    bit, and the draws are the same on every device.
+    All that is random in an epoch (the permutation, each image's shift, place or affine map) is drawn on the CPU from
+    (seed, epoch), before its first batch: an epoch taken up at step k has the batches of the whole one from there on,
+    bit for bit, and the draws are the same on every device.
 
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
@@ -32,7 +32,8 @@ class Batches:
         augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
             to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
             Images with a margin are shifted by up to that instead, and a whole shift brings in what is there.
-            Of pairs, ``"affine"`` is refused, and the others are the same.
+            ``"anywhere"``: the ink of each (what isn't 0) is moved by whole pixels to anywhere it fits, all places
+            equally likely. Of pairs, ``"affine"`` and ``"anywhere"`` are refused, and the others are the same.
         rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
         world: number of processes.
 
@@ -64,7 +65,7 @@ class Batches:
         self._seed, self._rank, self._world = seed, rank, world
         self._source: PairSource | _ImageSource
         if isinstance(images, Pairs):
-            expect(augment != "affine", "augment", "none or shift for pairs", repr(augment))
+            expect(augment in ("none", "shift"), "augment", "none or shift for pairs", repr(augment))
             self._source = PairSource(images.to(device))
         else:
             self._source = _ImageSource(images.to(device), augment)
@@ -140,7 +141,7 @@ class Batches:
 
 
 class _ImageSource:
-    """Takes images as they are, or shifted or mapped as drawn for an epoch."""
+    """Takes images as they are, or moved or mapped as drawn for an epoch."""
 
     def __init__(self, images: Images, augment: str) -> None:
         self.labels = images.labels
@@ -152,8 +153,12 @@ class _ImageSource:
         padded = pad(images.pixels, [beyond] * 4)
         # every window of an image in its padded frame, as a view: (N, C, 2 centre + 1, 2 centre + 1, H, W)
         self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+        middle = self._windows[:, :, self._centre, self._centre]  # (N, C, H, W)
+        self._room = ink_room(middle).cpu() if augment == "anywhere" else None
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        if self._room is not None:
+            return self._anywhere(order, generator, self._room)
         count, device = len(self.labels), self.labels.device
         most = self._centre if self._augment == "shift" else 0
         down, right = draw_shifts(count, most, generator).add(self._centre - most).to(device)
@@ -165,6 +170,17 @@ class _ImageSource:
             rows = order[here]
             images = to_float(self._windows[rows, :, down[here], right[here]])  # (B, C, H, W)
             return images if maps is None else warp(images, maps[here]), self.labels[rows]
+
+        return take
+
+    def _anywhere(self, order: Tensor, generator: torch.Generator, room: Tensor) -> Take:
+        numbers = torch.rand(2, len(order), generator=generator, dtype=torch.float64)
+        down, right = draw_moves(room[:, :, order.cpu()], numbers).to(order.device)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            images = self._windows[rows, :, self._centre, self._centre]  # (B, C, H, W)
+            return to_float(moved(images, down[here], right[here])), self.labels[rows]
 
         return take
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import GraphcapsError, expect
 from .download import DOWNLOAD_ERRORS, download_files
-from .frame import anywhere, in_fixed_places
+from .frame import in_fixed_places, in_frame
 from .pairs import REACH, Pairs
 from .readers import smallnorb
 from .readers.image_sets import read_cifar10, read_digits, read_idx_set, read_svhn
@@ -131,7 +131,7 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
     if spec.pairs:
         return ImageSplits(name, spec.class_names, **{part: Pairs(images) for part, images in parts.items()})
     if spec.border:
-        place = {"train": anywhere, "val": in_fixed_places, "test": in_fixed_places}
+        place = {"train": in_frame, "val": in_fixed_places, "test": in_fixed_places}
         parts = {part: place[part](images, spec.border) for part, images in parts.items()}
     return ImageSplits(name, spec.class_names, **parts)
 

@@ -28,7 +28,7 @@ class DatasetSpec:
         page: where a person finds the files, where nothing downloads them.
         ink: share of the frame that a drawing's longer side fills, where the set was made to one measure.
         pairs: whether an image is made of two of the files' images.
-        border: black pixels on each side of the frame in which an image lies anywhere, where it does.
+        border: black pixels on each side of an image in its frame, and how far it is moved there, where it is.
         detail: pixels per side before the images were enlarged, where they were.
         files: path below the folder -> md5 of the unpacked file, None where it isn't known.
     """

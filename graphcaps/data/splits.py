@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import expect
+from .frame import ink_in_fixed_places
 from .images import Images
 from .pairs import Pairs
 
@@ -55,6 +56,17 @@ class ImageSplits:
             if count == total
             else replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
         )
+
+    def for_augment(self, augment: str) -> ImageSplits:
+        """The same data set with validation images of the kind that training has, so that they choose its model.
+
+        Training with ``"anywhere"`` has ink anywhere in the frame; so have these then, at places that everybody has.
+        Test images stay as they are: networks that were trained in different ways are compared on them.
+        """
+        if augment != "anywhere":
+            return self
+        assert isinstance(self.val, Images), "pairs aren't trained so"
+        return replace(self, val=ink_in_fixed_places(self.val))
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

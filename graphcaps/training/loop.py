@@ -79,7 +79,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     """
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    splits = load_images(config.dataset, config.data)
+    splits = load_images(config.dataset, config.data).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     least, most = accelerator.num_processes, len(splits.train)

@@ -11,6 +11,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import count
 
 _ROW = 34  # pixels
+_BELOW = 52  # pixels for a panel's axis
 _APART = 0.16  # of a row: how far from its line a seed's dot is drawn
 
 
@@ -21,25 +22,29 @@ def compared(found: dict) -> Figure:
         found: what ``graphcaps compare`` writes as results.json.
 
     Returns:
-        A figure without a window, with the axes of each set of images from left to right.
+        A figure without a window, with the axes of each set of images from left to right, at most two side by side.
     """
     rows, sets = found["rows"], found["images"]
     most = max(len(row["seeds"]) for row in rows)
-    high = 120 + _ROW * len(rows)
+    across, tall = min(len(sets), 2), _ROW * len(rows)
+    lines = -(-len(sets) // across)
+    high = 68 + lines * (tall + _BELOW)
     with style.applied():
         figure = style.blank(style.SCREEN.width, high)
         heading = style.Heading.on(figure)
         names = [style.cut(row["name"], 40) for row in rows]
         left, right, gap = 0.04 + 0.0092 * max(map(len, names)), 0.955, 0.06
-        width = (right - left - gap * (len(sets) - 1)) / len(sets)
+        width = (right - left - gap * (across - 1)) / across
         for k, (key, name) in enumerate(sets.items()):
-            axes = figure.add_axes((left + k * (width + gap), 52 / high, width, _ROW * len(rows) / high))
+            line, column = divmod(k, across)
+            low = _BELOW + (lines - 1 - line) * (tall + _BELOW)
+            axes = figure.add_axes((left + column * (width + gap), low / high, width, tall / high))
             for at, row in enumerate(rows):
                 _draw(axes, at, row, key, row["name"] == found["against"])
             axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"accuracy, {name} images")
-            axes.set_yticks(range(len(rows)), names if k == 0 else [])
+            axes.set_yticks(range(len(rows)), names if column == 0 else [])
             axes.tick_params(axis="y", length=0)
-            axes.locator_params(axis="x", nbins=max(3, 7 // len(sets)))
+            axes.locator_params(axis="x", nbins=max(3, 7 // across))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}%"))
             axes.grid(axis="x", color=style.FAINT, lw=0.6)
             axes.set_axisbelow(True)
