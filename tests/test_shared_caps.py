@@ -23,7 +23,7 @@ def test_a_vote_is_the_childs_product_with_its_types_matrix_at_its_place(draw):
     for i in range(6):
         row, column = (2 * CENTRES[i % 3] - 1).tolist()
         for j in range(4):
-            plain, down, right = layer.weight[i // 3, j].chunk(3)
+            plain, down, right = layer.weight[i // 3 * 4 + j].chunk(3)
             torch.testing.assert_close(
                 votes[i, j], u[i] @ (plain + row * down + column * right), rtol=1e-10, atol=1e-10
             )

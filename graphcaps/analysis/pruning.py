@@ -156,6 +156,7 @@ def prune(
     """
     check_keep(model, keep)
     layer = model.capsules
+    assert isinstance(layer, CapsuleLayer), "others are refused"
     graph = layer.graph()
     ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     cut: dict[int, list[PrunedCaps]] = {}

@@ -67,8 +67,9 @@ class SharedCaps(nn.Module):
         self.iterations, self.routing, self.engine = iterations, routing, engine
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
-        # (T, J, 3 P, D): the matrices for the pose, row times the pose, and column times the pose
-        self.weight = nn.Parameter(torch.empty(child_types, num_parents, 3 * child_dim, parent_dim))
+        # (T J, 3 P, D): of each type and parent the three matrices above one another. Never four dims: channels_last
+        # would lay those out anew as if they were a convolution's.
+        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 3 * child_dim, parent_dim))
         self.learned = learned_for(routing, num_parents, num_parents, self.num_children, parent_dim)
         self.reset_parameters()
 
@@ -83,20 +84,22 @@ class SharedCaps(nn.Module):
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[2] // 3)
+        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1] // 3)
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes with their places, not yet multiplied out."""
         u = u.to(self.weight.dtype)
         row, column = self.places.to(u.dtype).unbind(dim=-1)  # (I, 1)
-        return LinearVotes(torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1), self.weight)
+        placed = torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1)  # (I, B, 3 P)
+        return LinearVotes(placed, self.weight.unflatten(0, (-1, self.num_parents)))
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
         return route_layer(self, u)
 
     def extra_repr(self) -> str:
-        types, _, child_dim, parent_dim = self.weight.shape
+        matrices, child_dim, parent_dim = self.weight.shape
+        types = matrices // self.num_parents
         return (
             f"{self.num_children} x {child_dim // 3}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
             f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"

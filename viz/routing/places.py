@@ -7,10 +7,12 @@ against it, and isn't painted.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.image import AxesImage
+from matplotlib.text import Text
 
 from graphcaps.errors import required
 from graphcaps.trace.image_trace import RoutingTrace
@@ -120,7 +122,7 @@ class PlacesPicture:
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
-        self._windows = windows(fields, *pixels.shape[1:], fine)
+        self._windows = windows(fields, pixels.shape[1], pixels.shape[2], fine)
         displayed = style.displayed(pixels) / 255
         displayed = displayed if displayed.ndim == 3 else np.repeat(displayed[..., None], 3, axis=2)
         self._image = displayed.repeat(fine, axis=0).repeat(fine, axis=1)
@@ -150,7 +152,8 @@ class PlacesPicture:
         high = max(big, rows * small + (rows - 1) * title)
         self.figure = style.blank(wide, round(top + title + high + edge))
         self._heading = style.Heading.on(self.figure, medium)
-        self.panels, self._titles = [], []
+        self.panels: list[AxesImage] = []
+        self._titles: list[Text] = []
         self._panel(edge, top + title, big, "all votes", medium)
         for n, j in enumerate(self.shown):
             row, column = divmod(n, columns)
@@ -164,7 +167,7 @@ class PlacesPicture:
         axes = self.figure.add_axes(box, label=label)
         self.panels.append(axes.imshow(self._image, interpolation="bilinear"))
         style.bare(axes)
-        above = {"size": medium.small, "va": "bottom", "linespacing": 1.05}
+        above: dict[str, Any] = {"size": medium.small, "va": "bottom", "linespacing": 1.05}
         self._titles.append(self.figure.text(box[0], box[1] + box[3] + 4 / height, "", **above))
 
     def _spread(self, maps: np.ndarray) -> np.ndarray:
