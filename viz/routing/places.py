@@ -184,5 +184,5 @@ class PlacesPicture:
             panel.set_data(painted(self._image, maps[[j]], self._colors[[j]], self._most))
             text = f"{self._names[j]}{between_them}{lengths[j]:.2f}"
             title.set(text=text, fontweight="bold" if j == longest else "normal")
-        title = f"Which part votes for what: {self.timeline.title(position)}"
-        self._heading.say(title, f"credit c <û, v>: {self._source}", self.timeline.note(position))
+        said = f"Which part votes for what: {self.timeline.title(position)}"
+        self._heading.say(said, f"credit c <û, v>: {self._source}", self.timeline.note(position))
