@@ -46,7 +46,7 @@ def test_the_answer_is_what_training_would_have_recorded_of_the_image():
     chosen = few.pixels[recording.one_of_each_class(few.labels, 10)]
     for n in (0, 6):
         (got,) = explain_image(network(), chosen[n].numpy())["trace"]["images"]
-        for exact in ("pixels", "src", "dst", "fields", "chosen"):
+        for exact in ("pixels", "src", "dst", "fields", "credit"):
             assert got.get(exact) == wanted[n].get(exact)
         assert np.allclose(got["lengths"], wanted[n]["lengths"], atol=2e-4)
         assert np.allclose(got["mean_entropy"], wanted[n]["mean_entropy"], atol=1e-3)

@@ -95,20 +95,21 @@ def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple
         assert image["largest"][0][2] == last.max() and image["above_half"][0][2] == (last > 0.5).sum()
 
 
-def test_places_without_saliency_hold_the_mean_coupling_above_undecided():
+def test_places_without_saliency_hold_the_credit_of_their_children():
     fields = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [2, 0, 5, 5], [2, 0, 5, 5]], np.int32)
     trace = dataclasses.replace(with_pictures(make_trace(4, 3)), saliency=None, fields=fields)
     data = explorer_data(trace)
     assert data["fields"] == {"places": [[0, 0, 5, 5], [2, 0, 5, 5]], "of": [0, 0, 1, 1]}
-    read, step = numbers(data["images"][1]["chosen"], (3, 10))
-    above = np.maximum(0, trace.c[2, 9, 1].astype(np.float64).reshape(4, 3) - 1 / 3)  # (I, J)
-    assert np.abs(read[2, 9].reshape(3, 2) - above.reshape(2, 2, 3).mean(axis=1).T).max() <= step[2, 9, 0] / 2 + 1e-12
+    read, step = numbers(data["images"][1]["credit"], (3, 10))
+    credit = trace.c[2, 9, 1].astype(np.float64) * trace.agreement[2, 9, 1]
+    wanted = np.maximum(credit.reshape(2, 2, 3).sum(axis=1), 0).T  # (J, F)
+    assert wanted.any() and np.abs(read[2, 9].reshape(3, 2) - wanted).max() <= step[2, 9, 0] / 2 + 1e-12
 
 
 def test_saliency_takes_the_place_of_fields(trace):
     whole = dataclasses.replace(trace, fields=np.zeros((16, 4), np.int32))
     for image in explorer_data(whole)["images"]:
-        assert image["chosen"] is None and image["saliency"]["shape"] == [16, 12, 12]
+        assert image["credit"] is None and image["saliency"]["shape"] == [16, 12, 12]
         spots = np.frombuffer(base64.b64decode(image["saliency"]["data"]), np.uint8).reshape(16, -1)
         assert (spots.max(axis=1) == 255).all()
 

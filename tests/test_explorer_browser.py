@@ -11,6 +11,7 @@ import pytest
 
 from graphcaps import viz
 from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
 
 from .browser import browser, opened, settle, why_not
@@ -22,6 +23,14 @@ TRACE = with_pictures(make_trace())  # 16 children, 10 parents, 2 images, 3 epoc
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
 LARGE = with_pictures(make_trace(1152, 10, images=2, epochs=(0, 2), iterations=4, speed=0.4), size=16)
 LARGE = dataclasses.replace(LARGE, saliency=None, fields=FIELDS)
+VOTES = np.zeros((1152, 10))
+VOTES[0:1152:36, 1] = VOTES[35:1152:36, 7] = 1  # all children of the first place for class 1, of the last for class 7
+BLACK = dataclasses.replace(
+    LARGE,
+    images=np.zeros_like(LARGE.images),
+    agreement=np.broadcast_to(VOTES.ravel(), LARGE.agreement.shape).astype(np.float16),
+    c=np.full_like(LARGE.c, 0.1),
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +43,7 @@ def chromium():
 def files(tmp_path_factory):
     """An explorer of each trace."""
     folder = tmp_path_factory.mktemp("pages")
-    traces = {"small": TRACE, "large": LARGE, "random": RoutingTrace.random(20, 10)}
+    traces = {"small": TRACE, "large": LARGE, "black": BLACK, "random": RoutingTrace.random(20, 10)}
     return {name: viz.draw(trace, folder / name, format="html")[0] for name, trace in traces.items()}
 
 
@@ -71,6 +80,15 @@ OPACITIES = """([left, right]) => {
   copy.drawImage(shown, 0, 0);
   const from = Math.round(left * width), wide = Math.max(1, Math.round((right - left) * width));
   return [...copy.getImageData(from, 0, wide, height).data.filter((_, at) => at % 4 === 3)]"""
+
+
+# The colours of some points of the picture, of a copy for the same reason.
+COLORS = """(points) => {
+  const shown = document.querySelector("#picture canvas"), { width, height } = shown;
+  const copy = Object.assign(document.createElement("canvas"), { width, height });
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(shown, 0, 0);
+  return points.map(([x, y]) => [...context.getImageData(x, y, 1, 1).data]); }"""
 
 
 def ink(page) -> int:
@@ -204,6 +222,28 @@ def test_the_field_of_a_child_is_framed(chromium, files):
             [int(left * side + 2.5 * side), max(0, int(top * side))],
         )
         assert white == [255, 255, 255, 255]
+
+
+def test_places_are_painted_in_the_colours_of_the_parents_they_vote_for(chromium, files):
+    def pixels(page):
+        settle(page)
+        side = page.locator("#picture canvas").evaluate("(canvas) => canvas.width") / 16
+        return np.array(page.evaluate(COLORS, [[int(x * side)] * 2 for x in (2, 13, 7.5)]))[:, :3]
+
+    colors = [255 * np.array(style.color(j)) for j in (1, 7)]
+    with opened(chromium, files["black"]) as page:
+        first, last, between = pixels(page)
+        for got, color in zip((first, last), colors, strict=True):
+            assert got.max() > 60 and np.abs(got / got.max() - color / color.max()).max() < 0.05
+        assert between.max() < 20
+        assert text(page, "#picture h2") == "Which parts vote for what"
+        page.locator("#parents button").nth(7).click()
+        first, last, _ = pixels(page)
+        assert first.max() < 5 < 60 < last.max()
+        assert text(page, "#picture h2") == "Which parts vote for class 7"
+        page.locator("#parents button").nth(3).click()
+        settle(page)
+        assert "No part votes for class 3 here" in text(page, "#picture figcaption")
 
 
 def test_keys_move_through_time_and_children(page):

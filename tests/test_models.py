@@ -56,6 +56,9 @@ SHAPES = [
     ("deep", (1, 28, 28), 10),
     ("deep", (3, 32, 32), 10),
     ("deep", (2, 24, 31), 4),
+    ("parts", (1, 13, 13), 1),
+    ("parts", (1, 28, 28), 10),
+    ("parts", (2, 14, 21), 4),
 ]
 
 
@@ -85,7 +88,13 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
 
 @pytest.mark.parametrize(
     ("preset", "shape"),
-    [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("compact", (1, 29, 28)), ("deep", (1, 32, 38))],
+    [
+        ("paper", (2, 19, 22)),
+        ("compact", (2, 28, 15)),
+        ("compact", (1, 29, 28)),
+        ("deep", (1, 32, 38)),
+        ("parts", (2, 19, 24)),
+    ],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
     """Of one iteration: in more, what other windows say reaches a child of convolutional capsules as well."""
@@ -293,7 +302,7 @@ def test_without_reconstruction_the_decoder_gets_no_gradient():
             ("compact", (1, 28, 28), 10, 3, "dynamic", "auto", 1, "official"),
             "protocol: expected paper for 'compact', got official. official is what the authors of 'paper' ran",
         ),
-        (("pper",), "preset: expected one of paper, compact, deep, got 'pper'. Did you mean 'paper'?"),
+        (("pper",), "preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?"),
     ],
 )
 def test_a_preset_says_what_it_can_not_take(arguments, text):

@@ -19,6 +19,7 @@ _HOME = {
     "GraphPicture": "routing.bipartite",
     "MoleculePicture": "routing.molecule",
     "HistogramPicture": "routing.histogram",
+    "PlacesPicture": "routing.places",
     "parts": "results.parse_tree",
     "accuracy_by_edges": "results.pruning",
     "bars": "results.benchmark",
@@ -35,6 +36,7 @@ __all__ = [
     "GraphPicture",
     "HistogramPicture",
     "MoleculePicture",
+    "PlacesPicture",
     "accuracy_by_edges",
     "bars",
     "color",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.molecule import MoleculePicture
+    from graphcaps.viz.routing.places import PlacesPicture
     from graphcaps.viz.style import color, save
 
 

@@ -19,9 +19,11 @@ from graphcaps.viz.routing.entropy import EntropyPicture
 from graphcaps.viz.routing.histogram import HistogramPicture
 from graphcaps.viz.routing.molecule import MoleculePicture
 from graphcaps.viz.routing.movie import Picture, check_video, write_gif, write_mp4
+from graphcaps.viz.routing.places import PlacesPicture, has_places
 from graphcaps.viz.routing.timeline import OVER
 
-WHAT = ("entropy", "graph", "histogram", "sheet", "all")
+WHAT = ("entropy", "graph", "histogram", "places", "sheet", "all")
+MOVING = WHAT[:4]
 STILL = ("png", "svg", "pdf")
 FORMATS = ("gif", "mp4", *STILL, "html")
 
@@ -38,13 +40,13 @@ def draw(
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
-    (entropy-epochs.gif, ...) where the trace holds several, and sheet.png where it holds what a sheet shows; or all of
-    it as one page, explorer.html.
+    (entropy-epochs.gif, ...) where the trace holds several; places.gif where children see a part of the image each; and
+    sheet.png where the trace holds what a sheet shows; or all of it as one page, explorer.html.
 
     Args:
         trace: what routing did.
         folder: made where it is missing; files of the same names are replaced.
-        what: entropy, graph, histogram, sheet or all.
+        what: entropy, graph, histogram, places, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
         format: gif or mp4 (needs ``pip install "graphcaps[video]"``); png, svg or pdf: the network's answer, after the
             last iteration of training, or the last epoch, and all of the entropy's curve; 3.4 inches wide for a column
@@ -68,7 +70,7 @@ def draw(
         whole = (what, over) == ("all", "both")
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
-    moving = [name for name in ("entropy", "graph", "histogram") if what in (name, "all")]
+    moving = [name for name in MOVING if what == name or (what == "all" and (name != "places" or has_places(trace)))]
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
@@ -156,6 +158,8 @@ def _made(folder: Path) -> Iterator[None]:
 def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:
     if name == "graph":
         return GraphPicture(trace, over, image, top=top, medium=medium)
+    if name == "places":
+        return PlacesPicture(trace, over, image, medium=medium)
     if name == "entropy":
         return EntropyPicture(trace, over, image, medium=medium)
     return HistogramPicture(trace, over, image, medium=medium)

@@ -103,7 +103,7 @@ def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
     Or where children share their matrices, so that there is nothing to leave out.
     """
     prunes, kind = isinstance(model.capsules, CapsuleLayer), type(model.capsules).__name__
-    then = "compact, paper and deep have it; in matrix one matrix is for all positions"
+    then = "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
     expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
     most = int(torch.bincount(links(model.capsules.graph()).src).max())
     for k in keep:
@@ -156,6 +156,7 @@ def prune(
     """
     check_keep(model, keep)
     layer = model.capsules
+    assert isinstance(layer, CapsuleLayer), "others are refused"
     graph = layer.graph()
     ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     cut: dict[int, list[PrunedCaps]] = {}

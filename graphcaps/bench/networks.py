@@ -63,5 +63,6 @@ def baseline_network(own: CapsNet, formulation: Formulation, separate: bool) -> 
     if separate:
         assert isinstance(own.primary, PrimaryCaps), "the paper's network has primary capsules from one convolution"
         network.add_module("primary", SeparatePrimaryCaps(own.primary))
+    assert isinstance(own.capsules, CapsuleLayer), "only matrices of edges are laid out in other ways"
     network.add_module("capsules", FormulatedLayer(own.capsules, formulation))
     return network

@@ -16,7 +16,7 @@ from .arguments import Folder, Run
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "sheet"] = "all",
+    what: Literal["all", "entropy", "graph", "histogram", "places", "sheet"] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
@@ -34,7 +34,8 @@ def viz(
     Args:
         run: Run folder; default: the newest one.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. sheet: a still of training curves and reconstructions. all: these four.
+            couplings. places: which part of the image votes for what, where children see a part each. sheet: a still of
+            training curves and reconstructions. all: these five.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, or the last epoch), and all of

@@ -16,7 +16,7 @@ from torch import nn
 
 from ..errors import check_name, check_whole, expect
 from ..functional import margin_loss
-from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
+from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
 from .objects import longest, present
 
 PARENT_DIM = 16
@@ -50,6 +50,7 @@ class _Front(NamedTuple):
     primary: PrimaryCaps | DepthwisePrimaryCaps
     grid: tuple[int, int]  # positions of the primary capsules
     between: tuple[tuple[int, int, int], ...] = ()
+    shared: bool = False  # whether the last layer's matrices are for all positions
 
 
 def _paper(channels: int, size: tuple[int, int]) -> _Front:
@@ -80,6 +81,13 @@ def _deep(channels: int, size: tuple[int, int]) -> _Front:
     return _Front(stem, PrimaryCaps(64, 16, 8, 3, 1), grid, ((16, 3, 2), (16, 3, 1)))
 
 
+def _parts(channels: int, size: tuple[int, int]) -> _Front:
+    """Children that see 13 x 13 pixels, of 8 types at 8 x 8 positions for images of 28 x 28: parts of a drawing."""
+    stem = _convolutions((channels, 32, 5, 2), (32, 64, 3, 1), (64, 128, 3, 1))
+    grid = each_side(size, lambda side: (side - 5) // 2 + 1 - 4)
+    return _Front(stem, PrimaryCaps(128, 8, 8, 1, 1), grid, shared=True)
+
+
 def _convolutions(*convs: tuple[int, int, int, int]) -> nn.Sequential:
     """Convolutions with ReLU and batch normalisation, from channels in and out, kernel and stride."""
     blocks = ((nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])) for conv in convs)
@@ -87,7 +95,7 @@ def _convolutions(*convs: tuple[int, int, int, int]) -> nn.Sequential:
 
 
 # name: (builder, smallest side of an image in pixels)
-_PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23)}
+_PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}
 
 
 class CapsNet(nn.Module):
@@ -96,7 +104,8 @@ class CapsNet(nn.Module):
     Args:
         stem: image (B, C, H, W) -> features.
         primary: features -> primary capsules, with ``num_types``, ``dim`` and ``conv``.
-        capsules: ``CapsuleLayer``, u (I, B, P) -> v (J, B, D): the layer whose routing is kept and drawn.
+        capsules: ``CapsuleLayer`` or ``SharedCaps``, u (I, B, P) -> v (J, B, D): the layer whose routing is kept and
+            drawn.
         image_shape: (C, H, W).
         between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
 
@@ -112,7 +121,7 @@ class CapsNet(nn.Module):
         self,
         stem: nn.Module,
         primary: PrimaryCaps | DepthwisePrimaryCaps,
-        capsules: CapsuleLayer,
+        capsules: CapsuleLayer | SharedCaps,
         image_shape: tuple[int, int, int],
         between: Iterable[ConvCaps] = (),
     ):
@@ -142,8 +151,9 @@ class CapsNet(nn.Module):
 
         Args:
             name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K before the decoder, 16
-                children: small enough to look at whole) or ``"deep"`` (two layers of convolutional capsules before the
-                last, which has 64 children on MNIST).
+                children: small enough to look at whole), ``"deep"`` (two layers of convolutional capsules before the
+                last, which has 64 children on MNIST) or ``"parts"`` (512 children that see 13 x 13 pixels each, and
+                matrices that all positions share).
             image_shape: (C, H, W).
             num_classes: J, parent capsules, one per class.
             iterations, routing, engine: as in ``graphcaps.route``.
@@ -162,7 +172,7 @@ class CapsNet(nn.Module):
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}")
-        stem, primary, grid, windows = build(channels, (height, width))
+        stem, primary, grid, windows, shared = build(channels, (height, width))
         if protocol == "official":
             primary.scale = 1 / primary.num_types
             nn.init.constant_(dict(primary.conv.named_parameters())["bias"], OFFICIAL_BIAS)
@@ -171,7 +181,12 @@ class CapsNet(nn.Module):
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
             between.append(layer)
             grid, types = layer.out_grid, parent_types
-        capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *options)
+        capsules: CapsuleLayer | SharedCaps
+        if shared:
+            centres = field_centres([*stem, primary.conv], image_shape)
+            capsules = SharedCaps(types, centres, num_classes, primary.dim, PARENT_DIM, *options)
+        else:
+            capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *options)
         model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(
             name=name,
@@ -233,6 +248,14 @@ class CapsNet(nn.Module):
         convs = [layer for layer in self.stem.children() if isinstance(layer, nn.Conv2d)]
         windows: list[Any] = [*convs, self.primary.conv, *self.between]
         return receptive_fields(windows, self.child_types, self.image_shape[1:])
+
+
+def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
+    """(positions, 2): row and column of the centre of what each position of the last convolution sees, in [0, 1]."""
+    size = torch.tensor(image_shape[1:])
+    convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+    fields = receptive_fields(convs, 1, (int(size[0]), int(size[1]))).double()
+    return ((fields[:, :2] + fields[:, 2:] / 2) / size).float()
 
 
 def capsnet_loss(

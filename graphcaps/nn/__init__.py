@@ -10,6 +10,7 @@ from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .pruned_caps import PrunedCaps
 from .readout import CapsuleReadout
 from .routed import Poses
+from .shared_caps import SharedCaps
 
 __all__ = [
     "CapsuleConv",
@@ -25,5 +26,6 @@ __all__ = [
     "Poses",
     "PrimaryCaps",
     "PrunedCaps",
+    "SharedCaps",
     "receptive_fields",
 ]

@@ -30,8 +30,8 @@ Version 1, keys at the top::
       lengths    K times R times J, to 4 digits
       histogram  {"bins": 36 ends, "counts": {"type", "data"} (K, R, J, 35)}: couplings of all E edges, by parent
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
-      chosen     null, or quantised (K, R, J * F), the heat map where there is no saliency: over the children of each
-                 place, the mean of how far their couplings with the parent are above undecided
+      credit     null, or quantised (K, R, J * F), what is painted where there is no saliency: over the children of
+                 each place, the sum of c <u_hat, v>, what they give to a parent's length; 0 where it is below
 
 ``data`` is base64 of little-endian numbers. Quantised means {"low", "step", "data"} with a byte q per number and a low
 and a step for each of the K times R states: the number is ``low + step * q``, off by at most half a step. A step is the
@@ -49,6 +49,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import children_in_order, smooth
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.histogram import bins_of
+from graphcaps.viz.routing.places import credit_by_place, places_of
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wide_range
 
 VERSION = 1
@@ -105,8 +106,8 @@ def _fields(trace: RoutingTrace) -> dict | None:
     """Where in the image children sit; children of a convolution share their places."""
     if trace.fields is None or trace.images is None:
         return None
-    places, of = np.unique(trace.fields, axis=0, return_inverse=True)
-    return {"places": places.tolist(), "of": of.ravel().tolist()}
+    places, of = places_of(trace)
+    return {"places": places.tolist(), "of": of.tolist()}
 
 
 def _image(trace: RoutingTrace, n: int, degrees: np.ndarray) -> dict:
@@ -134,7 +135,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray) -> dict:
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "histogram": _histogram(trace, states),
         "saliency": _saliency(trace, n),
-        "chosen": _chosen(trace, c, degrees),
+        "credit": _credit(trace, n, c),
     }
 
 
@@ -167,17 +168,13 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     return packed((255 * spots).round().astype(np.uint8))
 
 
-def _chosen(trace: RoutingTrace, c: np.ndarray, degrees: np.ndarray) -> dict | None:
-    """Mean over the children of each place of max(0, c - 1 / number of the child's edges), by parent."""
-    fields = _fields(trace)
-    if fields is None or trace.saliency is not None:
+def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
+    """The credit of the children of each place, by parent."""
+    if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
-    of, places, parents = np.array(fields["of"]), len(fields["places"]), trace.num_parents
-    above = np.maximum(0, c - 1 / degrees[trace.src])
-    cells = trace.dst * places + of[trace.src]
-    sums = [np.bincount(cells, state, parents * places) for state in above.reshape(-1, trace.num_edges)]
-    children = np.tile(np.bincount(of, degrees > 0, places).clip(1), parents)
-    return _quantised((np.stack(sums) / children).reshape(*c.shape[:2], -1))
+    credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
+    sums = np.maximum(credit_by_place(trace, places_of(trace).of, credit), 0)  # (K * R, J, F)
+    return _quantised(sums.reshape(*c.shape[:2], -1))
 
 
 def _quantised(values: np.ndarray) -> dict:

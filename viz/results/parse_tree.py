@@ -20,6 +20,7 @@ from graphcaps.errors import expect, required
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import smooth
+from graphcaps.viz.routing.places import painted
 from graphcaps.viz.routing.timeline import caption, count
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
@@ -27,7 +28,6 @@ _TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel
 _BIG, _SMALL = 250, 72  # sides of the panels
 _COLUMNS, _MOST = 4, 12  # parts shown one by one
 _NAMED = 3  # parents named under the parts
-_DIM = 0.3  # of the image where no part looks
 
 
 Field = tuple[int, int, int, int]
@@ -118,13 +118,9 @@ def _inside(field: Field, size: tuple[int, ...]) -> np.ndarray:
 
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
     """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares."""
-    weight, tint = np.zeros(image.shape[:2]), np.zeros(image.shape)
-    for part in shown:
-        weight += part.share * part.look
-        tint += (part.share * part.look)[..., None] * style.color(part.parent)
-    alpha = np.sqrt(weight / max(weight.max(), 1e-9))[..., None]  # the root: weak parts can be seen beside strong ones
-    tint /= np.maximum(weight, 1e-9)[..., None]
-    axes.imshow(np.clip(_DIM * image * (1 - alpha) + alpha * tint * (0.5 + 0.5 * image), 0, 1))
+    maps = np.array([part.share * part.look for part in shown]).reshape(-1, *image.shape[:2])
+    colors = np.array([style.color(part.parent) for part in shown]).reshape(-1, 3)
+    axes.imshow(painted(image, maps, colors, maps.sum(axis=0).max()))
     style.bare(axes)
     strongest = max((part.share for part in shown), default=1)
     for part in shown[:_MOST]:

@@ -52,16 +52,8 @@ class Timeline:
         expect(over in OVER, "over", " or ".join(OVER), repr(over))
         several = over == "iterations" or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
-        trained = min(trace.trained_iterations, trace.num_iterations)
-        cut = (-1, slice(None), image) if over == "iterations" else (slice(None), trained - 1, image)
-        steps = np.arange(1, trace.num_iterations + 1) if over == "iterations" else trace.epochs
-        taken = {name: getattr(trace, name)[cut].astype(np.float64) for name in ("c", "lengths")}
-        for name, values in taken.items():
-            broken = ~np.isfinite(values).all(axis=1)
-            if broken.any():
-                at = f"{over[:-1]} {steps[broken.argmax()]}"
-                raise not_finite(name, image, at)
-        return cls(over, np.asarray(steps), **taken, trained=trained)
+        c, lengths = (taken(trace, name, over, image) for name in ("c", "lengths"))
+        return cls(over, _steps(trace, over), c, lengths, trained=_trained(trace))
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -101,6 +93,24 @@ class Timeline:
             frames.append(Frame(float(step), _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]
         return [*frames, Frame(self.end, _END)]
+
+
+def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
+    """(S, E) or (S, J) float64: an array of the trace along a timeline; raise ``GraphcapsError`` for NaN or inf."""
+    cut = (-1, slice(None), image) if over == "iterations" else (slice(None), _trained(trace) - 1, image)
+    values = getattr(trace, name)[cut].astype(np.float64)
+    broken = ~np.isfinite(values).all(axis=1)
+    if broken.any():
+        raise not_finite(name, image, f"{over[:-1]} {_steps(trace, over)[broken.argmax()]}")
+    return values
+
+
+def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
+    return np.arange(1, trace.num_iterations + 1) if over == "iterations" else np.asarray(trace.epochs)
+
+
+def _trained(trace: RoutingTrace) -> int:
+    return min(trace.trained_iterations, trace.num_iterations)
 
 
 def check_drawable(trace: RoutingTrace, image: int) -> None:

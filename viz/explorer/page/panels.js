@@ -95,18 +95,30 @@ function drawImage(parent) {
     { name } = trace.parents[parent];
   const seen = child !== null && fields ? fields.places[fields.of[child]] : null;
   const alone = child !== null && heat.kind === "saliency";
-  const warm = heat.kind && (alone ? heat.ofChild(child) : heat.map(parent, now));
-  drawPicture($("#picture canvas"), photo, warm, alone ? null : seen, look.glow);
-  const headings = { saliency: `Where the children of ${name} look`, fields: `Where the children of ${name} sit` };
-  $("#picture h2").textContent = alone ? `Where ${childName(child)} looks` : (headings[heat.kind] ?? "Input image");
-  const truth = trace.parents[image.label],
-    label = truth ? `True label: ${truth.name}. ` : "";
-  let said = "";
-  if (alone) said = "Glow: the pixels that change its length most.";
-  else if (heat.kind && !warm.some((value) => value > 0.02)) said = `No child has chosen ${name} yet.`;
-  else if (heat.kind === "saliency")
+  const label = trace.parents[image.label] ? `True label: ${trace.parents[image.label].name}. ` : "";
+  let layers = {},
+    heading = "Input image",
+    said = "";
+  if (heat.kind === "saliency") {
+    const warm = alone ? heat.ofChild(child) : heat.map(parent, now);
+    layers = { soft: glowing(warm, photo.height, photo.width, look.glow) };
+    heading = alone ? `Where ${childName(child)} looks` : `Where the children of ${name} look`;
     said = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
-  else if (heat.kind) said = `Glow: fields of the children which chose ${name}, weighted by coupling.`;
+    if (alone) said = "Glow: the pixels that change its length most.";
+    else if (!warm.some((value) => value > 0.02)) said = `No child has chosen ${name} yet.`;
+  } else if (heat.kind === "fields") {
+    const one = now.parent !== null,
+      shown = one ? [parent] : [...trace.parents.keys()],
+      votes = heat.votes(now);
+    const colors = shown.map((j) => channels(trace.parents[j].color));
+    const maps = shown.map((j) => votes[j]);
+    layers = painted(maps, colors, photo.height, photo.width, image.pixels);
+    heading = one ? `Which parts vote for ${name}` : "Which parts vote for what";
+    said = one ? `Colour: what ${name} gets from each place.` : "Colour: who gets most from each place.";
+    if (!maps.some((map) => map.some((value) => value > 0.02))) said = `No part votes for ${name} here.`;
+  }
+  drawPicture($("#picture canvas"), photo, layers, alone ? null : seen);
+  $("#picture h2").textContent = heading;
   if (seen && !alone) said += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
   $("#picture figcaption").textContent = label + said;
   $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${said}`);

@@ -1,7 +1,9 @@
-// The image, and over it a glow where the children that chose a parent look.
+// The image, and over it a glow where the children that chose a parent look, or in colours what each place votes for.
 
 const DIMMED = 0.5; // what is left of the image's light under the glow
 const LEAST = 0.01; // a glow below this is noise
+const SHARP = 4; // power of the cosine that a place fades by
+const LITTLE = 0.1; // of the most that any pixel is seen, added to what each is: fades what hardly any child sees
 
 // A canvas of the image's own size, made by paint(x) => [red, green, blue, alpha] for pixel x.
 function raster(height, width, paint) {
@@ -32,9 +34,29 @@ function glowing(heat, height, width, glow) {
   });
 }
 
+// Two layers, from maps in [0, 1] with a colour each: one to lay over the image softly, which leaves it at
+// image * DIMMED * (1 - a) + tint * a / 2, and one to add, tint * a / 2 * image. So strokes show under what is painted.
+function painted(maps, colors, height, width, { shape: [channels, ...size], data }) {
+  const pixels = size[0] * size[1];
+  const at = (x) => {
+    const weight = maps.reduce((sum, map) => sum + map[x], 0),
+      strength = Math.sqrt(Math.min(1, weight)); // the root: weak parts show beside strong ones
+    const tint = [0, 1, 2].map((k) => maps.reduce((sum, map, j) => sum + map[x] * colors[j][k], 0));
+    return { strength, half: tint.map((value) => (value / Math.max(weight, 1e-9)) * strength * 0.5) };
+  };
+  const soft = raster(height, width, (x) => {
+    const { strength, half } = at(x),
+      alpha = 1 - DIMMED * (1 - strength);
+    return [...half.map((value) => value / alpha), 255 * alpha];
+  });
+  const light = (x, k) => data[(channels === 3 ? k : 0) * pixels + x] / 255;
+  const added = raster(height, width, (x) => [...at(x).half.map((value, k) => value * light(x, k)), 255]);
+  return { soft, added };
+}
+
 // How strongly a pixel belongs to each place: a window that falls to 0 at the border of its field.
 function windows(places, height, width) {
-  const fall = (x, from, size) => Math.max(0, Math.cos((Math.PI * (x - from - (size - 1) / 2)) / (size + 1))) ** 2;
+  const fall = (x, from, size) => Math.max(0, Math.cos((Math.PI * (x - from - (size - 1) / 2)) / (size + 1))) ** SHARP;
   const inside = (x, from, size) => x >= from && x < from + size;
   return places.map(([top, left, tall, wide]) =>
     Float64Array.from({ length: height * width }, (_, x) => {
@@ -45,28 +67,31 @@ function windows(places, height, width) {
   );
 }
 
-// Heat maps of one image: map(parent, moment) is in [0, 1], 1 the brightest of any parent at the end of the trace.
-// Squared, since eyes see a glow's middle tones too bright.
+// Heat maps of one image. Of saliency, map(parent, moment) is in [0, 1], 1 the brightest of any parent at the end of the
+// trace, and squared, since eyes see a glow's middle tones too bright. Of fields, votes(moment) has a map for each
+// parent, of what it gets from each place; their sum is 1 where it is most after the iterations of training.
 class Heat {
   constructor(trace, image) {
     const [, height, width] = image.pixels.shape;
     Object.assign(this, { trace, image, height, width });
-    this.kind = image.saliency ? "saliency" : image.chosen ? "fields" : null;
+    this.kind = image.saliency ? "saliency" : image.credit ? "fields" : null;
+    const k = trace.epochs.length - 1;
     if (this.kind === "fields") {
-      this.windows = windows(trace.fields.places, height, width);
-      const seen = Float64Array.from({ length: height * width }, (_, x) =>
-        this.windows.reduce((sum, w) => sum + w[x], 0),
-      );
-      const little = 0.1 * seen.reduce((a, b) => Math.max(a, b)); // fades pixels that hardly any child sees
-      this.seen = seen.map((value) => value + little);
+      const kernel = windows(trace.fields.places, height, width);
+      const seen = Float64Array.from({ length: height * width }, (_, x) => kernel.reduce((sum, w) => sum + w[x], 0));
+      const little = LITTLE * seen.reduce((a, b) => Math.max(a, b));
+      this.windows = kernel.map((window) => window.map((value, x) => value / (seen[x] + little)));
+      this.scale = 1;
+      const answer = this.votes({ k, r: trace.trained - 1 });
+      this.scale = seen.reduce((most, _, x) => Math.max(most, answer.reduce((sum, map) => sum + map[x], 0)), 1e-9);
     }
     if (this.kind === "saliency") {
       this.degree = new Map();
       image.src.forEach((child) => this.degree.set(child, (this.degree.get(child) ?? 0) + 1));
+      const end = { k, r: trace.iterations - 1 };
+      const brightest = trace.parents.map((_, j) => this.raw(j, end).reduce((a, b) => Math.max(a, b), 0));
+      this.scale = Math.max(LEAST, ...brightest);
     }
-    const end = { k: trace.epochs.length - 1, r: trace.iterations - 1 };
-    const brightest = trace.parents.map((_, j) => this.kind && this.raw(j, end).reduce((a, b) => Math.max(a, b), 0));
-    this.scale = Math.max(LEAST, ...brightest);
   }
 
   spot(child) {
@@ -75,22 +100,30 @@ class Heat {
   }
 
   raw(parent, moment) {
-    const sum = new Float64Array(this.height * this.width);
+    const sum = new Float64Array(this.height * this.width),
+      { src, dst } = this.image;
     const add = (spot, weight) => weight > 0 && spot.forEach((value, x) => (sum[x] += value * weight));
-    if (this.kind === "saliency") {
-      const { src, dst } = this.image,
-        c = at(this.image.c, moment);
-      c.forEach((value, e) => dst[e] === parent && add(this.spot(src[e]), (value - 1 / this.degree.get(src[e])) / 255));
-      return sum;
-    }
-    const chosen = at(this.image.chosen, moment),
-      places = this.windows.length;
-    this.windows.forEach((window, place) => add(window, chosen[parent * places + place]));
-    return sum.map((value, x) => value / this.seen[x]);
+    at(this.image.c, moment).forEach(
+      (value, e) => dst[e] === parent && add(this.spot(src[e]), (value - 1 / this.degree.get(src[e])) / 255),
+    );
+    return sum;
   }
 
   map(parent, moment) {
     return this.raw(parent, moment).map((value) => Math.min(1, value / this.scale) ** 2);
+  }
+
+  votes(moment) {
+    const credit = at(this.image.credit, moment),
+      places = this.windows.length;
+    return this.trace.parents.map((_, parent) => {
+      const map = new Float64Array(this.height * this.width);
+      this.windows.forEach((window, place) => {
+        const value = credit[parent * places + place] / this.scale;
+        if (value > 0) window.forEach((share, x) => (map[x] += share * value));
+      });
+      return map;
+    });
   }
 
   ofChild(child) {
@@ -98,15 +131,21 @@ class Heat {
   }
 }
 
-// Draw the image with sharp pixels, the glow softly over it, and the field of a child as a frame.
-function drawPicture(canvas, photo, heat, field, glow) {
+// Draw the image with sharp pixels, softly over it one layer, added to it another, and the field of a child as a frame.
+function drawPicture(canvas, photo, { soft, added }, field) {
   canvas.style.aspectRatio = `${photo.width} / ${photo.height}`;
   const { context, width, height } = surface(canvas);
   context.imageSmoothingEnabled = false;
   context.drawImage(photo, 0, 0, width, height);
-  if (heat) {
+  if (soft) {
     context.imageSmoothingEnabled = true;
-    context.drawImage(glowing(heat, photo.height, photo.width, glow), 0, 0, width, height);
+    context.drawImage(soft, 0, 0, width, height);
+  }
+  if (added) {
+    context.imageSmoothingEnabled = false;
+    context.globalCompositeOperation = "lighter";
+    context.drawImage(added, 0, 0, width, height);
+    context.globalCompositeOperation = "source-over";
   }
   if (field) {
     const [top, left, tall, wide] = field,

@@ -62,7 +62,7 @@ function unpacked(trace, n) {
     entropy,
     linked,
     lowest: states.reduce((low, row) => linked.reduce((least, i) => Math.min(least, row[i]), low), Infinity),
-    chosen: packed("chosen"),
+    credit: packed("credit"),
     meanEntropy: listed("mean_entropy"),
     largest: listed("largest"),
     aboveHalf: listed("above_half"),

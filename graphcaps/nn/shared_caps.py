@@ -1,0 +1,106 @@
+"""Fully connected capsules whose matrices all positions share, and that are told where each child is."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .._dgl import DGLGraph
+from ..errors import check_whole, expect
+from ..graph import complete_graph
+from ..routing import LinearVotes
+from .routed import check_options, graph_device, route_layer
+from .routing_parameters import learned_for
+
+
+class SharedCaps(nn.Module):
+    """Fully connected capsules with one matrix for each type of child and parent, that changes evenly with the place.
+
+    In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
+    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, with row and column
+    of the centre of child i's field in [-1, 1] of the image and t its type:
+
+        u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
+
+    Differs:
+        Added to votes, coordinates would say the same of every image at equal couplings, since votes of vector
+        capsules aren't weighed by activations. As factors they say where the parts are that are there. On MNIST that
+        was better than appending |u| row and |u| column to the pose: 98.40 and 98.36 % against 98.16 and 98.12 (uniform
+        and dynamic routing, 5000 validation images after 3 epochs of 10,000, one seed).
+
+    Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
+
+    Args:
+        child_types: T, kinds of capsule, outermost in their order, as ``PrimaryCaps`` gives them.
+        centres: (positions, 2), row and column of the centre of each position's field, in [0, 1] of the image.
+        num_parents: J.
+        child_dim, parent_dim: P, D.
+        iterations: R >= 1.
+        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
+        engine: as in ``graphcaps.route``.
+
+    Shapes:
+        u (I, B, P) -> v (J, B, D), I = T * positions
+
+    >>> SharedCaps(8, torch.rand(64, 2), num_parents=10)(torch.zeros(512, 2, 8)).shape
+    torch.Size([10, 2, 16])
+    """
+
+    places: torch.Tensor
+
+    def __init__(
+        self,
+        child_types: int,
+        centres: torch.Tensor,
+        num_parents: int,
+        child_dim: int = 8,
+        parent_dim: int = 16,
+        iterations: int = 3,
+        routing: str = "dynamic",
+        engine: str = "auto",
+    ):
+        super().__init__()
+        check_options(iterations, routing, engine)
+        check_whole("child_types", child_types)
+        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
+        self.num_children, self.num_parents = child_types * len(centres), num_parents
+        self.iterations, self.routing, self.engine = iterations, routing, engine
+        places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
+        self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
+        # (T J, 3 P, D): of each type and parent the three matrices above one another. Never four dims: channels_last
+        # would lay those out anew as if they were a convolution's.
+        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 3 * child_dim, parent_dim))
+        self.learned = learned_for(routing, num_parents, num_parents, self.num_children, parent_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
+        parent_dim = self.weight.shape[-1]
+        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
+        return complete_graph(self.num_children, self.num_parents, graph_device(device))
+
+    def blank(self) -> torch.Tensor:
+        """One image's children, all zero, on the layer's device."""
+        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1] // 3)
+
+    def votes(self, u: torch.Tensor) -> LinearVotes:
+        """The children's votes with their places, not yet multiplied out."""
+        u = u.to(self.weight.dtype)
+        row, column = self.places.to(u.dtype).unbind(dim=-1)  # (I, 1)
+        placed = torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1)  # (I, B, 3 P)
+        return LinearVotes(placed, self.weight.unflatten(0, (-1, self.num_parents)))
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) to the parents v (J, B, D)."""
+        return route_layer(self, u)
+
+    def extra_repr(self) -> str:
+        matrices, child_dim, parent_dim = self.weight.shape
+        types = matrices // self.num_parents
+        return (
+            f"{self.num_children} x {child_dim // 3}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
+            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+        )
