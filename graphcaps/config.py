@@ -37,7 +37,7 @@ class Preset:
 
 RoutingName = Literal["auto", "dynamic", "uniform", "attention", "spherical", "inverted", "em"]
 _ANY = typing.get_args(RoutingName)[1:]
-_ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight")
+_ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight", "prior")
 _BY_EM = ("iterations", "engine")
 
 PRESETS = {
@@ -79,6 +79,9 @@ class TrainConfig:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
     al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
     have one pass, whatever the iterations."""
+    prior: Literal["none", "learned"] = "none"
+    """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
+    Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
     engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
     """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, as suits the graph.
     fused: one pass over the votes per iteration, not for inverted, and em only for matrix. dgl: DGL's kernels. torch:
@@ -150,6 +153,8 @@ class TrainConfig:
         elif not PRESETS[self.model].routings:
             then = "It has no capsules: leave --routing out"
         expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
+        expect(takes, "prior", f"none for model {self.model}", self.prior)
         weight = self.reconstruction_weight
         numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
         expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", repr(weight))

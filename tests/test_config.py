@@ -25,6 +25,7 @@ UNUSUAL = TrainConfig(
     iterations=2,
     engine="torch",
     protocol="official",
+    prior="learned",
     reconstruction_weight=0.001,
     train_images=1000,
     learning_rate=0.02,

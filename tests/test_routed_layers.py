@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps import CapsNet, RoutingTrace, complete_graph, route, train
+from graphcaps import CapsNet, RoutingTrace, complete_graph, route, squash, train
 from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
-from graphcaps.nn import CapsuleLayer, ConvCaps, PrunedCaps
+from graphcaps.nn import CapsuleLayer, ConvCaps, PrunedCaps, SharedCaps
 from graphcaps.routing.engines import routing_names
 from graphcaps.trace.image_trace import observe
 from graphcaps.trace.recording import routing_of
@@ -132,3 +132,33 @@ def test_what_is_drawn_and_explained_is_there_for_every_routing(run, monkeypatch
     said = capsys.readouterr().out
     assert ("note: " in said) == (run.config.routing in NOTES)
     assert (run.path / "explain" / "capsules.json").exists()
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "attention", "spherical"])
+def test_a_learned_prior_is_where_the_routing_starts(routing):
+    torch.manual_seed(0)
+    layers = [
+        CapsuleLayer(6, 3, routing=routing, learned_prior=True),
+        SharedCaps(2, torch.rand(3, 2), 3, routing=routing, learned_prior=True),
+    ]
+    for layer in layers:
+        u = squash(torch.randn(6, 2, 8))
+        torch.testing.assert_close(layer(u), route(layer.graph(), layer.votes(u), **_options(layer), prior=None).v)
+        torch.nn.init.normal_(layer.prior)
+        found = layer(u)
+        torch.testing.assert_close(found, route(layer.graph(), layer.votes(u), **_options(layer), prior=layer.prior).v)
+        found.square().sum().backward()
+        assert layer.prior.grad.abs().min() > 0
+        before = layer.prior.clone()
+        layer.reset_parameters()
+        assert before.any() and not layer.prior.any()
+
+
+def _options(layer):
+    return {"routing": layer.routing, "parameters": layer.learned() if layer.learned else None}
+
+
+def test_a_pruned_layer_keeps_the_priors_of_its_edges():
+    layer = CapsuleLayer(4, 3, learned_prior=True)
+    torch.nn.init.normal_(layer.prior)
+    assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()

@@ -146,6 +146,7 @@ class CapsNet(nn.Module):
         objects: int = 1,
         protocol: str = "paper",
         reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
+        prior: str = "none",
     ) -> CapsNet:
         """Build a network by name.
 
@@ -160,6 +161,7 @@ class CapsNet(nn.Module):
             objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
             protocol: ``"paper"``; or ``"official"``, for ``paper`` alone: as the authors' code trains (``PROTOCOLS``).
             reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
+            prior: ``"learned"``: a logit for each edge of the last layer is learned, which its routing starts from.
 
         Raises:
             InputError: unknown name, or images smaller than the preset can take.
@@ -168,6 +170,7 @@ class CapsNet(nn.Module):
         build, smallest = _PRESETS[name]
         channels, height, width = check_sizes(name, smallest, image_shape, num_classes)
         check_name("protocol", protocol, list(PROTOCOLS))
+        check_name("prior", prior, ["none", "learned"])
         alone = protocol == "paper" or name == "paper"
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
@@ -181,12 +184,13 @@ class CapsNet(nn.Module):
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
             between.append(layer)
             grid, types = layer.out_grid, parent_types
+        last = (*options, prior == "learned")
         capsules: CapsuleLayer | SharedCaps
         if shared:
             centres = field_centres([*stem, primary.conv], image_shape)
-            capsules = SharedCaps(types, centres, num_classes, primary.dim, PARENT_DIM, *options)
+            capsules = SharedCaps(types, centres, num_classes, primary.dim, PARENT_DIM, *last)
         else:
-            capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *options)
+            capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *last)
         model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(
             name=name,
@@ -198,6 +202,7 @@ class CapsNet(nn.Module):
             objects=objects,
             protocol=protocol,
             reconstruction_weight=reconstruction_weight,
+            prior=prior,
         )
         model.objects = objects
         model.margin_weight, model.reconstruction_weight = PROTOCOLS[protocol], reconstruction_weight

@@ -86,11 +86,12 @@ class ConcurrentCaps(nn.Module):
 
 def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """The parents' next poses and capsules (J, B, D), coupled as votes agree with ``pose``, or uniformly."""
-    graph, prior = layer.graph(u.device), None
+    graph, options = layer.graph(u.device), options_of(layer, u)
     u_hat = layer.votes(u).tensor(graph)
     u_hat = u_hat.to(torch.promote_types(u_hat.dtype, torch.float32))  # as route does between iterations
     if pose is not None:
         edges = edges_of("torch", graph, u_hat.shape, u_hat.device)
-        prior = edges.numbers_out(inverted.logits(edges, edges.vectors_in(u_hat), pose))
-    pose, activation = route(graph, u_hat, prior=prior, iterations=1, squash_output=False, **options_of(layer, u))
+        logits = edges.numbers_out(inverted.logits(edges, edges.vectors_in(u_hat), pose))
+        options["prior"] = logits if layer.prior is None else logits + layer.prior.unsqueeze(-1)
+    pose, activation = route(graph, u_hat, iterations=1, squash_output=False, **options)
     return pose, with_length(pose, activation)

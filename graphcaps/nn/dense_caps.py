@@ -23,6 +23,8 @@ class CapsuleLayer(nn.Module):
         iterations: R >= 1.
         routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
         engine: as in ``graphcaps.route``.
+        learned_prior: whether a logit for each edge is learned, which its routing starts from: the log priors of Sabour
+            et al. 2017, the B of Mazzia et al. 2021. It starts at 0.
 
     Shapes:
         u (I, B, P) -> v (J, B, D)
@@ -40,6 +42,7 @@ class CapsuleLayer(nn.Module):
         iterations: int = 3,
         routing: str = "dynamic",
         engine: str = "auto",
+        learned_prior: bool = False,
     ):
         super().__init__()
         check_options(iterations, routing, engine)
@@ -47,11 +50,14 @@ class CapsuleLayer(nn.Module):
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
         self.learned = learned_for(routing, num_parents, num_parents, num_children, parent_dim)
+        self.prior = nn.Parameter(torch.empty(len(self.weight))) if learned_prior else None  # (E,)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
         parent_dim = self.weight.shape[-1]
+        if self.prior is not None:
+            nn.init.zeros_(self.prior)
         nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:

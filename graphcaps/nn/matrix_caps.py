@@ -136,6 +136,7 @@ class MatrixClassCaps(nn.Module):
     """
 
     routing = "em"
+    prior = None
     index: torch.Tensor
     shift: torch.Tensor
 

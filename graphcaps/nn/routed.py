@@ -38,6 +38,8 @@ class RoutedLayer(Protocol):
     engine: str
     learned: Any
     """What its routing learns beside the votes, to be called for it, or None."""
+    prior: torch.Tensor | None
+    """Logits (E,) that the routing starts from, where it learns them."""
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes."""
@@ -66,5 +68,6 @@ def options_of(layer: RoutedLayer, u: torch.Tensor | Poses) -> dict[str, Any]:
         "routing": layer.routing,
         "engine": layer.engine,
         "activation": activation_of(u) if ROUTINGS[layer.routing].uses_activation else None,
+        "prior": layer.prior,
         "parameters": layer.learned() if layer.learned is not None else None,
     }

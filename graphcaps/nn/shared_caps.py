@@ -38,6 +38,7 @@ class SharedCaps(nn.Module):
         iterations: R >= 1.
         routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
         engine: as in ``graphcaps.route``.
+        learned_prior: as in ``CapsuleLayer``: of each child, so that it isn't shared by positions.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
@@ -58,6 +59,7 @@ class SharedCaps(nn.Module):
         iterations: int = 3,
         routing: str = "dynamic",
         engine: str = "auto",
+        learned_prior: bool = False,
     ):
         super().__init__()
         check_options(iterations, routing, engine)
@@ -71,11 +73,14 @@ class SharedCaps(nn.Module):
         # would lay those out anew as if they were a convolution's.
         self.weight = nn.Parameter(torch.empty(child_types * num_parents, 3 * child_dim, parent_dim))
         self.learned = learned_for(routing, num_parents, num_parents, self.num_children, parent_dim)
+        self.prior = nn.Parameter(torch.empty(self.num_children * num_parents)) if learned_prior else None  # (E,)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
         parent_dim = self.weight.shape[-1]
+        if self.prior is not None:
+            nn.init.zeros_(self.prior)
         nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:

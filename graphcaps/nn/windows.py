@@ -24,6 +24,8 @@ class WindowedCaps(nn.Module):
     """
 
     index: torch.Tensor
+    prior = None
+    """No logits of edges are learned."""
 
     def __init__(self, grid: Pair, kernel: Pair, stride: Pair, child_types: int, parent_types: int):
         super().__init__()
