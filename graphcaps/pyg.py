@@ -51,6 +51,9 @@ class CapsuleConv(MessagePassing):
             a pair.
         bias: whether a bias is learned.
         routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
+        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
+            votes are expected to be of several kinds.
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -76,6 +79,8 @@ class CapsuleConv(MessagePassing):
         add_self_loops: bool = True,
         bias: bool = True,
         routing: str = "spherical",
+        concentration: float = 0.5,
+        normalise: bool = True,
         engine: str = "auto",
     ):
         super().__init__(aggr=None, node_dim=0)
@@ -94,6 +99,8 @@ class CapsuleConv(MessagePassing):
             dropout,
             bias,
             routing,
+            concentration,
+            normalise,
             engine,
         )
 
@@ -169,6 +176,9 @@ class CapsuleAggregation(Aggregation):
         in_caps: capsules of each node.
         bias: whether a bias is learned.
         routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
+        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
+            votes are expected to be of several kinds.
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -191,6 +201,8 @@ class CapsuleAggregation(Aggregation):
         in_caps: int = 1,
         bias: bool = True,
         routing: str = "spherical",
+        concentration: float = 0.5,
+        normalise: bool = True,
         engine: str = "auto",
     ):
         super().__init__()
@@ -206,6 +218,8 @@ class CapsuleAggregation(Aggregation):
             dropout,
             bias,
             routing,
+            concentration,
+            normalise,
             engine,
         )
 

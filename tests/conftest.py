@@ -61,7 +61,8 @@ class Way(NamedTuple):
         like = like.to(torch.promote_types(like.dtype, torch.float32))
         if self.routing == "em":
             betas = (torch.linspace(*ends, parents).to(like) for ends in ((-0.5, 0.5), (-1, 2)))
-            return EMParameters(*betas, final_lambda=1.0)  # 100 times the paper's: the tests' parents have few children
+            # 100 times the paper's temperature: the tests' parents have few children
+            return EMParameters(*betas, final_lambda=1.0, variance_floor=0.3)
         if self.routing == "inverted":
             ramp = torch.linspace(-1, 1, like.shape[-1]).to(like)
             return InvertedParameters(1 + ramp / 2, ramp / 3, 1 - ramp, like.new_tensor(0.3))

@@ -160,6 +160,16 @@ def test_a_hostile_pickle_is_never_run(saved, tmp_path, name, how):
         assert marker.exists()
 
 
+def test_weights_of_em_routing_as_it_was_are_named(tmp_path):
+    model = CapsNet.from_preset("compact", SHAPE, 3, routing="em")
+    tensors = checkpoint.model_tensors(model)
+    tensors["model.capsules.learned.beta_a"] = tensors.pop("model.capsules.learned.bias")
+    checkpoint.write(tmp_path / "old.safetensors", tensors, head_of(model))
+    wanted = r"expected capsules.learned.beta_a none, got \(3,\) .*beta_a in the place of bias, .*Train it again$"
+    with pytest.raises(GraphcapsError, match=wanted):
+        checkpoint.read_model(tmp_path / "old.safetensors")
+
+
 @pytest.mark.parametrize(
     ("other", "text"),
     [

@@ -37,7 +37,7 @@ def threads(request):
 
 
 def inputs(graph, index, draw, *trailing):
-    """What EM has slopes for: poses, matrices, activations, prior, beta_u and beta_a; and the constant shift."""
+    """What EM has slopes for: poses, matrices, activations, prior, beta_u and bias; and the constant shift."""
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     learned = [
         draw(children, *trailing, 16),
@@ -51,8 +51,8 @@ def inputs(graph, index, draw, *trailing):
 
 
 def routed(graph, index, learned, shift, engine, **options):
-    u, weight, activation, prior, beta_u, beta_a = learned
-    parameters = EMParameters(beta_u, beta_a, final_lambda=0.3)
+    u, weight, activation, prior, beta_u, bias = learned
+    parameters = EMParameters(beta_u, bias, final_lambda=0.3, variance_floor=0.1)
     votes = MatrixVotes(u, weight, index, shift)
     return route(graph, votes, activation, routing="em", prior=prior, engine=engine, parameters=parameters, **options)
 
@@ -113,7 +113,7 @@ def test_em_without_the_votes_is_the_oracles_in_value_and_slope(name, squash, dr
         total = (v * torch.randn_like(v)).sum() + (a * torch.randn_like(a)).sum()
         found[engine] = (v, a, *torch.autograd.grad(total, learned))
     for got, wanted in zip(found["fused"], found["naive"], strict=True):
-        # Sums of some ten float64 products, in another order, behind slopes of up to 100 (em.EPSILON).
+        # Sums of some ten float64 products, in another order, behind slopes of 1 / sqrt(floor) and more.
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
@@ -167,7 +167,7 @@ def test_one_image_does_not_see_the_batch(which, draw):
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_layer_learns_its_matrices_and_costs(which, draw):
     layer = layers()[which]
-    assert {name for name, _ in layer.named_parameters()} == {"weight", "learned.beta_u", "learned.beta_a"}
+    assert {name for name, _ in layer.named_parameters()} == {"weight", "learned.beta_u", "learned.bias"}
     layer(poses_of(layer, draw)).activation.square().sum().backward()
     assert all(p.grad.any() for p in layer.parameters())
 

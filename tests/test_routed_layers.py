@@ -35,7 +35,7 @@ def net_with(routing: str) -> CapsNet:
         ("uniform", set()),
         ("attention", set()),
         ("inverted", {"norm.weight", "norm.bias", "head.weight", "head.bias"}),
-        ("em", {"beta_u", "beta_a"}),
+        ("em", {"beta_u", "bias"}),
     ],
 )
 def test_a_layer_learns_what_its_routing_has(routing, learned, draw):
@@ -59,10 +59,10 @@ def test_em_takes_a_childs_length_for_its_activation(make, draw):
 def test_types_of_convolutional_capsules_have_costs_of_their_own_at_all_positions(draw):
     layer = ConvCaps((3, 4), child_types=2, parent_types=2, kernel=2, routing="em")
     with torch.no_grad():
-        layer.learned.beta_a[1] = -100
+        layer.learned.bias.copy_(torch.tensor([0.0, -100.0]))
     u = draw(24, 2, 8, dtype=torch.float32) / 4
     lengths = layer(u).norm(dim=-1).view(2, 2 * 3, 2)  # (types, positions, images)
-    assert layer.learned().beta_a.tolist() == [0] * 6 + [-100] * 6
+    assert layer.learned().bias.tolist() == [0] * 6 + [-100] * 6
     assert lengths[1].amax() < lengths[0].amin()
 
 

@@ -436,8 +436,8 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
             "parameters: expected EMParameters for em routing, got InvertedParameters",
         ),
         (
-            {"routing": "em", "parameters": EMParameters(beta_a=torch.zeros(3))},
-            "beta_a: expected a number or (J=2,), got (3,)",
+            {"routing": "em", "parameters": EMParameters(bias=torch.zeros(3))},
+            "bias: expected a number or (J=2,), got (3,)",
         ),
         (
             {"routing": "em", "parameters": EMParameters(beta_u=META[0])},
@@ -446,6 +446,10 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
         (
             {"routing": "em", "parameters": EMParameters(final_lambda=0)},
             "final_lambda: expected a number > 0, got 0",
+        ),
+        (
+            {"routing": "em", "parameters": EMParameters(variance_floor=0.0)},
+            "variance_floor: expected a number > 0, got 0.0",
         ),
         (
             {"routing": "inverted", "parameters": InvertedParameters(norm_weight=torch.ones(5))},

@@ -149,16 +149,16 @@ def test_without_parameters_poses_are_normalised_and_no_parent_is_surer_than_ano
 
 def em_densely(votes, present, parameters, iterations):
     """Procedure 1 of Hinton, Sabour & Frosst 2018: votes (B, I, J, D), activations (B, I)."""
-    beta_u, beta_a = (x.numpy() for x in parameters[:2])
+    beta_u, bias = (x.numpy() for x in parameters[:2])
     assigned = np.full((B, N, J), 1 / J)
     for t in range(iterations):
         r = assigned * present[:, :, None]
         total = r.sum(axis=1)  # (B, J)
         mu = np.einsum("bij,bijd->bjd", r, votes) / (total[..., None] + 1e-9)
         squares = (votes - mu[:, None]) ** 2
-        variance = np.einsum("bij,bijd->bjd", r, squares) / (total[..., None] + 1e-9) + 1e-4
+        variance = np.einsum("bij,bijd->bjd", r, squares) / (total[..., None] + 1e-9) + parameters.variance_floor
         cost = ((beta_u[:, None] + np.log(np.sqrt(variance))) * total[..., None]).sum(-1)
-        a = 1 / (1 + np.exp(-parameters.final_lambda * (1 - 0.95 ** (t + 1)) * (beta_a - cost)))
+        a = 1 / (1 + np.exp(parameters.final_lambda * (1 - 0.95 ** (t + 1)) * cost - bias))
         last = assigned
         p = np.exp(-squares / (2 * variance[:, None])).prod(-1) / np.sqrt((2 * np.pi * variance).prod(-1))[:, None]
         assigned = a[:, None] * p / (a[:, None] * p).sum(axis=2, keepdims=True)
@@ -183,7 +183,7 @@ def test_em_is_the_papers_procedure(way, iterations, draw):
 def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activations(way, draw):
     """Dropped in the E-step by many: R_ij is a_j p_ij over its sum, not p_ij."""
     votes = draw(N, D).repeat_interleave(2, dim=0)  # each child votes the same for both parents
-    parameters = EMParameters(beta_a=torch.tensor([0.0, 9.0]).double(), final_lambda=1.0)
+    parameters = EMParameters(bias=torch.tensor([0.0, 0.5]).double(), final_lambda=1.0)
     first, second = way.watch(complete_graph(N, 2), votes, parameters=parameters, iterations=2)
     a = first[3].norm(dim=-1)
     assert a[1] - a[0] > 0.05
@@ -194,11 +194,11 @@ def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activation
 def test_the_cost_has_ln_sigma_and_no_half_of_it(way):
     """ln sigma is half of ln sigma^2: the half is in it once."""
     votes = torch.tensor([[2.0, 30.0], [-2.0, -30.0]], dtype=torch.float64)  # sigma 2 and 30 around 0
-    parameters = EMParameters(beta_u=0.7, beta_a=3.0, final_lambda=0.1)
+    parameters = EMParameters(beta_u=0.7, bias=0.3, final_lambda=0.1, variance_floor=1e-6)
     _, activation = way(complete_graph(2, 1), votes, parameters=parameters, iterations=1)
     cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # of two children, for each of two numbers
-    wanted = 1 / (1 + np.exp(-0.1 * (1 - 0.95) * (3.0 - cost)))
-    torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # 1e-4 is added to sigma^2
+    wanted = 1 / (1 + np.exp(0.1 * (1 - 0.95) * cost - 0.3))
+    torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # for the floor
 
 
 @pytest.mark.routings("em")
@@ -206,15 +206,45 @@ def test_the_densities_exponent_has_one_half(way):
     """A vote one sigma off costs a logit of 1/2."""
     # Child 0 stands on parent 0's mean; children 1 and 2 give it sigma^2 = 2/3 * 9 = 6; parent 1 has the same votes.
     votes = torch.tensor([0.0, 3.0, -3.0], dtype=torch.float64).repeat_interleave(2)[:, None]
-    _, (_, b, _, _, _) = way.watch(complete_graph(3, 2), votes, parameters=EMParameters(), iterations=2)
+    options = {"parameters": EMParameters(variance_floor=1e-6), "iterations": 2}
+    _, (_, b, _, _, _) = way.watch(complete_graph(3, 2), votes, **options)
     torch.testing.assert_close(b[0] - b[2], torch.tensor(9 / (2 * 6)).double(), rtol=1e-4, atol=0)
+
+
+@pytest.mark.routings("em")
+def test_the_floor_is_added_to_the_variance_and_counts_in_votes_own_units(way, graph, draw):
+    """Votes 8 times as long with 64 times the floor are routed alike; ln sigma is more by ln 8, as if beta_u were."""
+    votes, seen = draw(graph.num_edges(), B, D), []
+    for k in (1.0, 8.0):
+        parameters = EMParameters(beta_u=0.3 - np.log(k), bias=0.0, final_lambda=0.1, variance_floor=0.5 * k**2)
+        seen.append(way.watch(graph, k * votes, parameters=parameters, iterations=3))
+    for (_, _, near_c, near_v, _), (_, _, far_c, far_v, _) in zip(*seen, strict=True):
+        assert_same(far_c, near_c)
+        assert_same(far_v, near_v)
+
+
+@pytest.mark.routings("em")
+def test_a_parent_of_equal_votes_has_the_floor_for_its_variance(way):
+    votes = torch.tensor([[2.0, 1.0]], dtype=torch.float64).expand(3, 2)
+    parameters = EMParameters(bias=0.0, final_lambda=1.0, variance_floor=0.25)
+    _, a = way(complete_graph(3, 1), votes, parameters=parameters, iterations=1)
+    cost = 3 * 2 * np.log(0.5)  # three children, two numbers
+    torch.testing.assert_close(torch.logit(a), torch.tensor([-0.05 * cost]).double(), rtol=1e-8, atol=0)
+
+
+@pytest.mark.routings("em")
+def test_a_parent_without_evidence_is_off(way, graphs, draw):
+    """In all iterations: 1e-9 of a child is evidence of nothing."""
+    faint = torch.full((4, B), 1e-9, dtype=torch.float64, device=way.device)
+    for _, _, _, v, _ in way.watch(graphs["complete"], draw(12, B, D), activation=faint, parameters=None):
+        torch.testing.assert_close(v.norm(dim=-1), torch.full((3, B), 0.1).double(), rtol=0.01, atol=0)
 
 
 @pytest.mark.routings("em")
 def test_children_count_by_their_activation(way):
     """Divided away by some: R_ij a_i must not be normalised over the parents again."""
     votes = torch.tensor([[4.0, 1.0], [4.0, 1.0], [-2.0, 1.0], [-2.0, 1.0]], dtype=torch.float64)
-    options = {"iterations": 1, "squash_output": False, "parameters": EMParameters(final_lambda=1.0)}
+    options = {"iterations": 1, "squash_output": False, "parameters": EMParameters(bias=0.0, final_lambda=1.0)}
     both, faint = (torch.tensor(a, dtype=torch.float64, device=way.device) for a in ([1.0, 1.0], [1.0, 0.5]))
     assert_near(way(complete_graph(2, 2), votes, activation=both, **options).v[0, 0], torch.tensor(1.0).double())
     assert_near(way(complete_graph(2, 2), votes, activation=faint, **options).v[0, 0], torch.tensor(2.0).double())
@@ -240,7 +270,7 @@ def test_a_child_is_shared_by_all_its_parents_at_all_positions(way, draw):
 def test_the_inverse_temperature_grows_as_the_authors_say(way):
     """With one parent the couplings are always 1, and so the cost never changes: only lambda does."""
     votes = torch.tensor([[2.0, 1.0], [-1.0, 5.0], [0.5, 3.0]], dtype=torch.float64)
-    seen = way.watch(complete_graph(3, 1), votes, parameters=EMParameters(beta_a=40.0), iterations=3)
+    seen = way.watch(complete_graph(3, 1), votes, parameters=EMParameters(bias=0.0), iterations=3)
     logits = torch.stack([torch.logit(v.norm(dim=-1)).squeeze() for _, _, _, v, _ in seen])
     growth = torch.tensor([1 - 0.95, 1 - 0.95**2, 1 - 0.95**3], dtype=torch.float64)
     torch.testing.assert_close(logits / logits[0], growth / growth[0], rtol=1e-9, atol=0)

@@ -34,7 +34,7 @@ from graphcaps.nn import CapsuleConv
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: float) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers.
 
     Args:
@@ -42,22 +42,33 @@ def capsule_layer(inputs: int, outputs: int, caps: int, routing: str) -> Capsule
         outputs: numbers of a capsule.
         caps: capsules of a node.
         routing: ``"uniform"``, the control whose couplings stay equal, or ``"spherical"``.
+        own: ``concentration``, how much spherical routing routes before training.
     """
-    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing)
+    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **own)
 
 
-LAYERS: dict[str, Callable[[int, int, int], nn.Module]] = {
+LAYERS: dict[str, Callable[..., nn.Module]] = {
     # (numbers of a node, numbers of each of its parts, parts) -> a layer; parts are heads, capsules, or nothing
     "GCN": lambda inputs, outputs, parts: GraphConv(inputs, outputs * parts),
     "GAT": lambda inputs, outputs, parts: GATConv(inputs, outputs, parts),
     "uniform": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "uniform"),
-    "capsules": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "spherical"),
+    "capsules": lambda inputs, outputs, parts, **own: capsule_layer(inputs, outputs, parts, "spherical", **own),
 }
 
-SETTINGS = [{"layers": layers, "heads": heads, "lr": 0.01} for layers, heads in product((1, 2), ("all", "own"))]
-"""The same for every network."""
+_OTHERS = [{"layers": layers, "heads": heads, "lr": 0.01} for layers, heads in product((1, 2), ("all", "own"))]
+SETTINGS = {
+    "GCN": _OTHERS,
+    "GAT": _OTHERS,
+    "uniform": _OTHERS,
+    "capsules": [
+        {"layers": layers, "heads": heads, "lr": 0.01, "concentration": concentration}
+        for layers, heads, concentration in [(1, "all", 4.0), (1, "own", 1.0), (1, "own", 4.0), (2, "own", 4.0)]
+    ],
+}
+"""As many for every network."""
+TRIALS = 4
 PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
-TRIAL_SEEDS, EPOCHS, PATIENCE = 3, 400, 50
+TRIAL_SEEDS, EPOCHS, PATIENCE = range(1000, 1003), 400, 50
 
 
 class OwnHeads(nn.Module):
@@ -77,14 +88,14 @@ class Layers(nn.Module):
     """Features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of a kind.
 
     Each layer gives PART numbers in each of K parts. ``heads`` says what a factor's classes are read from: ``"all"``
-    numbers of a node, or those of its ``"own"`` part.
+    numbers of a node, or those of its ``"own"`` part. ``own`` is for layers of capsules.
     """
 
-    def __init__(self, name: str, inputs: int, classes: int, factors: int, layers: int, heads: str):
+    def __init__(self, name: str, inputs: int, classes: int, factors: int, layers: int, heads: str, **own: float):
         super().__init__()
         width, made = PART * factors, LAYERS[name]
         self.dropout = nn.Dropout(DROPOUT)
-        self.layers = nn.ModuleList(made(size, PART, factors) for size in [inputs, *[width] * (layers - 1)])
+        self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
         own = heads == "own"
         self.heads = OwnHeads(factors, PART, classes) if own else nn.Linear(width, classes * factors)
         self.factors = factors
@@ -109,7 +120,7 @@ def fit(name: str, settings: dict, seed: int, factors: int, epochs: int = EPOCHS
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
     graph = dgl.add_self_loop(data.graph)  # puts the loops behind the edges
-    shape = {key: settings[key] for key in ("layers", "heads")}
+    shape = {key: value for key, value in settings.items() if key != "lr"}
     model = Layers(name, data.features.shape[1], data.num_classes, factors, **shape)
     adam = torch.optim.Adam(model.parameters(), lr=settings["lr"], weight_decay=WEIGHT_DECAY)
     best = BestEpoch(model, PATIENCE)
@@ -170,15 +181,14 @@ def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None]
     """
     train = partial(fit, factors=factors, epochs=3 if quick else EPOCHS)
     processes = 1 if quick else None
-    trials = range(seeds, seeds + TRIAL_SEEDS)
-    tried = [(name, k, seed) for name in LAYERS for k in range(len(SETTINGS)) for seed in trials]
-    jobs = [(name, SETTINGS[k], seed) for name, k, seed in tried]
+    tried = [(name, k, seed) for name in LAYERS for k in range(len(SETTINGS[name])) for seed in TRIAL_SEEDS]
+    jobs = [(name, SETTINGS[name][k], seed) for name, k, seed in tried]
     share = len(jobs) / (len(jobs) + len(LAYERS) * seeds)
     fits = dict(zip(tried, run_jobs(train, jobs, lambda done: on_share(done * share), processes, keep), strict=True))
     chosen = {}
     for name in LAYERS:
-        by_setting = [[fits[name, k, seed] for seed in trials] for k in range(len(SETTINGS))]
-        chosen[name] = SETTINGS[best_setting(by_setting)]
+        by_setting = [[fits[name, k, seed] for seed in TRIAL_SEEDS] for k in range(len(SETTINGS[name]))]
+        chosen[name] = SETTINGS[name][best_setting(by_setting)]
 
     jobs = [(name, chosen[name], seed) for name in LAYERS for seed in range(seeds)]
     tested = run_jobs(train, jobs, lambda done: on_share(share + done * (1 - share)), processes, keep)
@@ -204,7 +214,7 @@ def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None]
             for name in LAYERS
             if name != "capsules"
         },
-        "protocol": f"{of}. Settings: of {len(SETTINGS)} for each, the one with the highest validation score over "
-        f"{TRIAL_SEEDS} other graphs. Epoch: the lowest validation loss.",
+        "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the highest validation score over "
+        f"{len(TRIAL_SEEDS)} other graphs. Epoch: the lowest validation loss.",
         "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **layers[0][drawn]},
     }

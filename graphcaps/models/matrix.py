@@ -10,7 +10,7 @@ of 32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's fig
 
 Parameters, of smallNORB's two channels, 32 x 32 pixels and 5 classes, beside the paper's "68K" and "310K":
 
-                  convolution  primary  3x3, stride 2  3x3, stride 1  classes  beta_u, beta_a   sum       of MNIST
+                  convolution  primary  3x3, stride 2  3x3, stride 1  classes  beta_u, bias     sum       of MNIST
     matrix-small    3264         8840      18432          36864        1280         74        68,754       68,444
     matrix          1632        17952     147456         147456        2560        138       317,194      318,964
 
@@ -36,7 +36,7 @@ from .capsnet import as_shape, check_images, check_sizes, each_side
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
 SMALLEST = 17  # pixels, for one position of the last window
-STARTS = 0.8, 1.9, 2.6  # of beta_u by layer: -ln sigma before training, on MNIST, so that half of the capsules are on
+STARTS = -0.4, -0.35, -0.2  # of beta_u by layer: before training, on MNIST, half of the capsules are on
 MARGINS = 0.2, 0.9  # from the first step of training to the last, growing evenly: the paper's section 3
 
 

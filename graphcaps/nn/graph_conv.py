@@ -21,15 +21,15 @@ class CapsuleConv(nn.Module):
         b_el = kappa cos(z_ul, s_vl)              (routing="spherical": kappa is learned)
         b_el = b_el + <z_ul, squash(s_vl)>        (routing="dynamic": arXiv 1710.09829)
 
-    and the layer gives squash(s_vl K / in-degree of v + bias), or squash(s_vl K + bias) where neighbours compete. One
+    and the layer gives squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours
+    compete, f_v the root mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One
     iteration, or routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With
     ``num_caps=1`` there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w
     multiplies its votes, w z_ul in all of this; several capsules in the input have a W each, and add up.
 
-    Features may be of any scale for spherical routing, whose logits don't depend on it. Dynamic routing wants votes
-    that are short beside 1: long ones, or those of many neighbours, choose at random in the first iteration, and the
-    layer learns nothing. With ``squash_output`` lengths come near 1 where s_vl K / in-degree is long beside 1, and
-    gradients near 0: normalise such features first.
+    Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
+    it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
+    the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
@@ -51,6 +51,9 @@ class CapsuleConv(nn.Module):
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
         routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
+        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
+            votes are expected to be of several kinds.
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
         engine: as in ``graphcaps.route``.
@@ -78,6 +81,8 @@ class CapsuleConv(nn.Module):
         bias: bool = True,
         allow_zero_in_degree: bool = False,
         routing: str = "spherical",
+        concentration: float = 0.5,
+        normalise: bool = True,
         engine: str = "auto",
     ):
         super().__init__()
@@ -95,6 +100,8 @@ class CapsuleConv(nn.Module):
             vote_drop,
             bias,
             routing,
+            concentration,
+            normalise,
             engine,
         )
 

@@ -187,7 +187,8 @@ def _reset(layer) -> None:
 
     `matrix-small` after 6400 images of MNIST cut to 20 x 20 pixels (one seed, two iterations, 1000 validation images):
     81 % right, and 36 % from matrices of the same size around 0; with final lambda times 1, 3 and 8: 73, 83 and 81 %
-    at a learning rate of 0.005, and with 8 at 0.02 86 %.
+    at a learning rate of 0.005, and with 8 at 0.02 86 %. That was with a variance floor of 1e-4; with the floor of 1,
+    64 images a step and a one-cycle learning rate of 0.02, 94 % instead of 84 %.
     """
     nn.init.normal_(layer.weight, std=0.3)
     with torch.no_grad():

@@ -8,11 +8,12 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..errors import check_name, check_whole, expect
 from ..functional import squash
-from ..graph import check_competition, expand, links
+from ..graph import Links, check_competition, expand, links
 from ..routing import route
 from .routed import check_options
 from .routing_parameters import Concentration
 
+LEAST = 1e-24  # a mean square of features up to which they say nothing
 ROUTINGS = ("spherical", "dynamic", "uniform")  # whose couplings and sums are what the formulas below say
 
 
@@ -22,11 +23,12 @@ class NodeCapsules(nn.Module):
     z_ukl = x_uk W_kl                   what capsule k of source node u has to say to capsule l of a destination node
     u_hat_ekl = w_e z_ukl               its vote along edge e = (u, v), w_e = 1 without edge weights
     s_vl = sum over e and k of c_ekl u_hat_ekl,    c by routing on the graph of ``graphcaps.graph.expand``
-    squash(s_vl K_out / in-degree of v + bias)     competition of capsules
-    squash(s_vl K_out + bias)                      competition of neighbours
+    squash(s_vl K_out / in-degree of v / f_v + bias)     competition of capsules
+    squash(s_vl K_out / f_v + bias)                      competition of neighbours
 
-    The factors make undecided couplings those of a graph convolution: a mean over v's in-edges, or an equal part for
-    each of u's out-edges.
+    f_v is the root mean square of the numbers of x_u over v's in-edges where ``normalise`` says so, else 1. The other
+    factors make undecided couplings those of a graph convolution: a mean over v's in-edges, or an equal part for each
+    of u's out-edges.
 
     Args:
         in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1.
@@ -41,6 +43,9 @@ class NodeCapsules(nn.Module):
             1 / (1 - vote_drop).
         bias: whether a bias is learned.
         routing: ``"spherical"``, which learns how much to route, ``"dynamic"`` of the 2017 paper, or ``"uniform"``.
+        concentration: kappa of spherical routing before training, > 0.
+        normalise: whether a result to be squashed is divided by f_v, so that no scale of features brings all lengths
+            near 1.
         engine: as in ``graphcaps.route``.
     """
 
@@ -56,6 +61,8 @@ class NodeCapsules(nn.Module):
         vote_drop: float,
         bias: bool,
         routing: str,
+        concentration: float,
+        normalise: bool,
         engine: str,
     ):
         super().__init__()
@@ -66,11 +73,11 @@ class NodeCapsules(nn.Module):
         check_name("routing", routing, list(ROUTINGS))
         check_options(iterations, routing, engine)
         self.iterations, self.routing, self.competition = iterations, routing, competition
-        self.squash_output, self.engine = squash_output, engine
+        self.squash_output, self.normalise, self.engine = squash_output, normalise and squash_output, engine
         self.vote_drop = nn.Dropout(vote_drop)
         self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
-        self.learned = Concentration() if routing == "spherical" else None
+        self.learned = Concentration(concentration) if routing == "spherical" else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -122,12 +129,22 @@ class NodeCapsules(nn.Module):
         s = s.unflatten(0, (edges.num_parents, num_caps)).movedim(1, -2) * num_caps  # (N_dst, *, K_out, D)
         if self.competition == "capsules":
             s = s / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
+        if self.normalise:
+            s = s * self._per_feature(feat.to(s.dtype), edges)
         if self.bias is not None:
             s = s + self.bias
         out = squash(s) if self.squash_output else s
         if not get_coupling:
             return out
         return out, last["c"].unflatten(0, (len(edges.src), in_caps, num_caps)).movedim((1, 2), (-2, -1))
+
+    def _per_feature(self, feat: torch.Tensor, edges: Links) -> torch.Tensor:
+        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero."""
+        power = feat.square().mean((-2, -1) if len(self.weight) > 1 else -1)  # (N_src, *)
+        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power[edges.src])
+        mean = told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1))
+        some = mean > LEAST
+        return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]
 
     def _outgoing(self, feat, num_nodes):
         in_caps, in_feats = self.weight.shape[:2]

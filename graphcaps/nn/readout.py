@@ -20,13 +20,14 @@ class CapsuleReadout(nn.Module):
         b_ic = kappa cos(z_ic, s_gc)              (routing="spherical": kappa is learned)
         b_ic = b_ic + <z_ic, squash(s_gc)>        (routing="dynamic": arXiv 1710.09829)
 
-    and the layer gives squash(s_gc C / number of g's nodes + bias): undecided nodes give their mean, so that graphs of
-    all sizes compare. Stands in the place of ``GlobalAttentionPooling``; the lengths are class scores for
+    and the layer gives squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of
+    g's features, 1 without squash or ``normalise``. Undecided nodes give their mean, so that graphs of all sizes
+    compare. Stands in the place of ``GlobalAttentionPooling``; the lengths are class scores for
     ``graphcaps.margin_loss``. Routes all graphs of a batch at once.
 
-    Features may be of any scale for spherical routing, whose logits don't depend on it. With dynamic routing s_gc is a
-    sum over all nodes, so that its first choice is a random one unless votes are very short, and the layer learns
-    nothing. The squash wants features of a standard deviation of about 1: much longer ones bring all lengths near 1.
+    Features may be of any scale, and graphs of any size: neither the logits of spherical routing nor, with
+    ``normalise``, the squash depend on them. With dynamic routing s_gc is a sum over all nodes, so that its first
+    choice is a random one unless votes are very short, and the layer learns nothing.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
@@ -38,6 +39,9 @@ class CapsuleReadout(nn.Module):
         in_caps: capsules of each node.
         bias: whether a bias is learned.
         routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
+        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
+            votes are expected to be of several kinds.
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -61,6 +65,8 @@ class CapsuleReadout(nn.Module):
         in_caps: int = 1,
         bias: bool = True,
         routing: str = "spherical",
+        concentration: float = 0.5,
+        normalise: bool = True,
         engine: str = "auto",
     ):
         super().__init__()
@@ -75,6 +81,8 @@ class CapsuleReadout(nn.Module):
             vote_drop,
             bias,
             routing,
+            concentration,
+            normalise,
             engine,
         )
 

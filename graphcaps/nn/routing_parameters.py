@@ -7,14 +7,16 @@ import math
 import torch
 from torch import nn
 
+from ..errors import expect
 from ..routing import EMParameters, InvertedParameters, SphericalParameters
+from ..routing.em import OFF
 
-START = 2.0  # of beta_u, about -ln sigma after three iterations of an untrained layer: half of the parents are on
+START = -1.6  # of beta_u, so that half of the parents of an untrained layer are on
 CHILDREN_PER_PARENT = 100  # for which EM routing's final lambda of 0.01 was made, about
 
 
 class EMCosts(nn.Module):
-    """beta_u and beta_a of EM routing, one of each per type of parent.
+    """beta_u and bias of EM routing, one of each per type of parent.
 
     A cost is a sum over children, so that one temperature can't suit layers of different sizes. As in Gritzman 2019
     (arXiv 1907.00652), section 3.2, it is as if each parent had 100 children: final lambda is 0.01 * 100 J / I.
@@ -27,13 +29,13 @@ class EMCosts(nn.Module):
     def __init__(self, parent_types: int, num_parents: int, num_children: int):
         super().__init__()
         self.beta_u = nn.Parameter(torch.full((parent_types,), START))
-        self.beta_a = nn.Parameter(torch.zeros(parent_types))
+        self.bias = nn.Parameter(torch.full((parent_types,), OFF))
         self.positions = num_parents // parent_types
         self.final_lambda = EMParameters().final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
 
     def forward(self) -> EMParameters:
-        beta_u, beta_a = (beta.repeat_interleave(self.positions) for beta in (self.beta_u, self.beta_a))  # (J,)
-        return EMParameters(beta_u, beta_a, self.final_lambda)
+        beta_u, bias = (each.repeat_interleave(self.positions) for each in (self.beta_u, self.bias))  # (J,)
+        return EMParameters(beta_u, bias, self.final_lambda)
 
 
 class InvertedHead(nn.Module):
@@ -60,6 +62,7 @@ class Concentration(nn.Module):
 
     def __init__(self, start: float = 1.0):
         super().__init__()
+        expect(start > 0, "concentration", "a number > 0", start)
         self.start = start
         self.log_concentration = nn.Parameter(torch.empty(()))
         self.reset_parameters()

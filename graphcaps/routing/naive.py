@@ -173,7 +173,7 @@ def _stack(rows, empty):
 
 def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, parameters=None):
     """EM routing; V (E, *, D), activations of the children a_in (I, *) or None -> v (J, *, D), activations (J, *)."""
-    beta_u, beta_a, final_lambda = parameters or (0.0, 0.0, 0.01)
+    beta_u, bias, final_lambda, variance_floor = parameters or (0.0, -2.2, 0.01, 1.0)
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     children, parents = range(graph.num_src_nodes()), range(graph.num_dst_nodes())
     out_edges = [[e for e in range(len(src)) if src[e] == i] for i in children]
@@ -191,7 +191,7 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
         inverse_temperature = final_lambda * (1 - 0.95 ** (t + 1))
         # line 4: for all j: M-step
         for j in parents:
-            beta = [x[j] if isinstance(x, torch.Tensor) and x.dim() else x for x in (beta_u, beta_a)]
+            beta, offset = (x[j] if isinstance(x, torch.Tensor) and x.dim() else x for x in (beta_u, bias))
             Ra = {e: R[e] if a_in is None else R[e] * a_in[src[e]] for e in in_edges[j]}
             total = sum(Ra.values(), zero)
             nonzero = total + 1e-9
@@ -200,9 +200,9 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
             sigma2[j], cost = [], zero
             for h in range(dim):
                 spread = sum((Ra[e] * (V[e][..., h] - mu[j][..., h]) ** 2 for e in Ra), zero) / nonzero
-                sigma2[j].append(spread + 1e-4)
-                cost = cost + (beta[0] + torch.log(torch.sqrt(sigma2[j][h]))) * total
-            logit[j] = inverse_temperature * (beta[1] - cost)
+                sigma2[j].append(spread + variance_floor)
+                cost = cost + (beta + torch.log(torch.sqrt(sigma2[j][h]))) * total
+            logit[j] = offset - inverse_temperature * cost
             a[j] = torch.where(total > 0, torch.sigmoid(logit[j]), 0.0)
         if on_iteration is not None:
             _report_em(on_iteration, t, b, R, mu, a, V, dst)

@@ -18,6 +18,8 @@ from ..errors import GraphcapsError
 from ..models import Network, from_preset
 
 FORMAT_VERSION = 1
+_OLD_EM = "its EM routing had beta_a in the place of bias, and another variance floor, so that its weights don't fit. "
+_OLD_EM += "Train it again"
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
@@ -87,7 +89,8 @@ def restore(path: Path, model: Network, optimizer: torch.optim.Optimizer | None 
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
-            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: it is of another model")
+            why = _OLD_EM if name.endswith(".learned.beta_a") else "it is of another model"
+            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: {why}")
         if stored[name].is_floating_point() and not stored[name].isfinite().all():
             raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
     model.load_state_dict(stored)

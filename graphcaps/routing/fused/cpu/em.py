@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from ...._dgl import DGLGraph
 from ....graph import links, once_per_structure
 from ...edge_ops import ScatterEdges
-from ...em import EPSILON, LEAST, EMParameters, em_procedure
+from ...em import LEAST, EMParameters, em_procedure
 from ...votes import MatrixVotes
 from .kernels_em import Edges, Votes, distances, distances_backward, moments, moments_backward
 from .passes import flat, run_on_threads, sum_of
@@ -111,7 +111,7 @@ class _MadeVotes:
         return x.index_select(0, self.edges.ends.dst)
 
     def moments(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """mass (J, B), mu and sigma^2 (J, B, 16) for weights (E, B)."""
+        """mass (J, B), mu and sigma^2 without its floor (J, B, 16) for weights (E, B)."""
         weight = _Permuted.apply(weight, self.by_parent.eid, self.by_parent.positions).t().contiguous()
         # image-first, parents in the kernels' order
         mass, self.mu, variance = _Moments.apply(weight, self.left, self.right, self.passes)
@@ -180,9 +180,8 @@ class _Moments(torch.autograd.Function):
         batch = len(left)
         mass = left.new_empty(batch, passes.num_parents)
         mu, variance = left.new_empty(2, batch, passes.num_parents, 16)
-        least, epsilon = (flat(left).dtype.type(number) for number in (LEAST, EPSILON))
-        constants = {"least": least, "epsilon": epsilon}
-        passes.run(moments, left, right, weight=weight, **constants, mass=mass, mu=mu, variance=variance)
+        least = flat(left).dtype.type(LEAST)
+        passes.run(moments, left, right, weight=weight, least=least, mass=mass, mu=mu, variance=variance)
         ctx.save_for_backward(weight, left, right, mass, mu, variance)
         ctx.passes = passes
         return mass, mu, variance
@@ -192,7 +191,7 @@ class _Moments(torch.autograd.Function):
     def backward(
         ctx: Any, dmass: torch.Tensor, dmu: torch.Tensor, dvariance: torch.Tensor
     ) -> tuple[torch.Tensor | None, ...]:
-        """With n = mass + least, s = sum of w V and q = sum of w (V - mu)^2: mu = s / n and sigma^2 = q / n + epsilon.
+        """With n = mass + least, s = sum of w V and q = sum of w (V - mu)^2: mu = s / n and sigma^2 = q / n.
 
         dq = dsigma^2 / n, ds = (dmu + dq dq/dmu) / n with dq/dmu = -2 sum of w (V - mu) = -2 least mu, and
         dn = -sum over h of (dsigma^2 q / n + ds n mu) / n.
@@ -201,7 +200,7 @@ class _Moments(torch.autograd.Function):
         divisor = (mass + LEAST).unsqueeze(-1)
         dq = dvariance / divisor
         ds = (dmu - 2 * LEAST * mu * dq) / divisor
-        dmass = dmass - (dq * (variance - EPSILON) + ds * mu).sum(-1)
+        dmass = dmass - (dq * variance + ds * mu).sum(-1)
         dweight = torch.empty_like(weight)
         dleft, dright = ctx.passes.slopes(left, right)
         given = {"weight": weight, "mu": mu, "ds": ds, "dq": dq, "dmass": dmass}

@@ -68,8 +68,8 @@ def _vote_backward(slope, votes, dleft, dright, image, child, matrix, num_childr
 
 
 @compiled
-def moments(begin, end, edges, votes, weight, least, epsilon, mass, mu, variance):
-    """mass = sum of w, mu = sum of w V / (mass + least), variance = sum of w (V - mu)^2 / (mass + least) + epsilon."""
+def moments(begin, end, edges, votes, weight, least, mass, mu, variance):
+    """mass = sum of w, mu = sum of w V / (mass + least), variance = sum of w (V - mu)^2 / (mass + least)."""
     indptr, src, matrix, num_children = edges.indptr, edges.src, edges.matrix, edges.num_children
     num_parents, num_edges = len(indptr) - 1, len(src)
     u_hat = np.empty(16 * edges.max_degree, votes.left.dtype)
@@ -91,7 +91,7 @@ def moments(begin, end, edges, votes, weight, least, epsilon, mass, mu, variance
                 squares = fma(get(weight, x * num_edges + k), multiply(deviation, deviation), squares)
             put(mass, to, total)
             store(mu, to * 16, mean)
-            store(variance, to * 16, fma(one / divisor, squares, splat(epsilon, POSE)))
+            store(variance, to * 16, multiply(squares, splat(one / divisor, POSE)))
 
 
 @compiled
