@@ -36,7 +36,10 @@ def small(monkeypatch):
     """The example's graphs with 96 nodes of 4 classes, and few settings."""
     shrunk = partial(factor_graph, nodes=96, classes=4, degree=10.0)
     monkeypatch.setattr(factors, "factor_graph", shrunk)
-    monkeypatch.setattr(factors, "SETTINGS", [{"width": width, "dropout": 0.1, "lr": 0.01} for width in (8, 12)])
+    few = [{"layers": 2, "heads": heads, "lr": 0.01} for heads in ("all", "own")]
+    own = [{**settings, "concentration": 2.0} for settings in few]
+    monkeypatch.setattr(factors, "SETTINGS", {name: own if name == "capsules" else few for name in factors.LAYERS})
+    monkeypatch.setattr(factors, "TRIAL_SEEDS", range(7, 10))
     return shrunk
 
 
@@ -156,7 +159,7 @@ def other_test_labels(data):
 
 @pytest.mark.parametrize("name", factors.LAYERS)
 def test_training_sees_no_test_label_and_learns(small, monkeypatch, name):
-    settings = {"width": 24, "dropout": 0.0, "lr": 0.02}
+    settings = {"layers": 1, "heads": "own", "lr": 0.02}
     first = factors.fit(name, settings, 0, 2, 25)
     monkeypatch.setattr(factors, "factor_graph", lambda seed, count: other_test_labels(small(seed, count)))
     second = factors.fit(name, settings, 0, 2, 25)
@@ -167,11 +170,23 @@ def test_training_sees_no_test_label_and_learns(small, monkeypatch, name):
     assert right == (first.predicted == data.labels[data.test]).double().mean().item()
 
 
-def test_the_networks_are_as_wide_as_each_other():
-    widths = {name: factors.TwoLayers(name, 50, 4, 6, 64, 0.1).heads.in_features for name in factors.LAYERS}
-    assert set(widths.values()) == {60}
-    uniform, routed = (factors.TwoLayers(name, 50, 4, 6, 64, 0.1) for name in ("uniform", "capsules"))
-    assert [weight.shape for weight in uniform.parameters()][:2] == [weight.shape for weight in routed.parameters()][:2]
+def test_the_networks_are_as_wide_as_each_other(small):
+    for heads in ("all", "own"):
+        made = [factors.Layers(name, 96, 4, 6, 2, heads) for name in factors.LAYERS]
+        shapes = [{tuple(weight.shape) for weight in model.heads.parameters()} for model in made]
+        assert all(shape == shapes[0] for shape in shapes)
+        uniform, routed = ([weight.numel() for weight in model.parameters()] for model in made[2:])
+        assert sorted(routed) == sorted([*uniform, 1, 1])  # and each layer's concentration
+        data = small(0, 6)
+        assert made[3](dgl.add_self_loop(data.graph), data.features).shape == (96, 4, 6)
+
+
+def test_a_factors_classes_are_read_from_its_own_part_alone():
+    torch.manual_seed(0)
+    heads = factors.OwnHeads(3, 16, 4)
+    nodes = torch.randn(5, 48, requires_grad=True)
+    heads(nodes).unflatten(1, (3, 4))[:, 1].sum().backward()
+    assert nodes.grad.unflatten(1, (3, 16)).abs().sum((0, 2)).gt(0).tolist() == [False, True, False]
 
 
 def test_the_uniform_control_never_prefers_a_capsule(small):
@@ -179,7 +194,7 @@ def test_the_uniform_control_never_prefers_a_capsule(small):
     graph = dgl.add_self_loop(data.graph)
     for name, equal in (("uniform", True), ("capsules", False)):
         torch.manual_seed(0)
-        model = factors.TwoLayers(name, 96, 4, 3, 12, 0.0).eval()
+        model = factors.Layers(name, 96, 4, 3, 2, "own").eval()
         for c in model.couplings(graph, data.features):
             assert c.shape == (graph.num_edges(), 3) and torch.allclose(c.sum(dim=1), torch.ones(len(c)), atol=1e-5)
             assert bool((c - 1 / 3).abs().max() < 1e-6) == equal
@@ -207,16 +222,17 @@ def test_every_network_has_as_many_trials_and_what_was_chosen_meets_other_graphs
     calls = []
 
     def fake(name, settings, seed, factors, epochs):
-        calls.append((name, settings["width"], seed))
+        calls.append((name, settings["heads"], seed))
         size = len(small(seed, factors).test)
         layers = [{"score": 0.1 * seed, "table": [[1]], "edges": []}] * 2
-        return Fit(settings["width"] / 100, 1.0, 1, 10, 0.5, torch.zeros(size, factors), {"layers": layers})
+        right = 0.75 if settings["heads"] == "own" else 0.5
+        return Fit(right, 1.0, 1, 10, 0.5, torch.zeros(size, factors), {"layers": layers})
 
     monkeypatch.setattr(factors, "fit", fake)
     found = factors.run(2, 3, True, silent)
     tried, final = calls[:24], calls[24:]
-    assert tried == [(name, width, seed) for name in factors.LAYERS for width in (8, 12) for seed in (3, 4, 5)]
-    assert final == [(name, 12, seed) for name in factors.LAYERS for seed in range(3)]
+    assert tried == [(name, heads, seed) for name in factors.LAYERS for heads in ("all", "own") for seed in (7, 8, 9)]
+    assert final == [(name, "own", seed) for name in factors.LAYERS for seed in range(3)]
     score = found["rows"][-1]["recovered"]["layer 2"]
     assert score["each"] == pytest.approx([0, 0.1, 0.2]) and score["mean"] == pytest.approx(0.1)
     assert "0.100 +- 0.100 in layer 2" in table.information(found["rows"][-1])
@@ -258,7 +274,7 @@ def test_a_training_is_known_by_its_function_settings_and_seed():
 
 def test_the_command_goes_on_where_it_was_stopped_and_draws(small, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(factors, "EPOCHS", 1)
-    monkeypatch.setattr(factors, "TRIAL_SEEDS", 1)
+    monkeypatch.setattr(factors, "TRIAL_SEEDS", range(7, 8))
     monkeypatch.setattr(trials, "cores", lambda: 1)
     asked = ["example", "factors", "--factors", "2", "3", "--seeds", "2", "--out", str(tmp_path)]
     ended = []
@@ -266,7 +282,7 @@ def test_the_command_goes_on_where_it_was_stopped_and_draws(small, tmp_path, cap
     def breaking(name, settings, seed, factors, epochs):
         if len(ended) == 5:
             raise KeyboardInterrupt
-        ended.append((name, settings["width"], seed))
+        ended.append((name, settings["heads"], seed))
         return whole(name, settings, seed, factors, epochs)
 
     whole = factors.fit
@@ -306,7 +322,7 @@ def test_the_example_runs_where_it_is_copied_to(tmp_path):
     spec = importlib.util.spec_from_file_location("mine", path)
     copied = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(copied)
-    settings = {"width": 8, "dropout": 0.1, "lr": 0.01}
+    settings = {"layers": 1, "heads": "all", "lr": 0.01, "concentration": 1.0}
     fits = [module.fit("capsules", settings, 0, 2, 1) for module in (factors, copied)]
     assert torch.equal(fits[0].predicted, fits[1].predicted) and fits[0].beside == fits[1].beside
 

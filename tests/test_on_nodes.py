@@ -65,8 +65,11 @@ def by_loops(layer, graph, x, weights=None):
                 if capsules.routing == "dynamic":
                     b[e, l] += votes[e][l] @ squash(s[dst[e]][l])
                 elif capsules.routing == "spherical":
-                    cosine = torch.nn.functional.cosine_similarity(votes[e][l], s[dst[e]][l], dim=0)
-                    b[e, l] = capsules.learned().concentration * cosine
+                    rho = (
+                        torch.stack([votes[k][l] for k in range(len(src)) if dst[k] == dst[e]]).norm()
+                        / dst.count(dst[e]) ** 0.5
+                    )
+                    b[e, l] = capsules.learned().concentration * votes[e][l] @ s[dst[e]][l] / s[dst[e]][l].norm() / rho
     degree = [max(1, dst.count(v)) if capsules.competition == "capsules" else 1 for v in range(num_nodes)]
     told = [x[[u for u, w in zip(src, dst, strict=True) if w == v]] for v in range(num_nodes)]
     per = [1 / told[v].square().mean().sqrt() if capsules.squash_output else 1 for v in range(num_nodes)]
@@ -223,7 +226,7 @@ def test_one_node_alone_hears_itself(competition, draw):
     layer, x = conv(competition=competition, iterations=1), draw(1, F)
     z = torch.einsum("f,fld->ld", x[0], layer.capsules.weight[0])
     out = layer(dgl.graph(([0], [0])), x)
-    torch.testing.assert_close(out[0], squash(z + layer.capsules.bias), **EXACT)
+    torch.testing.assert_close(out[0], squash(z / x.square().mean().sqrt() + layer.capsules.bias), **EXACT)
 
 
 def test_votes_are_dropped_in_training_alone(competition, draw):

@@ -51,8 +51,11 @@ def said(settings: dict) -> str:
     """
     >>> said({"width": 16, "weight_decay": 5e-4})
     'width 16, weight decay 0.0005'
+    >>> said({"layers": 1, "heads": "own"})
+    'layers 1, heads own'
     """
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
+    words = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in words.items())
 
 
 def counted(number: int, one: str) -> str:

@@ -18,14 +18,15 @@ class CapsuleConv(nn.Module):
         c = softmax of b, over the K capsules l of edge e (competition="capsules")
                           over all edges and capsules that u votes along and for (competition="neighbours")
         s_vl = sum over e of c_el z_ul
-        b_el = kappa cos(z_ul, s_vl)              (routing="spherical": kappa is learned)
-        b_el = b_el + <z_ul, squash(s_vl)>        (routing="dynamic": arXiv 1710.09829)
+        b_el = kappa <z_ul, s_vl> / |s_vl| / rho_vl    (routing="spherical")
+        b_el = b_el + <z_ul, squash(s_vl)>             (routing="dynamic": arXiv 1710.09829)
 
-    and the layer gives squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours
-    compete, f_v the root mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One
-    iteration, or routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With
-    ``num_caps=1`` there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w
-    multiplies its votes, w z_ul in all of this; several capsules in the input have a W each, and add up.
+    where kappa is learned and rho_vl is the root mean square of the lengths of z_ul over the in-edges. The layer gives
+    squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours compete, f_v the root
+    mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One iteration, or
+    routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
+    there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its
+    votes, w z_ul in all of this; several capsules in the input have a W each, and add up.
 
     Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
     it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in

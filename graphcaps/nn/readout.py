@@ -17,13 +17,14 @@ class CapsuleReadout(nn.Module):
 
         c_i = softmax of b_i over the C classes
         s_gc = sum over the nodes i of g of c_ic z_ic
-        b_ic = kappa cos(z_ic, s_gc)              (routing="spherical": kappa is learned)
-        b_ic = b_ic + <z_ic, squash(s_gc)>        (routing="dynamic": arXiv 1710.09829)
+        b_ic = kappa <z_ic, s_gc> / |s_gc| / rho_gc    (routing="spherical")
+        b_ic = b_ic + <z_ic, squash(s_gc)>             (routing="dynamic": arXiv 1710.09829)
 
-    and the layer gives squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of
-    g's features, 1 without squash or ``normalise``. Undecided nodes give their mean, so that graphs of all sizes
-    compare. Stands in the place of ``GlobalAttentionPooling``; the lengths are class scores for
-    ``graphcaps.margin_loss``. Routes all graphs of a batch at once.
+    where kappa is learned and rho_gc is the root mean square of the lengths of z_ic over g's nodes. The layer gives
+    squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of g's features, 1
+    without squash or ``normalise``. Undecided nodes give their mean, so that graphs of all sizes compare. Stands in the
+    place of ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``. Routes all graphs
+    of a batch at once.
 
     Features may be of any scale, and graphs of any size: neither the logits of spherical routing nor, with
     ``normalise``, the squash depend on them. With dynamic routing s_gc is a sum over all nodes, so that its first
