@@ -384,7 +384,7 @@ def test_auto_routes_as_the_engine_it_chose(graphs, draw):
 
 # Bad input
 
-ROUTINGS = "dynamic, uniform, attention, inverted, em"
+ROUTINGS = "dynamic, uniform, attention, spherical, inverted, em"
 GRAPH = complete_graph(3, 2)
 VOTES = torch.ones(6, 5, 4)
 META = torch.zeros(6, device="meta")

@@ -40,7 +40,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
             show((k + 1) / len(plan))
     votes = ", ".join(f"{4 * setup.sizes.dim * edges / MB:,.0f} MB" for edges in sizes)
     about = (
-        f"CapsuleConv({FEATS}, {setup.sizes.dim}, num_caps={CAPS}), R {setup.sizes.iterations}, float32, "
+        f"CapsuleConv({FEATS}, {setup.sizes.dim}, num_caps={CAPS}), dynamic, R {setup.sizes.iterations}, float32, "
         f"a random graph of 12.5 edges a node; the votes are {votes}; "
         "memory is all that the step needs beyond the graph and its features"
     )
@@ -54,7 +54,9 @@ def measure(engine: str, capsule_edges: int, dim: int, iterations: int, device: 
     num_nodes = 2 * edges // 25
     graph = dgl.graph(tuple(torch.randint(num_nodes, (2, edges), generator=generator)), num_nodes=num_nodes)
     torch.manual_seed(SEED)
-    layer = CapsuleConv(FEATS, dim, CAPS, iterations, engine=engine, allow_zero_in_degree=True).to(device)
+    layer = CapsuleConv(FEATS, dim, CAPS, iterations, routing="dynamic", engine=engine, allow_zero_in_degree=True).to(
+        device
+    )
     optimizer = torch.optim.Adam(layer.parameters())
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
     wanted = torch.randn(num_nodes, CAPS, dim, generator=generator).to(device)
