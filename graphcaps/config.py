@@ -77,8 +77,9 @@ class TrainConfig:
     routing: RoutingName = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
-    al. 2021. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention
-    have one pass, whatever the iterations."""
+    al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
+    dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention have one pass,
+    whatever the iterations."""
     prior: Literal["none", "learned"] = "none"
     """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""

@@ -339,11 +339,25 @@ def test_expanded_graphs_are_made_once_and_freed_with_their_graph():
     assert set(nodes._expanded.kept) <= before
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1, 1e3])
+@pytest.mark.parametrize("kind, rel", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
+def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
+    """Of length 1000 their squares are more than float16 holds, and of 1e-4 less. Rounding is 5e-4, 4e-3."""
+    layer, x = CapsuleConv(F, D, K), draw(N, F).float()
+    wanted = layer(graph_of(), x)
+    for got in (
+        copy.deepcopy(layer).to(kind)(graph_of(), (scale * x).to(kind)),
+        torch.autocast("cpu", dtype=kind)(layer)(graph_of(), scale * x),
+    ):
+        torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
+
+
 def test_layers_copy_pickle_and_print(draw):
     layer = conv(competition="neighbours")
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         torch.testing.assert_close(twin(graph_of(), x := draw(N, F)), layer(graph_of(), x))
-    assert "6 -> 3 x 4, iterations=3, routing='spherical', competition='neighbours', squash_output=True" in repr(layer)
+    said = "6 -> 3 x 4, iterations=3, routing='spherical', concentration=0.5, competition='neighbours', "
+    assert said + "squash_output=True, normalise=True, engine='auto'" in repr(layer)
     before = layer.capsules.weight.clone()
     torch.nn.init.constant_(layer.capsules.learned.log_concentration, 3)
     layer.reset_parameters()

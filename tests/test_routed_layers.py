@@ -162,3 +162,4 @@ def test_a_pruned_layer_keeps_the_priors_of_its_edges():
     layer = CapsuleLayer(4, 3, learned_prior=True)
     torch.nn.init.normal_(layer.prior)
     assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()
+    assert not PrunedCaps(layer.requires_grad_(False), torch.tensor([1, 5, 11])).prior.requires_grad

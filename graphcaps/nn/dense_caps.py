@@ -21,7 +21,7 @@ class CapsuleLayer(nn.Module):
         num_children, num_parents: I, J.
         child_dim, parent_dim: P, D.
         iterations: R >= 1.
-        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
+        routing: name of the algorithm; what ``spherical``, ``inverted`` and ``em`` learn is in ``learned``.
         engine: as in ``graphcaps.route``.
         learned_prior: whether a logit for each edge is learned, which its routing starts from: the log priors of Sabour
             et al. 2017, the B of Mazzia et al. 2021. It starts at 0.
@@ -32,6 +32,8 @@ class CapsuleLayer(nn.Module):
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
     """
+
+    prior: torch.Tensor | None
 
     def __init__(
         self,
@@ -77,8 +79,9 @@ class CapsuleLayer(nn.Module):
         return route_layer(self, u)
 
     def extra_repr(self) -> str:
+        prior = "" if self.prior is None else ", learned_prior=True"
         edges, child_dim, parent_dim = self.weight.shape
         return (
             f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
         )

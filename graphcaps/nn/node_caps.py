@@ -130,7 +130,7 @@ class NodeCapsules(nn.Module):
         if self.competition == "capsules":
             s = s / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
         if self.normalise:
-            s = s * self._per_feature(feat.to(s.dtype), edges)
+            s = (s * self._per_feature(feat, edges)).to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
         out = squash(s) if self.squash_output else s
@@ -139,7 +139,11 @@ class NodeCapsules(nn.Module):
         return out, last["c"].unflatten(0, (len(edges.src), in_caps, num_caps)).movedim((1, 2), (-2, -1))
 
     def _per_feature(self, feat: torch.Tensor, edges: Links) -> torch.Tensor:
-        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero."""
+        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero.
+
+        In float32 at least: squares are soon more than half precision holds, and sums of them sooner.
+        """
+        feat = feat.to(torch.promote_types(feat.dtype, torch.float32))
         power = feat.square().mean((-2, -1) if len(self.weight) > 1 else -1)  # (N_src, *)
         told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power[edges.src])
         mean = told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1))
@@ -162,8 +166,9 @@ class NodeCapsules(nn.Module):
     def extra_repr(self) -> str:
         in_caps, in_feats, num_caps, out_feats = self.weight.shape
         before = f"{in_caps} x " if in_caps > 1 else ""
+        start = "" if self.learned is None else f"concentration={self.learned.start}, "
         return (
             f"{before}{in_feats} -> {num_caps} x {out_feats}, iterations={self.iterations}, "
-            f"routing={self.routing!r}, "
-            f"competition={self.competition!r}, squash_output={self.squash_output}, engine={self.engine!r}"
+            f"routing={self.routing!r}, {start}competition={self.competition!r}, "
+            f"squash_output={self.squash_output}, normalise={self.normalise}, engine={self.engine!r}"
         )

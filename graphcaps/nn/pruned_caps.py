@@ -46,7 +46,8 @@ class PrunedCaps(CapsuleLayer):
         self.iterations, self.routing, self.engine = layer.iterations, layer.routing, layer.engine
         self.weight = nn.Parameter(layer.weight.detach()[kept], requires_grad=layer.weight.requires_grad)
         self.learned = copy.deepcopy(layer.learned)
-        self.prior = None if layer.prior is None else nn.Parameter(layer.prior.detach()[kept])
+        prior = layer.prior
+        self.prior = None if prior is None else nn.Parameter(prior.detach()[kept], prior.requires_grad)
         # (E',): which edges i * J + j of the complete graph
         self.register_buffer("edges", layer.edges[kept] if isinstance(layer, PrunedCaps) else kept.clone())
         self._graph: DGLGraph | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 
 import torch
 from torch import nn
@@ -62,7 +63,8 @@ class Concentration(nn.Module):
 
     def __init__(self, start: float = 1.0):
         super().__init__()
-        expect(start > 0, "concentration", "a number > 0", start)
+        fits = isinstance(start, numbers.Real) and 0 < start < math.inf
+        expect(fits, "concentration", "a finite number > 0", repr(start)[:40])
         self.start = start
         self.log_concentration = nn.Parameter(torch.empty(()))
         self.reset_parameters()

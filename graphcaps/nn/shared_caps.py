@@ -36,7 +36,7 @@ class SharedCaps(nn.Module):
         num_parents: J.
         child_dim, parent_dim: P, D.
         iterations: R >= 1.
-        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
+        routing: name of the algorithm; what ``spherical``, ``inverted`` and ``em`` learn is in ``learned``.
         engine: as in ``graphcaps.route``.
         learned_prior: as in ``CapsuleLayer``: of each child, so that it isn't shared by positions.
 
@@ -48,6 +48,7 @@ class SharedCaps(nn.Module):
     """
 
     places: torch.Tensor
+    prior: torch.Tensor | None
 
     def __init__(
         self,
@@ -103,9 +104,10 @@ class SharedCaps(nn.Module):
         return route_layer(self, u)
 
     def extra_repr(self) -> str:
+        prior = "" if self.prior is None else ", learned_prior=True"
         matrices, child_dim, parent_dim = self.weight.shape
         types = matrices // self.num_parents
         return (
             f"{self.num_children} x {child_dim // 3}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
         )

@@ -24,7 +24,7 @@ class WindowedCaps(nn.Module):
     """
 
     index: torch.Tensor
-    prior = None
+    prior: torch.Tensor | None = None
     """No logits of edges are learned."""
 
     def __init__(self, grid: Pair, kernel: Pair, stride: Pair, child_types: int, parent_types: int):

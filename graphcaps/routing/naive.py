@@ -99,7 +99,7 @@ def spherical(graph, u_hat, activation, b, iterations, on_iteration, squash_outp
     """A mixture of von Mises-Fisher distributions, Banerjee et al. 2005; kappa is the concentration of usual votes."""
     (kappa,) = parameters or (1.0,)
     out_edges, in_edges, dst = _ends(graph)
-    prior, s, v, mu, rho = b, *([None] * len(in_edges) for _ in range(4))
+    prior, (s, v, mu, rho) = b, ([None] * len(in_edges) for _ in range(4))
     for j, edges in enumerate(in_edges):
         squares = sum(((u_hat[e] * u_hat[e]).sum(-1) for e in edges), u_hat[:0].sum(0).sum(-1))
         some = squares > 1e-24 * len(edges)

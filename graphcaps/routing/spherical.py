@@ -30,6 +30,8 @@ Differs:
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import NamedTuple
 
 import torch
@@ -60,7 +62,8 @@ class SphericalParameters(NamedTuple):
             expect(kappa.shape in ((), (num_parents,)), "concentration", wanted, tuple(kappa.shape))
             expect(kappa.device == device, "concentration", f"device {device} as the votes", kappa.device)
         else:
-            expect(kappa >= 0, "concentration", "a number >= 0", kappa)
+            fits = isinstance(kappa, numbers.Real) and 0 <= kappa < math.inf
+            expect(fits, "concentration", "a finite number >= 0", repr(kappa)[:40])
 
 
 def spherical(

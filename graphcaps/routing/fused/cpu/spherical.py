@@ -42,11 +42,10 @@ def spherical(
     """Spherical routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
     if iterations == 1:
         return dynamic(graph, votes, activation, b, 1, on_iteration, squash_output)
-    ends = links(graph, b.device)
 
     def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
-        squares = squared_lengths(LinearVotes(u, weight, index) if weight.numel() else u, graph)  # (J, B)
-        scale = concentration_per_length(squares, ends.in_degrees.to(u.dtype).unsqueeze(-1), parameters)
+        kappa = (parameters or SphericalParameters()).concentration
+        scale = _KappaPerRho.apply(u, weight, kappa, index, graph)  # (J, B)
         learning = others[-1] or (torch.is_grad_enabled() and scale.requires_grad)
         return _Spherical.apply(u, weight, prior, scale, index, *others[:-1], learning)
 
@@ -86,6 +85,35 @@ def _with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor
     mu = s / n
     along = (dw * mu).sum(-1, keepdim=True)
     return length.unsqueeze(-1) / n * (dw - torch.where(some, along * mu, 0)), along.squeeze(-1)
+
+
+class _KappaPerRho(torch.autograd.Function):
+    """kappa / rho by torch's own gradients. Second derivatives are refused: they would lack what `_Spherical` adds."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor | float, index: Tensor | None, graph: DGLGraph
+    ) -> Tensor:
+        learned, ctx.given = ctx.needs_input_grad, [u, weight, kappa]
+        with torch.enable_grad():
+            for k, given in enumerate(ctx.given):
+                if isinstance(given, Tensor):
+                    ctx.given[k] = given.detach().requires_grad_(learned[k])
+            u, weight, kappa = ctx.given
+            squares = squared_lengths(LinearVotes(u, weight, index) if weight.numel() else u, graph)
+            votes = links(graph, u.device).in_degrees.to(u.dtype).unsqueeze(-1)
+            ctx.scale = concentration_per_length(squares, votes, SphericalParameters(kappa))
+        return ctx.scale.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        learned = [k for k in range(3) if ctx.needs_input_grad[k]]
+        found = torch.autograd.grad(ctx.scale, [ctx.given[k] for k in learned], grad, retain_graph=True)
+        gradients: list[Tensor | None] = [None] * 5
+        for k, gradient in zip(learned, found, strict=True):
+            gradients[k] = gradient
+        return tuple(gradients)
 
 
 class _Spherical(torch.autograd.Function):
