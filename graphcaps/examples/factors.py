@@ -35,7 +35,7 @@ from graphcaps.nn import CapsuleConv
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: float) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, concentration: float = 0.5) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers.
 
     Args:
@@ -43,9 +43,9 @@ def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: flo
         outputs: numbers of a capsule.
         caps: capsules of a node.
         routing: ``"uniform"``, the control whose couplings stay equal, ``"dynamic"`` or ``"spherical"``.
-        own: ``concentration``, how much spherical routing routes before training.
+        concentration: how much spherical routing routes before training.
     """
-    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **own)
+    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, concentration=concentration)
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
@@ -99,8 +99,8 @@ class Layers(nn.Module):
         width, made = PART * factors, LAYERS[name]
         self.dropout = nn.Dropout(DROPOUT)
         self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
-        own = heads == "own"
-        self.heads = OwnHeads(factors, PART, classes) if own else nn.Linear(width, classes * factors)
+        apart = heads == "own"
+        self.heads = OwnHeads(factors, PART, classes) if apart else nn.Linear(width, classes * factors)
         self.factors = factors
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
