@@ -90,5 +90,5 @@ def tasks(only: Sequence[str] = ()) -> list[Task]:
     for name in only:
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {close[0]}?" if close else ""
-        expect(name in names, "only", f"of {', '.join(names)}", repr(name), hint)
+        expect(name in names, "only", f"one of {', '.join(names)}", repr(name), hint)
     return [task for task in TASKS if not only or task.name in only]
