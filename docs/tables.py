@@ -21,6 +21,7 @@ from statistics import fmean, stdev
 from graphcaps.compare.plan import measured
 from graphcaps.compare.table import as_markdown
 from graphcaps.examples.table import information
+from graphcaps.matters.table import as_markdown as matters_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,6 +33,7 @@ BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
 NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
 FACTORS = RESULTS / "factors.json"  # as above
+MATTERS = RESULTS / "matters.json"  # what graphcaps matters wrote
 QUOTE = '"'  # as above
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -365,6 +367,7 @@ def tables() -> dict[str, str]:
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),
         "factors": example_tables([json.loads(FACTORS.read_text())]) if FACTORS.exists() else "Not measured yet.",
+        "matters": matters_table(json.loads(MATTERS.read_text())) if MATTERS.exists() else "Not measured yet.",
         "rooms": rooms_table(),
         "modules": modules_tables(),
     }

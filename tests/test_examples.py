@@ -17,7 +17,7 @@ from torch import nn
 from graphcaps.cli import main
 from graphcaps.data.graphs import cora as citation
 from graphcaps.data.graphs import tu
-from graphcaps.errors import GraphcapsError
+from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.examples import cora, molecules, run, table, trials
 from graphcaps.examples.trials import BestEpoch, Fit
 from graphcaps.trace.graph_trace import GraphTrace
@@ -155,7 +155,7 @@ def test_every_layer_of_cora_has_as_many_trials_and_the_best_is_trained_from_oth
     rows = cora.run(papers, 5, True, silent)["rows"]
     assert [list(row["chosen"]) for row in rows] == [[table.said(settings)] for settings in best]
     tried = recorded.calls[: -5 * len(cora.LAYERS)]
-    assert set(Counter(name for name, *_ in tried).values()) == {cora.TRIALS * cora.TRIAL_SEEDS}
+    assert set(Counter(name for name, *_ in tried).values()) == {cora.TRIALS * len(cora.TRIAL_SEEDS)}
     for name, settings in zip(cora.LAYERS, best, strict=True):
         final = [call for call in recorded.calls[len(tried) :] if call[0] == name]
         assert final == [(name, table.said(settings), seed) for seed in range(5)]
@@ -170,6 +170,47 @@ def test_every_readout_has_as_many_trials_on_each_fold(graphs, monkeypatch):
     assert counts == {(name, fold): 2 * len(molecules.SETTINGS) for name in molecules.READOUTS for fold in range(2)}
     assert all(row["chosen"] == {"width 16, dropout 0.5, lr 0.01": 2} for row in rows)
     assert [len(row["test"]) for row in rows] == [2] * len(rows)
+
+
+@pytest.mark.parametrize("name", ["cora", "mutag", "proteins"])
+def test_an_example_that_was_stopped_repeats_no_training(data, tmp_path, monkeypatch, capsys, name):
+    module, asked, calls = cora if name == "cora" else molecules, ["--data", str(data), "--out", str(tmp_path)], []
+
+    def breaking(data, model, settings, *where, epochs):
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        calls.append((model, table.said(settings), *where))
+        items = len(data.test) if name == "cora" else len(data.folds[where[0]])
+        return Fit(0.5, 1.0, 1, 10, 0.5, torch.zeros(items, dtype=torch.int64))
+
+    monkeypatch.setattr(module, "fit", breaking)
+    monkeypatch.setattr(trials, "cores", lambda: 1)
+    monkeypatch.setattr(molecules, "trace", lambda *given: (_ for _ in ()).throw(InputError("after the trainings")))
+    assert main(["example", name, *asked]) == 130
+    before, kept = [*calls], tmp_path / name / "trainings"
+    assert len([*kept.iterdir()]) == 30
+    calls.clear()
+    for _ in range(8):
+        if main(["example", name, *asked]) != 130:
+            break
+        before, calls[:] = before + calls, []
+    before += calls
+    assert "30 trainings kept in" in capsys.readouterr().out
+    of_cora = 5 * (cora.TRIALS * len(cora.TRIAL_SEEDS) + 20)
+    assert len(before) == len({*before}) == (of_cora if name == "cora" else 5 * 4 * 10)
+
+
+def test_kept_trainings_are_those_of_the_same_data(papers, tmp_path, monkeypatch):
+    monkeypatch.setattr(cora, "fit", Recorded(lambda settings: 0.5))
+    monkeypatch.setattr(trials, "_plain", lambda function, job, about: {"job": [*job], "about": about})
+    first = cora.rows(papers, ["GCN"], 2, silent, tmp_path, 1)
+    assert cora.rows(papers, ["GCN"], 2, silent, tmp_path, 0) == first
+    with pytest.raises(trials.NotKept, match="expected 3 trainings, got 2"):
+        cora.rows(papers, ["GCN"], 3, silent, tmp_path, 0)
+    job = ("GCN", {}, 0)
+    monkeypatch.undo()
+    known = [trials._key(trials._plain(cora.fit, job, about)) for about in (None, {"data": "cora"}, {"data": "other"})]
+    assert len({*known}) == 3
 
 
 def test_a_setting_is_chosen_by_mean_accuracy_and_then_by_loss():
@@ -276,13 +317,13 @@ def test_molecules_of_both_classes_are_drawn_and_right_answers_come_first(predic
 def test_a_quick_look_says_first_that_it_is_one_and_claims_no_spread_of_one_seed(data, tmp_path, capsys):
     file = tmp_path / "result.json"
     assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file)]) == 0
-    first, _, *rows, over, protocol = capsys.readouterr().out.splitlines()
+    first, _, *rows, protocol = capsys.readouterr().out.splitlines()
     assert first.startswith("A quick look") and first.endswith("numbers that mean nothing.")
-    assert not any("+-" in line for line in (*rows, over, protocol)) and "standard" not in over + protocol
+    assert not any("+-" in line for line in (*rows, protocol)) and "standard" not in "".join([*rows, protocol])
     assert protocol.startswith("1 seed. Settings") and protocol.endswith(" min in 1 process of one thread.")
     result = json.loads(file.read_text())
-    assert [row["test_sd"] for row in result["rows"]] == [None] * 3
-    assert [over["standard_error"] for over in result["margins"].values()] == [None]
+    assert [row["test_sd"] for row in result["rows"]] == [None] * 5
+    assert [over["standard_error"] for over in result["margins"].values()] == [None] * 4
 
 
 def test_mutag_leaves_a_training_run_of_its_name_alone(data, tmp_path, capsys, monkeypatch):

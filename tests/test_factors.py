@@ -175,10 +175,10 @@ def test_the_networks_are_as_wide_as_each_other(small):
         made = [factors.Layers(name, 96, 4, 6, 2, heads) for name in factors.LAYERS]
         shapes = [{tuple(weight.shape) for weight in model.heads.parameters()} for model in made]
         assert all(shape == shapes[0] for shape in shapes)
-        uniform, routed = ([weight.numel() for weight in model.parameters()] for model in made[2:])
-        assert sorted(routed) == sorted([*uniform, 1, 1])  # and each layer's concentration
+        uniform, dynamic, routed = ([weight.numel() for weight in model.parameters()] for model in made[2:])
+        assert dynamic == uniform and sorted(routed) == sorted([*uniform, 1, 1])  # and each layer's concentration
         data = small(0, 6)
-        assert made[3](dgl.add_self_loop(data.graph), data.features).shape == (96, 4, 6)
+        assert made[4](dgl.add_self_loop(data.graph), data.features).shape == (96, 4, 6)
 
 
 def test_a_factors_classes_are_read_from_its_own_part_alone():
@@ -192,7 +192,7 @@ def test_a_factors_classes_are_read_from_its_own_part_alone():
 def test_the_uniform_control_never_prefers_a_capsule(small):
     data = small(0, 3)
     graph = dgl.add_self_loop(data.graph)
-    for name, equal in (("uniform", True), ("capsules", False)):
+    for name, equal in (("uniform", True), ("dynamic", False), ("capsules", False)):
         torch.manual_seed(0)
         model = factors.Layers(name, 96, 4, 3, 2, "own").eval()
         for c in model.couplings(graph, data.features):
@@ -230,7 +230,7 @@ def test_every_network_has_as_many_trials_and_what_was_chosen_meets_other_graphs
 
     monkeypatch.setattr(factors, "fit", fake)
     found = factors.run(2, 3, True, silent)
-    tried, final = calls[:24], calls[24:]
+    tried, final = calls[:30], calls[30:]
     assert tried == [(name, heads, seed) for name in factors.LAYERS for heads in ("all", "own") for seed in (7, 8, 9)]
     assert final == [(name, "own", seed) for name in factors.LAYERS for seed in range(3)]
     score = found["rows"][-1]["recovered"]["layer 2"]
@@ -245,7 +245,9 @@ def counted(*job, calls, given):
 
 def test_trainings_that_have_ended_are_not_repeated(tmp_path, monkeypatch):
     calls, shares = [], []
-    monkeypatch.setattr(trials, "_plain", lambda function, job: {"given": function.keywords["given"], "job": [*job]})
+    monkeypatch.setattr(
+        trials, "_plain", lambda function, job, about: {"given": function.keywords["given"], "job": [*job]}
+    )
     first = trials.run_jobs(partial(counted, calls=calls, given=7), [(1,), (2,)], silent, 1, tmp_path / "kept")
     jobs = [(2,), (3,), (1,)]
     again = trials.run_jobs(partial(counted, calls=calls, given=7), jobs, shares.append, 1, tmp_path / "kept")
@@ -262,7 +264,7 @@ def test_trainings_that_have_ended_are_not_repeated(tmp_path, monkeypatch):
 
 def test_a_training_is_known_by_its_function_settings_and_seed():
     keys = {
-        trials._key(partial(factors.fit, factors=count, epochs=epochs), (name, {"lr": lr}, seed))
+        trials._key(trials._plain(partial(factors.fit, factors=count, epochs=epochs), (name, {"lr": lr}, seed), None))
         for count in (4, 8)
         for epochs in (3, 400)
         for name in ("GCN", "GAT")
@@ -301,7 +303,7 @@ def test_the_command_goes_on_where_it_was_stopped_and_draws(small, tmp_path, cap
     assert [part["factors"] for part in result["parts"]] == [2, 3]
     for part in result["parts"]:
         assert [row["name"] for row in part["rows"]] == list(factors.LAYERS)
-        assert list(part["margins"]) == [f"capsules over {name}" for name in ("GCN", "GAT", "uniform")]
+        assert list(part["margins"]) == [f"capsules over {name}" for name in ("GCN", "GAT", "uniform", "dynamic")]
         for row in part["rows"]:
             assert f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}" in printed
         assert table.information(part["rows"][-1]) in printed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .measurements import bench, compare, example
+from .measurements import bench, compare, example, matters
 from .networks import evaluate, predict, prune, runs, train
 from .pictures import explain, explore, viz
 
@@ -18,6 +18,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "prune": prune,
     "explore": explore,
     "compare": compare,
+    "matters": matters,
     "bench": bench,
     "example": example,
 }

@@ -1,4 +1,4 @@
-"""Measure: compare, bench, example."""
+"""Measure: compare, matters, bench, example."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def compare(
 
     Args:
         plan: A YAML file of networks, what is varied, and seeds, or one that comes with graphcaps. routings: five
-            routings and a CNN on MNIST. routings40: the same in 40 x 40, tested on affNIST. iterations: 1, 2, 3 and 5,
-            with and without reconstruction. samples: fewer training images. paper: the 2017 paper's network, its
-            authors' protocol, its CNN; for a GPU. A file has names with settings of train, such as
+            routings and a CNN on MNIST. routings40: the same in 40 x 40, tested on affNIST. paper: the 2017 paper's
+            network, its authors' protocol, its CNN; for a GPU. paper-pairs: that network on two digits, one iteration
+            and three; for a GPU. matters-mnist, matters-pairs, matters-places, matters-anywhere: of graphcaps matters.
+            A file has names with settings of train, such as
             {networks: {routed: {routing: dynamic}, not routed: {routing: uniform}}, train: {epochs: 5}, seeds: [0, 1]}
         data: Folder with the data sets; what is missing is downloaded into it.
         device: Where to train; auto takes a GPU if there is one.
@@ -42,6 +43,37 @@ def compare(
     print(f"\n{results['trained']} of {results['asked']} trainings; accuracies in %, mean +- sd over seeds\n")
     print(as_markdown(results))
     print("", *(folder / name for name in ("results.json", "table.md", "accuracy.png")), sep="\n")
+
+
+def matters(
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TASK", help_behavior_hint="")] = (),
+    data: Path = Path("data"),
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    to: Path = Path("matters"),
+    rounds: int = 3,
+) -> None:
+    """Make the table of where routing matters: tasks by routings, each beside equal couplings and no capsules.
+
+    Goes on where it was stopped, and writes matters.json and matters.md as trainings end: hours in all. What isn't
+    trained yet is empty in the table. Settings and epochs are chosen on validation data.
+
+    Args:
+        only: Tasks to train now: mnist, pairs, places, cora, mutag, proteins, factors-4, factors-8, anywhere; default:
+            all.
+        data: Folder with the data sets; what is missing is downloaded into it.
+        device: Where networks for images are trained; auto takes a GPU if there is one.
+        to: Folder for the trainings and the table.
+        rounds: Stop after so many of three rounds. Each trains one seed of each task on images, and a third of the
+            seeds on graphs.
+    """
+    from ..matters.tasks import tasks
+
+    tasks(only)  # a wrong one is answered before torch is imported
+    from ..matters.table import as_markdown
+    from ..matters.work import NAMES, matters
+
+    print(f"\n{as_markdown(matters(to, data, only, rounds, device))}\n")
+    print(*(to / name for name in NAMES), sep="\n")
 
 
 def bench(
@@ -80,9 +112,10 @@ def example(
 
     Every model gets as many trials of settings as the others, judged on validation data alone. mutag also writes how
     some test molecules are routed, for graphcaps viz. factors draws its graphs from seeds, and says how well couplings
-    tell which factor an edge is there because of; stopped and started again, it goes on where it was.
+    tell which factor an edge is there because of.
 
-    Uses one process per core. On two cores cora takes 15 to 25 minutes, mutag and proteins 10 to 20, factors hours.
+    Stopped and started again, each goes on where it was. Uses one process per core. On two cores cora takes about 45
+    minutes, mutag and proteins half an hour each, factors hours.
 
     Args:
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds. factors:
@@ -92,8 +125,8 @@ def example(
             each setting on each fold, 1 unless said.
         json: Also write the result, with every seed's or fold's number, to this file.
         quick: A few epochs each, in one process, to see that it runs; the numbers mean nothing.
-        out: Folder that holds the run folders, and mutag's routing: in mutag, or in mutag-quick. factors keeps its
-            trainings and pictures there, in factors or in factors-quick.
+        out: Folder that holds the run folders. Each example keeps its trainings there, in cora/trainings and so on,
+            mutag also its routing, factors its pictures; a quick look in mutag-quick or factors-quick.
         factors: Only factors: how many latent factors its graphs have; a table for each number.
     """
     from ..examples.run import example

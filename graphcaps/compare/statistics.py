@@ -87,6 +87,32 @@ def difference_of_accuracies(ours: Sequence[float], theirs: Sequence[float], ima
     return _around(means[0] - means[1], np.asarray(ours), np.asarray(theirs), variance)
 
 
+def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0) -> tuple[float, float, float] | None:
+    """The mean of paired differences, with a 95 % interval by Student's t.
+
+    The parts that folds are trained on are mostly the same, so that their differences vary less from each other than
+    from new data's. Nadeau & Bengio 2003 (Inference for the generalization error, Machine Learning 52) therefore put
+    1 / n + ``overlap`` in the place of 1 / n, an approximation that no simulation here has checked.
+
+    Args:
+        ours, theirs: accuracies in [0, 1] of the same seeds, graphs or folds; those that only the longer has are left
+            out.
+        overlap: test items by training items of a fold; 0 for trainings that share nothing.
+
+    Returns:
+        difference (ours - theirs), low, high; None of fewer than two pairs.
+
+    >>> [round(number, 3) for number in paired([0.75, 0.5, 0.5], [0.25, 0.25, 0.25])]
+    [0.333, -0.025, 0.692]
+    """
+    apart = np.array([a - b for a, b in zip(ours, theirs, strict=False)])
+    if len(apart) < 2:
+        return None
+    mean, freedom = float(apart.mean()), len(apart) - 1
+    half = float(student.ppf(0.975, freedom) * (apart.var(ddof=1) * (1 / len(apart) + overlap)) ** 0.5)
+    return mean, max(mean - half, -1.0), min(mean + half, 1.0)
+
+
 def _by_chance(right: np.ndarray) -> float:
     """What the seeds of (S, N) add to the variance of the images' mean: their disagreement on an image, by S and N."""
     seeds, images = right.shape

@@ -13,7 +13,7 @@ import contextlib
 import json
 import shlex
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
@@ -44,7 +44,16 @@ class Stopped(GraphcapsError):
         self.signum = signum
 
 
-def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=print, progress: bool = True) -> dict:
+def compare(
+    plan: Plan,
+    folder: Path,
+    data: Path,
+    device: str = "auto",
+    say=print,
+    progress: bool = True,
+    seeds: int | None = None,
+    after: Callable[[dict], object] = lambda results: None,
+) -> dict:
     """Train what isn't trained yet, measure it, and write results.json, table.md and accuracy.png after each training.
 
     Args:
@@ -54,6 +63,8 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
         device: as in ``TrainConfig``.
         say: told, line by line, what is done.
         progress: as in ``train``.
+        seeds: train that many of the plan's seeds, the first ones; default: all. Results are of all that is trained.
+        after: told the results after each training.
 
     Returns:
         what results.json holds, see ``table.summary``.
@@ -61,7 +72,7 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
     Raises:
         GraphcapsError: as ``train``; a run folder with other settings than the plan's; ``Stopped`` on Ctrl-C.
     """
-    cells, failed = plan.cells, []
+    cells, failed = [cell for cell in plan.cells if cell.seed in plan.seeds[:seeds]], []
     configs = [plan.config(cell, folder, data, device) for cell in cells]
     done = [_finished(config) is not None for config in configs]  # of all, before anything is trained or written
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), 1):
@@ -81,9 +92,9 @@ def compare(plan: Plan, folder: Path, data: Path, device: str = "auto", say=prin
         except Interrupted as stopped:
             words = ["graphcaps", "compare", plan.source, "--data", str(data), "--device", device, "--to", str(folder)]
             raise Stopped(shlex.join(words), stopped.signum) from None
-        _write(plan, folder, data, device)
+        after(_write(plan, folder, data, device))
     results = _write(plan, folder, data, device)
-    missing = len(cells) - results["trained"] - len(failed)
+    missing = sum(_finished(config) is None for config in configs) - len(failed)
     if missing:
         say(f"{missing} of {len(cells)} are trained by another process; run this again when it is done")
     if failed:
@@ -191,16 +202,24 @@ def _answers(model, data: Path, device: str) -> dict:
     return {"name": said, "right": answers, "within": within(images).int().tolist()}
 
 
-def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
-    """Results of all runs that are measured, also by another process."""
+def so_far(plan: Plan, folder: Path, data: Path, device: str = "auto") -> dict | None:
+    """What results.json holds, see ``table.summary``, of all runs that are measured, also by another process.
+
+    Returns:
+        None where there is no such run.
+    """
     found = {}
     for cell in plan.cells:
         run = _finished(plan.config(cell, folder, data, device))
         if run is not None:
             found[cell.row.name, cell.seed] = _measured(run, plan.on, data, device)
-    if not found:
+    return summary(plan, found) if found else None
+
+
+def _write(plan: Plan, folder: Path, data: Path, device: str) -> dict:
+    results = so_far(plan, folder, data, device)
+    if results is None:
         raise GraphcapsError(f"{folder}: expected a run to measure, all are trained by another process")
-    results = summary(plan, found)
     write_text(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(folder / "table.md", as_markdown(results) + "\n")
     from ..viz import compared, save

@@ -1,15 +1,18 @@
 """Cora: the class of a paper, from its words and from who cites whom. Networks of two layers that differ in the layer.
 
-GCN (Kipf & Welling 2017, https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018,
-https://arxiv.org/abs/1710.10903) are DGL's own layers, with their papers' settings among those that are tried.
+``CapsuleConv`` is there three times: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or are as
+sure as training wants them (capsules, the layer's default). GCN (Kipf & Welling 2017,
+https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's own
+layers, with their papers' settings among those that are tried.
 
     graphcaps example cora
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +20,26 @@ from torch.nn import functional as F
 
 from graphcaps._dgl import DGLGraph, dgl
 from graphcaps.data.graphs.cora import Citation
-from graphcaps.examples.table import counted, margin, row
-from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
+from graphcaps.examples.table import counted, margins_of, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, choose_and_test
 from graphcaps.nn import CapsuleConv
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
-LAYERS = {  # from (numbers of a node, numbers of each head, heads, dropout of what neighbours say) to a layer
+
+def capsule_layer(inputs: int, outputs: int, heads: int, drop: float, routing: str) -> CapsuleConv:
+    """Routing between papers: ``inputs`` numbers to ``heads`` capsules of ``outputs`` numbers."""
+    return CapsuleConv(inputs, outputs, heads, vote_drop=drop, squash_output=False, routing=routing)
+
+
+LAYERS: dict[
+    str, Callable[[int, int, int, float], nn.Module]
+] = {  # from (numbers of a node, numbers of each head, heads, dropout of what neighbours say) to a layer
     "GCN": lambda inputs, outputs, heads, drop: GraphConv(inputs, outputs * heads),
     "GAT": lambda inputs, outputs, heads, drop: GATConv(inputs, outputs, heads, attn_drop=drop),
-    "capsules": lambda inputs, outputs, heads, drop: CapsuleConv(
-        inputs, outputs, heads, vote_drop=drop, squash_output=False
-    ),
+    "uniform": partial(capsule_layer, routing="uniform"),
+    "dynamic": partial(capsule_layer, routing="dynamic"),
+    "capsules": partial(capsule_layer, routing="spherical"),
 }
 
 _HEADS = [
@@ -41,10 +52,12 @@ SETTINGS = {
         for width, dropout in [(16, 0.5), (16, 0.8), (64, 0.5), (64, 0.8)]
     ],
     "GAT": _HEADS,
+    "uniform": _HEADS,
+    "dynamic": _HEADS,
     "capsules": _HEADS,
 }
 """GCN's and GAT's first are their papers'."""
-TRIALS, TRIAL_SEEDS = 4, 3
+TRIALS, TRIAL_SEEDS = 4, range(1000, 1003)
 EPOCHS, PATIENCE = 500, 50
 
 
@@ -98,40 +111,55 @@ def fit(data: Citation, name: str, settings: dict, seed: int, epochs: int = EPOC
     return best.fit(lambda: model(graph)[data.test].argmax(dim=1))
 
 
-def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], None]) -> dict:
-    """Choose each network's settings on the validation papers, then train it from ``seeds`` seeds and test it.
+def rows(
+    data: Citation,
+    names: Sequence[str],
+    seeds: int,
+    on_share: Callable[[float], None],
+    keep: Path | None = None,
+    processes: int | None = None,
+    epochs: int = EPOCHS,
+) -> dict[str, dict]:
+    """Choose some networks' settings on the validation papers, then train each from ``seeds`` other seeds and test it.
+
+    Args:
+        data: a citation graph.
+        names: of networks, keys of ``LAYERS``.
+        seeds, on_share: as in ``run``.
+        keep, processes: folder for trainings that have ended, and who makes others, see ``run_jobs``.
+        epochs: at most so many.
+
+    Returns:
+        of each name a row, see ``table.row``.
+    """
+    train = partial(fit, data, epochs=epochs)
+    tried = {name: SETTINGS[name] for name in names}
+    found = choose_and_test(train, tried, TRIAL_SEEDS, seeds, on_share, processes, keep, {"data": "cora"})
+    labels = data.labels[data.test]
+    return {
+        name: row(name, fits, [accuracy(one, labels) for one in fits], [chosen])
+        for name, (chosen, fits) in found.items()
+    }
+
+
+def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], None], keep: Path | None = None) -> dict:
+    """``rows`` of all networks, and what they say.
 
     Args:
         data: a citation graph.
         seeds: trainings with the chosen settings, 1 or more; none of their seeds was used for choosing.
         quick: a few epochs each, in this process: to see that it runs.
         on_share: told how much is done, from 0 to 1.
+        keep: folder for trainings that have ended, see ``run_jobs``.
 
     Returns:
-        ``rows``, one per network; ``margins``, of the last network over the one before; ``protocol``, in words.
+        ``rows``, one per network; ``margins``, of capsules over the others; ``protocol``, in words.
     """
-    train = partial(fit, data, epochs=3 if quick else EPOCHS)
-    processes = 1 if quick else None
-    trial_seeds = range(seeds, seeds + TRIAL_SEEDS)
-    tried = [(name, k, seed) for name in LAYERS for k in range(TRIALS) for seed in trial_seeds]
-    jobs = [(name, SETTINGS[name][k], seed) for name, k, seed in tried]
-    share = len(jobs) / (len(jobs) + len(LAYERS) * seeds)
-    fits = dict(zip(tried, run_jobs(train, jobs, lambda done: on_share(done * share), processes), strict=True))
-    chosen = {}
-    for name in LAYERS:
-        by_setting = [[fits[name, k, seed] for seed in trial_seeds] for k in range(TRIALS)]
-        chosen[name] = SETTINGS[name][best_setting(by_setting)]
-
-    jobs = [(name, chosen[name], seed) for name in LAYERS for seed in range(seeds)]
-    tested = run_jobs(train, jobs, lambda done: on_share(share + done * (1 - share)), processes)
-    rows = []
-    for k, name in enumerate(LAYERS):
-        own = tested[k * seeds : (k + 1) * seeds]
-        rows.append(row(name, own, [accuracy(one, data.labels[data.test]) for one in own], [chosen[name]]))
+    found = rows(data, [*LAYERS], seeds, on_share, keep, *((1, 3) if quick else (None, EPOCHS)))
     of = counted(seeds, "seed") + ", mean +- standard deviation" * (seeds > 1)
     return {
-        "rows": rows,
-        "margins": {f"{rows[-1]['name']} over {rows[-2]['name']}": margin(rows[-1]["test"], rows[-2]["test"])},
+        "rows": [*found.values()],
+        "margins": margins_of("capsules", found),
         "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the "
-        f"highest validation accuracy over {TRIAL_SEEDS} other seeds. Epoch: the lowest validation loss.",
+        f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds. Epoch: the lowest validation loss.",
     }

@@ -1,9 +1,10 @@
 """Graphs with latent factors: the K classes of a node, and which factor each edge is there because of.
 
 The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML), drawn by
-``graphcaps.data.graphs.factors``. Four networks of as many numbers per node: GCN, GAT, ``CapsuleConv`` with uniform
-couplings, and ``CapsuleConv`` that routes. Its couplings are held against the true factors of the edges, which no
-network was told. A node has one class of each factor, so the share of classes that are right is the micro-F1.
+``graphcaps.data.graphs.factors``. Five networks of as many numbers per node: GCN, GAT, and ``CapsuleConv`` with uniform
+couplings, routed as in the 2017 paper (dynamic), or as it does by default (capsules). The last one's couplings are held
+against the true factors of the edges, which no network was told. A node has one class of each factor, so the share of
+classes that are right is the micro-F1.
 
 How many layers a network has, and whether the classes of a factor are read from all numbers of a node or from one of
 their K parts alone (a capsule, a head of GAT, 16 channels of GCN), is chosen for each kind on validation nodes.
@@ -15,7 +16,7 @@ their K parts alone (a capsule, a head of GAT, 16 channels of GCN), is chosen fo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,21 +28,21 @@ from torch.nn import functional as F
 
 from graphcaps._dgl import DGLGraph, dgl
 from graphcaps.data.graphs.factors import FactorGraph, factor_graph
-from graphcaps.examples.table import counted, margin, row
-from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
+from graphcaps.examples.table import counted, margins_of, row
+from graphcaps.examples.trials import BestEpoch, Fit, accuracy, choose_and_test
 from graphcaps.nn import CapsuleConv
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, concentration: float = 1.0) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, concentration: float = 0.5) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers.
 
     Args:
         inputs: numbers of a node.
         outputs: numbers of a capsule.
         caps: capsules of a node.
-        routing: ``"uniform"``, the control whose couplings stay equal, or ``"spherical"``.
+        routing: ``"uniform"``, the control whose couplings stay equal, ``"dynamic"`` or ``"spherical"``.
         concentration: how much spherical routing routes before training.
     """
     return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, concentration=concentration)
@@ -52,6 +53,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "GCN": lambda inputs, outputs, parts: GraphConv(inputs, outputs * parts),
     "GAT": lambda inputs, outputs, parts: GATConv(inputs, outputs, parts),
     "uniform": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "uniform"),
+    "dynamic": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "dynamic"),
     "capsules": lambda inputs, outputs, parts, **own: capsule_layer(inputs, outputs, parts, "spherical", **own),
 }
 
@@ -60,6 +62,7 @@ SETTINGS = {
     "GCN": _OTHERS,
     "GAT": _OTHERS,
     "uniform": _OTHERS,
+    "dynamic": _OTHERS,
     "capsules": [
         {"layers": layers, "heads": heads, "lr": 0.01, "concentration": concentration}
         for layers, heads, concentration in [(1, "all", 4.0), (1, "own", 1.0), (1, "own", 4.0), (2, "own", 4.0)]
@@ -96,8 +99,8 @@ class Layers(nn.Module):
         width, made = PART * factors, LAYERS[name]
         self.dropout = nn.Dropout(DROPOUT)
         self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
-        separate = heads == "own"
-        self.heads = OwnHeads(factors, PART, classes) if separate else nn.Linear(width, classes * factors)
+        apart = heads == "own"
+        self.heads = OwnHeads(factors, PART, classes) if apart else nn.Linear(width, classes * factors)
         self.factors = factors
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
@@ -164,8 +167,50 @@ def held_against(c: Tensor, data: FactorGraph) -> dict:
     return {"score": score, "table": table.tolist(), "edges": edges.tolist()}
 
 
+def rows(
+    factors: int,
+    names: Sequence[str],
+    seeds: int,
+    on_share: Callable[[float], None],
+    keep: Path | None = None,
+    processes: int | None = None,
+    epochs: int = EPOCHS,
+) -> dict[str, dict]:
+    """Choose some networks' settings on validation nodes, then train each on ``seeds`` other graphs and test it.
+
+    Args:
+        factors, seeds, on_share, keep: as in ``run``.
+        names: of networks, keys of ``LAYERS``.
+        processes: who makes trainings that aren't kept, see ``run_jobs``.
+        epochs: at most so many.
+
+    Returns:
+        of each name a row, see ``table.row``; that of capsules with ``recovered``, how well each layer's couplings tell
+        the factor of an edge, and with ``first``, what ``held_against`` says of the first graph, layer by layer.
+    """
+    train = partial(fit, factors=factors, epochs=epochs)
+    tried = {name: SETTINGS[name] for name in names}
+    chosen = choose_and_test(train, tried, TRIAL_SEEDS, seeds, on_share, processes, keep)
+    graphs = [factor_graph(seed, factors) for seed in range(seeds)]
+    labels = [data.labels[data.test] for data in graphs]
+    found = {}
+    for name, (settings, fits) in chosen.items():
+        right = [accuracy(*pair) for pair in zip(fits, labels, strict=True)]
+        found[name] = row(name, fits, right, [settings])
+        if name == "capsules":
+            layers = [one.beside["layers"] for one in fits]
+            scores = [[of_seed[n]["score"] for of_seed in layers] for n in range(len(layers[0]))]
+            found[name] |= {"recovered": {f"layer {n}": _spread(each) for n, each in enumerate(scores, 1)}}
+            found[name] |= {"first": layers[0]}
+    return found
+
+
+def _spread(values: list[float]) -> dict:
+    return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": values}
+
+
 def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None], keep: Path | None = None) -> dict:
-    """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it.
+    """``rows`` of all networks, and what they say.
 
     Args:
         factors: K, 4 to 12 in the paper.
@@ -179,42 +224,15 @@ def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None]
         ``factors``; ``rows``, one per network, that of capsules with ``recovered``; ``margins`` of capsules over the
         others; ``protocol``, in words; ``picture``, what ``graphcaps.viz.recovered`` draws.
     """
-    train = partial(fit, factors=factors, epochs=3 if quick else EPOCHS)
-    processes = 1 if quick else None
-    tried = [(name, k, seed) for name in LAYERS for k in range(len(SETTINGS[name])) for seed in TRIAL_SEEDS]
-    jobs = [(name, SETTINGS[name][k], seed) for name, k, seed in tried]
-    share = len(jobs) / (len(jobs) + len(LAYERS) * seeds)
-    fits = dict(zip(tried, run_jobs(train, jobs, lambda done: on_share(done * share), processes, keep), strict=True))
-    chosen = {}
-    for name in LAYERS:
-        by_setting = [[fits[name, k, seed] for seed in TRIAL_SEEDS] for k in range(len(SETTINGS[name]))]
-        chosen[name] = SETTINGS[name][best_setting(by_setting)]
-
-    jobs = [(name, chosen[name], seed) for name in LAYERS for seed in range(seeds)]
-    tested = run_jobs(train, jobs, lambda done: on_share(share + done * (1 - share)), processes, keep)
-    graphs = [factor_graph(seed, factors) for seed in range(seeds)]
-    labels = [data.labels[data.test] for data in graphs]
-    rows = {}
-    for k, name in enumerate(LAYERS):
-        own = tested[k * seeds : (k + 1) * seeds]
-        rows[name] = row(name, own, [accuracy(*pair) for pair in zip(own, labels, strict=True)], [chosen[name]])
-    layers = [one.beside["layers"] for one in own]
-    scores = {f"layer {n + 1}": [of_seed[n]["score"] for of_seed in layers] for n in range(len(layers[0]))}
-    rows["capsules"]["recovered"] = {
-        where: {"mean": fmean(values), "sd": stdev(values) if seeds > 1 else None, "each": values}
-        for where, values in scores.items()
-    }
-    drawn = max(range(len(scores)), key=lambda n: fmean([*scores.values()][n]))
+    found = rows(factors, [*LAYERS], seeds, on_share, keep, *((1, 3) if quick else (None, EPOCHS)))
+    first, recovered = found["capsules"].pop("first"), [*found["capsules"]["recovered"].values()]
+    drawn = max(range(len(recovered)), key=lambda n: recovered[n]["mean"])
     of = counted(seeds, "graph") + ", mean +- standard deviation" * (seeds > 1)
     return {
         "factors": factors,
-        "rows": [*rows.values()],
-        "margins": {
-            f"capsules over {name}": margin(rows["capsules"]["test"], rows[name]["test"])
-            for name in LAYERS
-            if name != "capsules"
-        },
+        "rows": [*found.values()],
+        "margins": margins_of("capsules", found),
         "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the highest validation score over "
         f"{len(TRIAL_SEEDS)} other graphs. Epoch: the lowest validation loss.",
-        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **layers[0][drawn]},
+        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **first[drawn]},
     }

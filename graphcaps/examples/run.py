@@ -46,8 +46,9 @@ def example(
         seeds: trainings of what was chosen (cora, factors), or of each setting on each fold; default: ``SEEDS``.
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
-        out: mutag's folder, which holds the routing of some test graphs for ``graphcaps viz``, is made in it, and that
-            of factors, with its pictures and the trainings that have ended; a quick look has a folder of its own.
+        out: the example's folder is made in it, for the trainings that have ended; that of mutag also has the routing
+            of some test graphs for ``graphcaps viz``, that of factors its pictures. A quick look has a folder of its
+            own, and keeps no trainings.
         num_factors: how many latent factors the graphs of factors have, one table each.
         say: takes the lines.
 
@@ -69,15 +70,17 @@ def example(
         expect(not trained, "out", f"no training run in {folder}, where the molecules' routing goes", "one", then)
     if quick:
         say(QUICK)
-    start = time.perf_counter()
+    start, keep = time.perf_counter(), None if quick else folder / "trainings"
+    if keep is not None and (kept := len([*keep.glob("*.json")])):
+        say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
     graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
     train: Callable[[Callable[[float], None]], dict]
     if name == "factors":
-        train = partial(_each, num_factors, seeds, quick, folder / "trainings", say)
+        train = partial(_each, num_factors, seeds, quick, keep)
     elif graphs is None:
-        train = partial(cora.run, load_cora(data), seeds, quick)
+        train = partial(cora.run, load_cora(data), seeds, quick, keep=keep)
     else:
-        train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick)
+        train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick, keep=keep)
     with bar(f"{name}: training") as on_share:
         found = train(on_share)
     asked = f" --factors {' '.join(map(str, num_factors))}" * (name == "factors" and tuple(num_factors) != FACTORS)
@@ -115,21 +118,18 @@ def _each(
     num_factors: Sequence[int],
     seeds: int,
     quick: bool,
-    keep: Path,
-    say: Callable[[str], object],
+    keep: Path | None,
     on_share: Callable[[float], None],
 ) -> dict:
-    """``factors.run`` of each number of factors; trainings that have ended are kept, but for a quick look."""
+    """``factors.run`` of each number of factors."""
     expect(len(num_factors) > 0, "factors", "one number or more", "none")
     for number in num_factors:
         check_whole("factors", number, 2, 32)
-    if not quick and (kept := len([*keep.glob("*.json")])):
-        say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
     parts = []
     for k, number in enumerate(num_factors):
 
         def on_part(done: float, before: int = k) -> None:
             on_share((before + done) / len(num_factors))
 
-        parts.append(factors.run(number, seeds, quick, on_part, None if quick else keep))
+        parts.append(factors.run(number, seeds, quick, on_part, keep))
     return {"measure": "micro-F1", "parts": parts}

@@ -47,6 +47,12 @@ def margin(ours: Sequence[float], theirs: Sequence[float]) -> dict:
     return {"mean": fmean(differences), "standard_error": error}
 
 
+def margins_of(name: str, rows: dict[str, dict]) -> dict[str, dict]:
+    """``margin`` of one row over each of the others."""
+    others = [other for other in rows if other != name]
+    return {f"{name} over {other}": margin(rows[name]["test"], rows[other]["test"]) for other in others}
+
+
 def said(settings: dict) -> str:
     """
     >>> said({"width": 16, "weight_decay": 5e-4})

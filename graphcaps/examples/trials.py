@@ -101,12 +101,17 @@ def accuracy(fit: Fit, labels: Tensor) -> float:
     return (fit.predicted == labels).double().mean().item()
 
 
+class NotKept(GraphcapsError):
+    """A training was asked for that no folder has, and none was to be made."""
+
+
 def run_jobs(
     function: Callable[..., Fit],
     jobs: Sequence[tuple],
     on_share: Callable[[float], None],
     processes: int | None = None,
     keep: Path | None = None,
+    about: dict | None = None,
 ) -> list[Fit]:
     """``function(*job)`` of every job, in order; each on one thread, in as many processes as there are cores.
 
@@ -116,21 +121,25 @@ def run_jobs(
         function: importable by name, with what it is given small enough to be pickled for each job.
         jobs: arguments.
         on_share: told how much is done, from 0 to 1.
-        processes: default: one per core; 1 works in this process.
+        processes: default: one per core; 1 works in this process; 0 trains nothing.
         keep: folder with a file for each training that has ended, so that the next run goes on from there; the
-            function's and the jobs' arguments are then plain values, by which a training is known again.
+            function's keywords and the jobs' arguments are then plain values, by which a training is known again.
+        about: what else it is known by, plain: which data, where the function's first arguments hold them.
 
     Raises:
-        GraphcapsError: a file in ``keep`` isn't of this training.
+        GraphcapsError: a file in ``keep`` isn't of this training; ``NotKept``, of no processes, where one is missing.
     """
-    files = [] if keep is None else [keep / f"{_key(function, job)}.json" for job in jobs]
-    fits = {k: _read(file, _plain(function, jobs[k])) for k, file in enumerate(files) if file.exists()}
+    trainings = [] if keep is None else [_plain(function, job, about) for job in jobs]
+    files = [keep / f"{_key(training)}.json" for training in trainings] if keep is not None else []
+    fits = {k: _read(file, trainings[k]) for k, file in enumerate(files) if file.exists()}
     waiting = [k for k in range(len(jobs)) if k not in fits]
+    if processes == 0 and waiting:
+        raise NotKept(f"{keep}: expected {len(jobs)} trainings, got {len(fits)}")
 
     def take(k: int, fit: Fit) -> None:
         if files:
             numbers = {**asdict(fit), "predicted": fit.predicted.tolist()}
-            write_text(files[k], json.dumps({"training": _plain(function, jobs[k]), "fit": numbers}) + "\n")
+            write_text(files[k], json.dumps({"training": trainings[k], "fit": numbers}) + "\n")
         fits[k] = fit
         on_share(len(fits) / len(jobs))
 
@@ -152,18 +161,54 @@ def run_jobs(
     return [fits[k] for k in range(len(jobs))]
 
 
-def _plain(function: Callable, job: tuple) -> dict:
+def choose_and_test(
+    train: Callable[..., Fit],
+    settings: dict[str, list[dict]],
+    trial_seeds: Sequence[int],
+    seeds: int,
+    on_share: Callable[[float], None],
+    processes: int | None = None,
+    keep: Path | None = None,
+    about: dict | None = None,
+) -> dict[str, tuple[dict, list[Fit]]]:
+    """Of each network the settings that do best on validation, and its trainings with them.
+
+    Args:
+        train: from (name, settings, seed) to a training.
+        settings: of each network those that are tried.
+        trial_seeds: what is tried is trained from each of them.
+        seeds: what was chosen is trained from 0 to seeds - 1.
+        on_share, processes, keep, about: as in ``run_jobs``.
+
+    Returns:
+        of each network what was chosen, and a training per seed.
+    """
+    tried = [(name, k, seed) for name, some in settings.items() for k in range(len(some)) for seed in trial_seeds]
+    share = len(tried) / (len(tried) + len(settings) * seeds)
+    how = (processes, keep, about)
+    jobs: list[tuple] = [(name, settings[name][k], seed) for name, k, seed in tried]
+    fits = dict(zip(tried, run_jobs(train, jobs, lambda done: on_share(done * share), *how), strict=True))
+    chosen = {}
+    for name, some in settings.items():
+        by_setting = [[fits[name, k, seed] for seed in trial_seeds] for k in range(len(some))]
+        chosen[name] = some[best_setting(by_setting)]
+    jobs = [(name, chosen[name], seed) for name in settings for seed in range(seeds)]
+    tested = run_jobs(train, jobs, lambda done: on_share(share + done * (1 - share)), *how)
+    return {name: (chosen[name], tested[k * seeds : (k + 1) * seeds]) for k, name in enumerate(settings)}
+
+
+def _plain(function: Callable, job: tuple, about: dict | None) -> dict:
     """What a training is, as JSON gives it back."""
     called, given = function, {}
     if isinstance(function, partial):
-        assert not function.args, "what is kept is known by keywords and jobs"
+        assert about or not function.args, "what is kept is known by keywords and jobs, and by what is said about it"
         called, given = function.func, function.keywords
     training = {"function": f"{called.__module__}.{called.__qualname__}", "given": given, "job": job}
-    return json.loads(json.dumps(training))
+    return json.loads(json.dumps(training | ({"about": about} if about else {})))
 
 
-def _key(function: Callable, job: tuple) -> str:
-    return hashlib.sha256(json.dumps(_plain(function, job), sort_keys=True).encode()).hexdigest()[:16]
+def _key(training: dict) -> str:
+    return hashlib.sha256(json.dumps(training, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _read(file: Path, training: dict) -> Fit:
