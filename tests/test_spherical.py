@@ -57,7 +57,7 @@ def test_a_logit_is_at_most_kappa_times_a_votes_share_of_the_usual_length(way, g
     for r, b, _, _, _ in way.watch(graph, votes, prior=prior, parameters=SphericalParameters(2.5), iterations=5):
         moved = (b - prior[:, None]).abs()
         assert (moved <= most + 1e-12).all() and moved.any() == (r > 0 and len(votes) > 0)
-    (_, (_, b, _, _, _)) = way.watch(complete_graph(1, 2), votes[:2], parameters=kappa([1.0, 3.0]), iterations=2)
+    (_, (_, b, _, _, _)) = way.watch(complete_graph(1, 2), draw(2, B, D), parameters=kappa([1.0, 3.0]), iterations=2)
     assert_same(b, torch.tensor([[1.0], [3.0]]).double().expand(2, B))
 
 
