@@ -12,7 +12,63 @@ from .routed import check_options, graph_device, route_layer
 from .routing_parameters import learned_for
 
 
-class CapsuleLayer(nn.Module):
+class CompleteCaps(nn.Module):
+    """What fully connected layers share: every child has an edge to every parent, and a vote on it.
+
+    A subclass has ``votes``, and ``extra_repr``; its arguments are those of ``CapsuleLayer``.
+
+    Args:
+        num_children, num_parents: I, J.
+        weight: shape of the matrices, (matrices, rows, D).
+    """
+
+    prior: torch.Tensor | None
+
+    def __init__(
+        self,
+        num_children: int,
+        num_parents: int,
+        weight: tuple[int, int, int],
+        iterations: int,
+        routing: str,
+        engine: str,
+        learned_prior: bool,
+    ):
+        super().__init__()
+        check_options(iterations, routing, engine)
+        self.num_children, self.num_parents = num_children, num_parents
+        self.iterations, self.routing, self.engine = iterations, routing, engine
+        self.weight = nn.Parameter(torch.empty(weight))
+        self.learned = learned_for(routing, num_parents, num_parents, num_children, weight[-1])
+        self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
+        parent_dim = self.weight.shape[-1]
+        if self.prior is not None:
+            nn.init.zeros_(self.prior)
+        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
+        return complete_graph(self.num_children, self.num_parents, graph_device(device))
+
+    def votes(self, u: torch.Tensor) -> LinearVotes:
+        """The children's votes, not yet multiplied out."""
+        raise NotImplementedError
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Route children u (I, B, P) to the parents v (J, B, D)."""
+        return route_layer(self, u)
+
+    def options_repr(self) -> str:
+        """How the layer is routed, for its repr."""
+        prior = "" if self.prior is None else ", learned_prior=True"
+        return f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
+
+
+class CapsuleLayer(CompleteCaps):
     """Fully connected capsules (DigitCaps of the 2017 paper): a matrix of its own for every child and parent.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
@@ -33,8 +89,6 @@ class CapsuleLayer(nn.Module):
     torch.Size([10, 2, 16])
     """
 
-    prior: torch.Tensor | None
-
     def __init__(
         self,
         num_children: int,
@@ -46,25 +100,8 @@ class CapsuleLayer(nn.Module):
         engine: str = "auto",
         learned_prior: bool = False,
     ):
-        super().__init__()
-        check_options(iterations, routing, engine)
-        self.num_children, self.num_parents = num_children, num_parents
-        self.iterations, self.routing, self.engine = iterations, routing, engine
-        self.weight = nn.Parameter(torch.empty(num_children * num_parents, child_dim, parent_dim))  # (E, P, D)
-        self.learned = learned_for(routing, num_parents, num_parents, num_children, parent_dim)
-        self.prior = nn.Parameter(torch.empty(len(self.weight))) if learned_prior else None  # (E,)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
-        parent_dim = self.weight.shape[-1]
-        if self.prior is not None:
-            nn.init.zeros_(self.prior)
-        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return complete_graph(self.num_children, self.num_parents, graph_device(device))
+        edges = (num_children * num_parents, child_dim, parent_dim)
+        super().__init__(num_children, num_parents, edges, iterations, routing, engine, learned_prior)
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
@@ -74,14 +111,7 @@ class CapsuleLayer(nn.Module):
         """The children's votes, not yet multiplied out."""
         return LinearVotes(u.to(self.weight.dtype), self.weight)
 
-    def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """Route children u (I, B, P) to the parents v (J, B, D)."""
-        return route_layer(self, u)
-
     def extra_repr(self) -> str:
-        prior = "" if self.prior is None else ", learned_prior=True"
         edges, child_dim, parent_dim = self.weight.shape
-        return (
-            f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D, {edges} edges, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
-        )
+        sizes = f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D"
+        return f"{sizes}, {edges} edges, {self.options_repr()}"

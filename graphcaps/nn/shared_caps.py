@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
-from .._dgl import DGLGraph
 from ..errors import check_whole, expect
-from ..graph import complete_graph
 from ..routing import LinearVotes
-from .routed import check_options, graph_device, route_layer
-from .routing_parameters import learned_for
+from .dense_caps import CompleteCaps
 
 
-class SharedCaps(nn.Module):
+class SharedCaps(CompleteCaps):
     """Fully connected capsules with one matrix for each type of child and parent, that changes evenly with the place.
 
     In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
@@ -48,7 +44,6 @@ class SharedCaps(nn.Module):
     """
 
     places: torch.Tensor
-    prior: torch.Tensor | None
 
     def __init__(
         self,
@@ -62,31 +57,15 @@ class SharedCaps(nn.Module):
         engine: str = "auto",
         learned_prior: bool = False,
     ):
-        super().__init__()
-        check_options(iterations, routing, engine)
         check_whole("child_types", child_types)
         expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-        self.num_children, self.num_parents = child_types * len(centres), num_parents
-        self.iterations, self.routing, self.engine = iterations, routing, engine
+        # Of each type and parent the three matrices above one another. Never four dims: channels_last would lay those
+        # out anew as if they were a convolution's.
+        matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
+        num_children = child_types * len(centres)
+        super().__init__(num_children, num_parents, matrices, iterations, routing, engine, learned_prior)
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
-        # (T J, 3 P, D): of each type and parent the three matrices above one another. Never four dims: channels_last
-        # would lay those out anew as if they were a convolution's.
-        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 3 * child_dim, parent_dim))
-        self.learned = learned_for(routing, num_parents, num_parents, self.num_children, parent_dim)
-        self.prior = nn.Parameter(torch.empty(self.num_children * num_parents)) if learned_prior else None  # (E,)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
-        parent_dim = self.weight.shape[-1]
-        if self.prior is not None:
-            nn.init.zeros_(self.prior)
-        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * parent_dim) ** 0.5)
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
@@ -99,15 +78,7 @@ class SharedCaps(nn.Module):
         placed = torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1)  # (I, B, 3 P)
         return LinearVotes(placed, self.weight.unflatten(0, (-1, self.num_parents)))
 
-    def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """Route children u (I, B, P) to the parents v (J, B, D)."""
-        return route_layer(self, u)
-
     def extra_repr(self) -> str:
-        prior = "" if self.prior is None else ", learned_prior=True"
-        matrices, child_dim, parent_dim = self.weight.shape
-        types = matrices // self.num_parents
-        return (
-            f"{self.num_children} x {child_dim // 3}-D of {types} types -> {self.num_parents} x {parent_dim}-D, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
-        )
+        matrices, rows, parent_dim = self.weight.shape
+        children = f"{self.num_children} x {rows // 3}-D of {matrices // self.num_parents} types"
+        return f"{children} -> {self.num_parents} x {parent_dim}-D, {self.options_repr()}"
