@@ -54,6 +54,8 @@ class CapsuleConv(MessagePassing):
         concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
             votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
+            kinds, with a concentration of 4 or so.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -81,6 +83,7 @@ class CapsuleConv(MessagePassing):
         routing: str = "spherical",
         concentration: float = 0.5,
         normalise: bool = True,
+        unit_votes: bool = False,
         engine: str = "auto",
     ):
         super().__init__(aggr=None, node_dim=0)
@@ -101,6 +104,7 @@ class CapsuleConv(MessagePassing):
             routing,
             concentration,
             normalise,
+            unit_votes,
             engine,
         )
 
@@ -179,6 +183,8 @@ class CapsuleAggregation(Aggregation):
         concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
             votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
+            kinds, with a concentration of 4 or so.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -203,6 +209,7 @@ class CapsuleAggregation(Aggregation):
         routing: str = "spherical",
         concentration: float = 0.5,
         normalise: bool = True,
+        unit_votes: bool = False,
         engine: str = "auto",
     ):
         super().__init__()
@@ -220,6 +227,7 @@ class CapsuleAggregation(Aggregation):
             routing,
             concentration,
             normalise,
+            unit_votes,
             engine,
         )
 

@@ -47,6 +47,8 @@ def by_loops(layer, graph, x, weights=None):
     weights = [1.0] * len(src) if weights is None else weights.tolist()
     num_caps, num_nodes = capsules.weight.shape[2], graph.num_dst_nodes()
     z = [[x[u] @ capsules.weight[0, :, l] for l in range(num_caps)] for u in range(len(x))]  # noqa: E741
+    if capsules.unit_votes:
+        z = [[each / each.norm() for each in of_node] for of_node in z]
     votes = [[w * z[u][l] for l in range(num_caps)] for u, w in zip(src, weights, strict=True)]  # noqa: E741
     b = torch.zeros(len(src), num_caps, dtype=x.dtype)
     for _ in range(capsules.iterations):
@@ -72,16 +74,17 @@ def by_loops(layer, graph, x, weights=None):
                     b[e, l] = capsules.learned().concentration * votes[e][l] @ s[dst[e]][l] / s[dst[e]][l].norm() / rho
     degree = [max(1, dst.count(v)) if capsules.competition == "capsules" else 1 for v in range(num_nodes)]
     told = [x[[u for u, w in zip(src, dst, strict=True) if w == v]] for v in range(num_nodes)]
-    per = [1 / told[v].square().mean().sqrt() if capsules.squash_output else 1 for v in range(num_nodes)]
+    divided = capsules.squash_output and not capsules.unit_votes
+    per = [1 / told[v].square().mean().sqrt() if divided else 1 for v in range(num_nodes)]
     rows = [torch.stack(row) * num_caps / d * p + capsules.bias for row, d, p in zip(s, degree, per, strict=True)]
     out = torch.stack(rows)
     return (squash(out) if capsules.squash_output else out), c
 
 
 @pytest.mark.parametrize("routing, iterations", [("spherical", 1), ("spherical", 3), ("dynamic", 3), ("uniform", 3)])
-@pytest.mark.parametrize("squash_output", [True, False])
-def test_a_convolution_is_the_formula_of_its_docstring(competition, routing, iterations, squash_output, draw):
-    layer = conv(competition=competition, routing=routing, iterations=iterations, squash_output=squash_output)
+@pytest.mark.parametrize("options", [{}, {"squash_output": False}, {"unit_votes": True}], ids=str)
+def test_a_convolution_is_the_formula_of_its_docstring(competition, routing, iterations, options, draw):
+    layer = conv(competition=competition, routing=routing, iterations=iterations, **options)
     graph, x, weights = graph_of(), draw(N, F), draw(29).abs()
     with torch.no_grad():
         wanted, c = by_loops(layer, graph, x, weights)
@@ -350,6 +353,21 @@ def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
         torch.autocast("cpu", dtype=kind)(layer)(graph_of(), scale * x),
     ):
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
+
+
+@pytest.mark.parametrize("readout", [False, True])
+def test_unit_votes_forget_how_long_features_are(readout, draw):
+    """A node whose features are zero has nothing to say, and its slopes are finite."""
+    torch.manual_seed(0)
+    layer = (CapsuleReadout if readout else CapsuleConv)(F, D, K, unit_votes=True).double()
+    x = draw(N, F)
+    longer = x * torch.logspace(-4, 4, N).double()[:, None]
+    torch.testing.assert_close(layer(graph_of(), longer), layer(graph_of(), x), **EXACT)
+    assert "unit_votes=True" in repr(layer)
+    silent = torch.zeros(N, F, dtype=torch.float64, requires_grad=True)
+    assert not layer(graph_of(), silent).any()
+    slopes = torch.autograd.grad(layer(graph_of(), silent).sum(), (silent, *layer.parameters()))
+    assert all(slope.isfinite().all() and slope.abs().max() < 1e3 for slope in slopes)
 
 
 def test_layers_copy_pickle_and_print(draw):

@@ -35,7 +35,7 @@ from graphcaps.nn import CapsuleConv
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, concentration: float = 0.5) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: float) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers.
 
     Args:
@@ -43,9 +43,9 @@ def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, concentrat
         outputs: numbers of a capsule.
         caps: capsules of a node.
         routing: ``"uniform"``, the control whose couplings stay equal, ``"dynamic"`` or ``"spherical"``.
-        concentration: how much spherical routing routes before training.
+        own: options of spherical routing: ``concentration``, ``unit_votes``.
     """
-    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, concentration=concentration)
+    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **own)
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
@@ -64,8 +64,13 @@ SETTINGS = {
     "uniform": _OTHERS,
     "dynamic": _OTHERS,
     "capsules": [
-        {"layers": layers, "heads": heads, "lr": 0.01, "concentration": concentration}
-        for layers, heads, concentration in [(1, "all", 4.0), (1, "own", 1.0), (1, "own", 4.0), (2, "own", 4.0)]
+        {"layers": 1, "heads": heads, "lr": 0.01, "concentration": concentration, **unit}
+        for heads, concentration, unit in [
+            ("all", 4.0, {}),
+            ("own", 4.0, {}),
+            ("own", 4.0, {"unit_votes": True}),
+            ("own", 1.0, {"unit_votes": True}),
+        ]
     ],
 }
 """As many for every network."""

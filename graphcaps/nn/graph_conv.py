@@ -26,7 +26,8 @@ class CapsuleConv(nn.Module):
     mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One iteration, or
     routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
     there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its
-    votes, w z_ul in all of this; several capsules in the input have a W each, and add up.
+    votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
+    its direction alone, of length 1, and f_v is 1.
 
     Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
     it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
@@ -34,10 +35,10 @@ class CapsuleConv(nn.Module):
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
-    own node's, which a self-loop adds, and z is as long in the sums as it is. A node's result depends on its in-edges
-    alone, so that a block of a neighbour sampler gives what the whole graph gives. Competition of neighbours is the
-    capsule paper's reading, where a child's couplings sum to 1 over all its parents: a node must choose whom to tell
-    what, and in a block it chooses among the block's nodes.
+    own node's, which a self-loop adds, and z has its length unless ``unit_votes`` takes it, as there. A node's result
+    depends on its in-edges alone, so that a block of a neighbour sampler gives what the whole graph gives. Competition
+    of neighbours is the capsule paper's reading, where a child's couplings sum to 1 over all its parents: a node must
+    choose whom to tell what, and in a block it chooses among the block's nodes.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
@@ -55,6 +56,8 @@ class CapsuleConv(nn.Module):
         concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
             votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        unit_votes: whether a vote is a direction alone, z_ul divided by its length. Worth a try where votes are of
+            several kinds, with a concentration of 4 or so.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
         engine: as in ``graphcaps.route``.
@@ -84,6 +87,7 @@ class CapsuleConv(nn.Module):
         routing: str = "spherical",
         concentration: float = 0.5,
         normalise: bool = True,
+        unit_votes: bool = False,
         engine: str = "auto",
     ):
         super().__init__()
@@ -103,6 +107,7 @@ class CapsuleConv(nn.Module):
             routing,
             concentration,
             normalise,
+            unit_votes,
             engine,
         )
 

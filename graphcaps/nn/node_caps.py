@@ -10,6 +10,7 @@ from ..errors import check_name, check_whole, expect
 from ..functional import squash
 from ..graph import Links, check_competition, expand, links
 from ..routing import route
+from ..routing.edge_ops import with_length
 from .routed import check_options
 from .routing_parameters import Concentration
 
@@ -20,7 +21,8 @@ ROUTINGS = ("spherical", "dynamic", "uniform")  # whose couplings and sums are w
 class NodeCapsules(nn.Module):
     """Weights that turn nodes' features into votes, routing along a graph's edges, bias and squash.
 
-    z_ukl = x_uk W_kl                   what capsule k of source node u has to say to capsule l of a destination node
+    z_ukl = x_uk W_kl                   what capsule k of source node u has to say to capsule l of a destination node;
+                                        its direction alone, of length 1, with ``unit_votes``
     u_hat_ekl = w_e z_ukl               its vote along edge e = (u, v), w_e = 1 without edge weights
     s_vl = sum over e and k of c_ekl u_hat_ekl,    c by routing on the graph of ``graphcaps.graph.expand``
     squash(s_vl K_out / in-degree of v / f_v + bias)     competition of capsules
@@ -45,7 +47,8 @@ class NodeCapsules(nn.Module):
         routing: ``"spherical"``, which learns how much to route, ``"dynamic"`` of the 2017 paper, or ``"uniform"``.
         concentration: kappa of spherical routing before training, > 0.
         normalise: whether a result to be squashed is divided by f_v, so that no scale of features brings all lengths
-            near 1.
+            near 1. Unit votes have no scale, and aren't divided again.
+        unit_votes: whether z_ukl is divided by its length.
         engine: as in ``graphcaps.route``.
     """
 
@@ -63,6 +66,7 @@ class NodeCapsules(nn.Module):
         routing: str,
         concentration: float,
         normalise: bool,
+        unit_votes: bool,
         engine: str,
     ):
         super().__init__()
@@ -73,7 +77,8 @@ class NodeCapsules(nn.Module):
         check_name("routing", routing, list(ROUTINGS))
         check_options(iterations, routing, engine)
         self.iterations, self.routing, self.competition = iterations, routing, competition
-        self.squash_output, self.normalise, self.engine = squash_output, normalise and squash_output, engine
+        self.squash_output, self.unit_votes, self.engine = squash_output, unit_votes, engine
+        self.normalise = normalise and squash_output and not unit_votes
         self.vote_drop = nn.Dropout(vote_drop)
         self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
@@ -160,15 +165,18 @@ class NodeCapsules(nn.Module):
         fits = feat.dtype == self.weight.dtype or (autocast and feat.is_floating_point())
         expect(fits, "feat", f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
         if in_caps == 1:
-            return (feat @ self.weight[0].flatten(1)).unflatten(-1, (1, *self.weight.shape[2:]))
-        return torch.einsum("...kf,kfld->...kld", feat, self.weight)  # (N, *, K_in, K_out, D)
+            z = (feat @ self.weight[0].flatten(1)).unflatten(-1, (1, *self.weight.shape[2:]))
+        else:
+            z = torch.einsum("...kf,kfld->...kld", feat, self.weight)
+        return with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z  # (N, *, K_in, K_out, D)
 
     def extra_repr(self) -> str:
         in_caps, in_feats, num_caps, out_feats = self.weight.shape
         before = f"{in_caps} x " if in_caps > 1 else ""
+        unit = ", unit_votes=True" * self.unit_votes
         start = "" if self.learned is None else f"concentration={self.learned.start}, "
         return (
             f"{before}{in_feats} -> {num_caps} x {out_feats}, iterations={self.iterations}, "
             f"routing={self.routing!r}, {start}competition={self.competition!r}, "
-            f"squash_output={self.squash_output}, normalise={self.normalise}, engine={self.engine!r}"
+            f"squash_output={self.squash_output}, normalise={self.normalise}{unit}, engine={self.engine!r}"
         )

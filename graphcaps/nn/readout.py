@@ -22,9 +22,10 @@ class CapsuleReadout(nn.Module):
 
     where kappa is learned and rho_gc is the root mean square of the lengths of z_ic over g's nodes. The layer gives
     squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of g's features, 1
-    without squash or ``normalise``. Undecided nodes give their mean, so that graphs of all sizes compare. Stands in the
-    place of ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``. Routes all graphs
-    of a batch at once.
+    without squash or ``normalise``. With ``unit_votes`` z_ic is its direction alone, of length 1, and f_g is 1.
+    Undecided nodes give their mean, so that graphs of all sizes compare. Stands in the place of
+    ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``. Routes all graphs of a batch
+    at once.
 
     Features may be of any scale, and graphs of any size: neither the logits of spherical routing nor, with
     ``normalise``, the squash depend on them. With dynamic routing s_gc is a sum over all nodes, so that its first
@@ -43,6 +44,8 @@ class CapsuleReadout(nn.Module):
         concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
             votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        unit_votes: whether a vote is a direction alone, z_ic divided by its length. Worth a try where votes are of
+            several kinds, with a concentration of 4 or so.
         engine: as in ``graphcaps.route``.
 
     Shapes:
@@ -68,6 +71,7 @@ class CapsuleReadout(nn.Module):
         routing: str = "spherical",
         concentration: float = 0.5,
         normalise: bool = True,
+        unit_votes: bool = False,
         engine: str = "auto",
     ):
         super().__init__()
@@ -84,6 +88,7 @@ class CapsuleReadout(nn.Module):
             routing,
             concentration,
             normalise,
+            unit_votes,
             engine,
         )
 
