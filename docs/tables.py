@@ -20,7 +20,7 @@ from statistics import fmean, stdev
 
 from graphcaps.compare.plan import measured
 from graphcaps.compare.table import as_markdown
-from graphcaps.examples.table import information
+from graphcaps.examples.table import information, told
 from graphcaps.matters.table import as_markdown as matters_table
 
 ROOT = Path(__file__).parent.parent
@@ -169,6 +169,8 @@ def _example_table(part: dict, measure: str) -> list[str]:
         for name, over in part["margins"].items()
     )
     known = "".join(f" {row['name'].capitalize()}: {information(row)}." for row in part["rows"] if "recovered" in row)
+    if "known" in part:
+        known += f" {told(part['known'], 'micro-F1').capitalize()}."
     return ["\n".join(lines), f"Margins and their standard errors, points: {margins}.{known} {part['protocol']}"]
 
 

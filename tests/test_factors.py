@@ -8,15 +8,18 @@ import importlib.util
 import json
 import shutil
 from functools import partial
+from itertools import combinations, product
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from graphcaps._dgl import dgl
 from graphcaps.cli import main
-from graphcaps.data.graphs.factors import factor_graph, within
+from graphcaps.data.graphs.beliefs import beliefs
+from graphcaps.data.graphs.factors import FactorGraph, factor_graph, within
 from graphcaps.data.graphs.motifs import MOTIFS, motif_graphs
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.examples import factors, run, table, trials
@@ -25,6 +28,48 @@ from graphcaps.viz import recovered
 from graphcaps.viz.results.factors import matched
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def by_enumeration(data, known):
+    """Beliefs of all labels that are possible, one after the other, pairs without an edge included."""
+    nodes, size, classes = len(data.labels), data.num_factors, data.num_classes
+    joined = set(zip(*(end.tolist() for end in data.graph.edges()), strict=True))
+    weights, sums, causes = 0.0, torch.zeros(nodes, size, classes).double(), torch.zeros(len(joined), size).double()
+    for labels in product(range(classes), repeat=nodes * size):
+        each = torch.tensor(labels).view(nodes, size)
+        if not torch.equal(each[known], data.labels[known]):
+            continue
+        chance = 1.0
+        for i, j in combinations(range(nodes), 2):
+            none = float(torch.where(each[i] == each[j], 1 - data.p, 1 - data.q).prod())
+            chance *= 1 - none if (i, j) in joined else none
+        ways = torch.where(each[data.graph.edges()[0]] == each[data.graph.edges()[1]], data.p, data.q).double()
+        weights, sums = weights + chance, sums + chance * F.one_hot(each, classes)
+        causes += chance * ways / ways.sum(1, keepdim=True)
+    return sums / weights, causes / weights
+
+
+@pytest.mark.parametrize("size, pairs", [(1, [(0, 1), (1, 2), (1, 3), (3, 4)]), (2, [(0, 1)])], ids=["tree", "pair"])
+def test_beliefs_are_those_of_all_labels_enumerated(size, pairs):
+    """Up to p, the share of edges that both factors explain and of pairs that are joined."""
+    low, high = (torch.tensor(end) for end in zip(*pairs, strict=True))
+    nodes = int(high.max()) + 1
+    graph = dgl.graph((torch.cat([low, high]), torch.cat([high, low])), num_nodes=nodes)
+    labels = (torch.arange(nodes * size) % 2).view(nodes, size)
+    none = torch.arange(0)
+    data = FactorGraph(graph, torch.eye(nodes), labels, torch.ones(0, size) > 0, none, none, none, 1e-3, 1e-4)
+    known = torch.tensor([0])
+    for got, wanted in zip(beliefs(data, known), by_enumeration(data, known), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=2e-3)
+
+
+@pytest.mark.long
+def test_much_is_to_be_found_in_the_papers_graphs():
+    found = factors.told_how_it_was_drawn(data := factor_graph(0, 4))
+    assert found["accuracy"] > 0.99 and 0.7 < found["score"] < 0.8
+    classes, causes = beliefs(data)
+    assert torch.equal(classes[data.train].argmax(2), data.labels[data.train])
+    torch.testing.assert_close(causes.sum(1), torch.ones(len(causes)).double())
 
 
 def silent(share: float) -> None:

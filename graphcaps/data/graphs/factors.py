@@ -31,6 +31,7 @@ class FactorGraph:
         labels: int64 (N, K), class numbers from 0, one per factor.
         factors: bool (E, K), the factors that each edge is there because of: one or more.
         train, val, test: int64 node numbers, disjoint, each ascending.
+        p, q: probabilities of an edge within and between the classes of one factor.
     """
 
     graph: DGLGraph
@@ -40,6 +41,8 @@ class FactorGraph:
     train: Tensor
     val: Tensor
     test: Tensor
+    p: float
+    q: float
 
     @property
     def num_factors(self) -> int:
@@ -130,4 +133,6 @@ def factor_graph(
     parts = np.split(drawn, [round(0.6 * nodes), round(0.8 * nodes)])
     train, val, test = (torch.from_numpy(np.sort(part)) for part in parts)
     of_edge = torch.from_numpy(np.concatenate([causes, causes]))
-    return FactorGraph(graph, torch.from_numpy(rows), torch.from_numpy(labels), of_edge, train, val, test)
+    return FactorGraph(
+        graph, torch.from_numpy(rows), torch.from_numpy(labels), of_edge, train, val, test, chance, between
+    )
