@@ -57,6 +57,31 @@ def by_parent(numbers):
     return torch.from_numpy(np.swapaxes(numbers, 0, 1).copy())
 
 
+def second_derivatives(way, votes, prior):
+    """Of sum v^2, by each pair of what may be learned; None where torch says no."""
+    parameters = [x for x in way.learned(GRAPH, votes) or () if isinstance(x, torch.Tensor)]
+    leaves, found = [x.clone().requires_grad_() for x in (votes, prior, *parameters)], []
+    learned = way.learned(GRAPH, votes)
+    if learned is not None:
+        learned = learned._replace(**dict(zip(learned._fields, leaves[2:], strict=False)))
+    v = way(GRAPH, leaves[0], prior=leaves[1], parameters=learned).v
+    firsts = torch.autograd.grad(v.square().sum(), leaves, create_graph=True, materialize_grads=True)
+    for first in firsts:
+        for leaf in leaves:
+            try:
+                found += torch.autograd.grad(first.square().sum(), leaf, retain_graph=True)
+            except RuntimeError:
+                found.append(None)
+    return found
+
+
+def test_a_second_derivative_is_naives_or_refused(way, draw):
+    votes, prior = draw(N * J, B, D), draw(N * J, B)
+    wanted = second_derivatives(way._replace(engine="naive", device="cpu"), votes, prior)
+    for got, right in zip(second_derivatives(way, votes, prior), wanted, strict=True):
+        assert got is None and (right is None or way.engine in ("dgl", "fused")) or torch.allclose(got, right)
+
+
 # Uniform
 
 

@@ -101,18 +101,6 @@ def test_whatever_is_learned_has_naives_gradient(way, graphs, kind, learned, dra
         assert_same(got, wanted)
 
 
-def test_the_fused_engine_refuses_a_second_derivative(draw):
-    """Also that of rho, which torch could do: alone it would be a wrong number."""
-    votes, strength = draw(12, B, D).requires_grad_(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    options = {"routing": "spherical", "engine": "fused", "parameters": SphericalParameters(strength)}
-    v = route(complete_graph(4, 3), votes, **options).v
-    gradients = torch.autograd.grad(v.square().sum(), (votes, strength), create_graph=True)
-    for gradient in gradients:
-        for leaf in (votes, strength):
-            with pytest.raises(RuntimeError):
-                torch.autograd.grad(gradient.square().sum(), leaf, retain_graph=True)
-
-
 @pytest.mark.parametrize("wrong", [-1.0, float("inf"), float("nan"), "4", None])
 def test_a_concentration_is_a_finite_number_that_is_not_negative(wrong):
     with pytest.raises(InputError, match="concentration: expected a finite number >= 0, got "):

@@ -6,9 +6,11 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
@@ -168,6 +170,9 @@ def run(
         u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype))
     else:
         u_hat = edges.vectors_in(_built(votes, graph).to(b.dtype))
+    if engine == "dgl":
+        u_hat, activation, b = map(_once, (u_hat, activation, b))
+        parameters = parameters and parameters._make(map(_once, parameters))
     observer = None
     if on_iteration is not None:
 
@@ -176,6 +181,23 @@ def run(
 
     found = record.algorithm(edges, u_hat, activation, edges.numbers_in(b), iterations, observer, parameters)
     return (found.v if squash_output else found.pose), found.activation
+
+
+class _Once(torch.autograd.Function):
+    """The same numbers. DGL's gradients have no gradients of their own: torch would take them for constants."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, slope: Tensor) -> Tensor:
+        return slope
+
+
+def _once(x: Any) -> Any:
+    return _Once.apply(x) if isinstance(x, Tensor) and x.requires_grad else x
 
 
 def check_names(routing: str, engine: str, votes: type = Tensor) -> None:
