@@ -3,8 +3,9 @@
     for each epoch: for each batch: forward, loss, backward, step
                     validate, keep the routing, save
 
-All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU, the very
-weights of the run that was never stopped. The model is chosen on validation images; the test images are read once.
+All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU and with
+as many threads, the very weights of the run that was never stopped. The model is chosen on validation images; the test
+images are read once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..models.objects import longest, right
 from ..progress import Progress, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
+from ..threads import Crowding, leave_busy_cores
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -138,6 +140,7 @@ class Trainer:
         state = self.state
         with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
             self._introduce(progress)
+            self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
@@ -175,6 +178,8 @@ class Trainer:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
+                if crowded := self.crowding.look():
+                    progress.say(crowded)
                 speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
@@ -313,6 +318,12 @@ class Trainer:
         if layer.engine != "auto":
             return layer.engine
         return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
+
+    def _choose_threads(self, progress: Progress) -> None:
+        on_cpu = self.device.type == "cpu"
+        if on_cpu and not self.config.deterministic and (fewer := leave_busy_cores(self.config.batch_size)):
+            progress.say(fewer)
+        self.crowding = Crowding(torch.get_num_threads() if on_cpu else 1)
 
     def _introduce(self, progress: Progress) -> None:
         config = self.config
