@@ -35,10 +35,11 @@ def cores(root: Path = Path("/")) -> int:
         root: where /proc and /sys are.
     """
     quota = _quota(root)
-    return max(1, min(_physical(root), round(quota) if quota else sys.maxsize))
+    return max(1, min(physical_cores(root), round(quota) if quota else sys.maxsize))
 
 
-def _physical(root: Path) -> int:
+def physical_cores(root: Path = Path("/")) -> int:
+    """How many cores the affinity of this process has, hyperthreads counted once."""
     topology = root / "sys/devices/system/cpu"
     found = {_read(topology / f"cpu{k}/topology/thread_siblings_list") or str(k) for k in affinity()}
     return len(found)
@@ -154,7 +155,7 @@ def leave_busy_cores(most: int | None = None) -> str:
     """
     import torch
 
-    start, present = before_torch(), _physical(Path("/"))
+    start, present = before_torch(), physical_cores()
     if NUMBER not in start.variables:
         return ""
     free = min(cores(), most or sys.maxsize)
@@ -182,7 +183,7 @@ class Crowding:
         present: int | None = None,
     ):
         self.threads, self.now = threads, now
-        self.free, self.present = free or cores(), present or _physical(Path("/"))
+        self.free, self.present = free or cores(), present or physical_cores()
         self.before, self.crowded = now(), 0
         self.watching = threads > 1
 

@@ -204,7 +204,7 @@ def busy(monkeypatch):
         monkeypatch.setattr(threads, "before_torch", lambda: Start(start, variables))
         monkeypatch.setattr(Clock, "now", lambda *root: Clock(110.0, 6.0, 15.0 + 10 * others))
         monkeypatch.setattr(threads, "cores", lambda: 4)
-        monkeypatch.setattr(threads, "_physical", lambda root: 4)
+        monkeypatch.setattr(threads, "physical_cores", lambda *root: 4)
 
     before = torch.get_num_threads()
     torch.set_num_threads(4)
