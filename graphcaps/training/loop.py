@@ -24,7 +24,7 @@ from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Network, from_config, routing_network
 from ..models.objects import longest, right
-from ..progress import Progress, tensorboard
+from ..progress import Progress, bar, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
 from ..threads import Crowding, leave_busy_cores
@@ -77,7 +77,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     Args:
         config: the settings.
         run: the run to go on with; None: a new one.
-        progress: show a bar on a terminal, one line per epoch elsewhere.
+        progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
@@ -232,6 +232,7 @@ class Trainer:
         progress.say(
             f"epoch {state.epoch}/{config.epochs}  loss {row['train_loss']:.4f}  train {row['train_accuracy']:.2%}  "
             f"validation {val.accuracy:.2%}{' (best)' if best else ''}  {row['images_per_second']:,.0f} img/s"
+            f"{progress.left()}"
         )
 
     def _finish(self) -> dict:
@@ -239,7 +240,8 @@ class Trainer:
             self.writer.close()
         self.accelerator.wait_for_everyone()
         best = load(self.run, device=str(self.device))
-        test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
+        with bar("test images", self.show) as on_share:
+            test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_share)
         low, high = test.interval
         if self.accelerator.is_main_process:
             self.run.write_answers(test.predicted, test.labels)
@@ -302,6 +304,7 @@ class Trainer:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        progress.resume(self.state.epoch, self.state.step)
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.accelerator.is_main_process and self.network.routes:
             try:
