@@ -16,7 +16,7 @@ from graphcaps.threads import Clock, Crowding, Start
 
 from . import small
 
-OURS = {*threads.WAITING, threads.SPINNING, threads.NUMBER}
+OURS = {*threads.WAITING, threads.NUMBER}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
 
@@ -127,7 +127,7 @@ def chosen(monkeypatch):
     return choose
 
 
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "1"}
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
 
 
 @pytest.mark.parametrize(
