@@ -108,7 +108,7 @@ class TrainConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32."""
     deterministic: bool = False
-    """Use deterministic kernels only: slower on a GPU; a CPU repeats its numbers anyway."""
+    """Use deterministic kernels only, slower on a GPU; on a CPU as many threads whatever other programs do."""
     data: Path = Path("data")
     """Folder where the data set is looked for, else downloaded to."""
     out: Path = Path("runs")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import graphcaps
 from graphcaps import CapsNet, GraphcapsError, InputError
-from graphcaps.bench import baselines, clock, machine, memory, networks, nodes, tables, targets, train
+from graphcaps.bench import baselines, busy, clock, machine, memory, networks, nodes, tables, targets, train
 from graphcaps.bench import gate as gates
 from graphcaps.bench.inputs import ORDERS, Sizes, case, random_graph
 from graphcaps.bench.run import WORKS, bench
 from graphcaps.bench.tables import Row, Table
+from graphcaps.bench.works import Setup
 from graphcaps.routing.engines import choose_engine, run
 from graphcaps.viz import bars
 
@@ -32,6 +36,8 @@ def use(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(machine, "fix_allocator", lambda: "as it was")
     monkeypatch.setattr(memory, "give_back_at_once", lambda: None)
+    monkeypatch.setattr(busy, "training", lambda device, environment: 100.0 + len(environment))
+    monkeypatch.setattr(busy, "affinity", lambda: set())
     for module in (memory, nodes):
         monkeypatch.setattr(module, "alone", lambda measure, *arguments, device: measure(*arguments, device))
 
@@ -155,6 +161,7 @@ TABLES = {
     "memory": ["given votes", "linear votes", "sparse graph"],
     "growth": ["time per edge, engine fused"],
     "nodes": ["full-graph training step"],
+    "busy": ["training beside busy programs"],
 }  # fmt: skip
 
 
@@ -283,8 +290,8 @@ def test_rounds_run_every_row_once_and_keep_to_their_bounds(monkeypatch, seconds
 
 
 def test_a_timing_is_median_and_quartiles():
-    assert clock._timing([5.0, 1.0, 2.0, 4.0, 3.0]) == clock.Timing(3.0, 2.0, 4.0, 5)
-    assert clock._timing([7.0]) == clock.Timing(7.0, 7.0, 7.0, 1)
+    assert clock.timing_of([5.0, 1.0, 2.0, 4.0, 3.0]) == clock.Timing(3.0, 2.0, 4.0, 5)
+    assert clock.timing_of([7.0]) == clock.Timing(7.0, 7.0, 7.0, 1)
 
 
 def test_a_quick_call_is_repeated_within_a_sample(monkeypatch):
@@ -352,6 +359,80 @@ def test_a_full_graph_step_is_timed_and_weighed(everything):
     assert [row["name"] for row in table["rows"]] == [f"{engine} capsule edges" for engine in engines]
     for row in table["rows"]:
         assert row["numbers"]["median"] > 0 and row["numbers"]["total"] >= 0 and not row["note"]
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Speeds by how many loops run and whose threads it is; the calls, in order; and the table."""
+    speeds = {(0, "own"): 400.0, (0, "torch's"): 380.0, (3, "own"): 200.0, (3, "torch's"): 50.0}
+    calls, running = [], []
+
+    class Loop:
+        def __init__(self, command):
+            assert compile(command[-1], "loop", "exec")
+            running.append(self)
+
+        def kill(self):
+            running.remove(self)
+
+        def wait(self):
+            assert self not in running
+
+    def training(device, environment):
+        assert device == "cpu" and environment["OMP_DYNAMIC"] == "false"  # the user's own
+        calls.append((len(running), "torch's" if environment.get("GOMP_SPINCOUNT") == "300000" else "own"))
+        if calls[-1][1] == "own":
+            assert "OMP_NUM_THREADS" not in environment  # what graphcaps bench has set isn't the user's
+        else:
+            assert environment["OMP_NUM_THREADS"] == "5"
+        return speeds[calls[-1]]
+
+    def now():  # 9 seconds a look, in which this process and all others have worked for 2 and 11
+        now.looks += 1
+        return busy.Clock(9.0 * now.looks, 2.0 * now.looks, 11.0 * now.looks)
+
+    now.looks = 0
+    monkeypatch.setattr(busy, "training", training)
+    monkeypatch.setattr(busy, "affinity", lambda: {0, 1, 2})
+    monkeypatch.setattr(busy, "physical_cores", lambda: 5)
+    monkeypatch.setattr(busy, "users_environment", lambda: {"OMP_DYNAMIC": "false"})
+    monkeypatch.setattr(busy.subprocess, "Popen", Loop)
+    monkeypatch.setattr(busy.Clock, "now", now)
+    (table,) = busy.busy(Setup("cpu", TINY, {}))
+    assert not running
+    return calls, table
+
+
+def test_trainings_are_measured_alone_and_beside_a_loop_per_core_in_turn(trainings):
+    calls, table = trainings
+    assert calls == [(0, "own"), (0, "torch's"), (3, "own"), (3, "torch's")] * busy.ROUNDS
+    assert [row.numbers["speed"] for row in table.rows] == pytest.approx([400, 380, 200, 50])
+    assert table.row("alone").numbers["median"] == pytest.approx(1e3 * 64 / 400)
+    assert "other programs kept 1.0 of 3 cores busy" in table.about
+
+
+def test_training_beside_busy_programs_is_judged_against_alone(trainings):
+    found = targets.judged("busy", "cpu", [trainings[1]])
+    slower, idle = judged_one(found, "times as long as alone"), judged_one(found, "torch's own threads")
+    assert slower["got"] == pytest.approx(2) and slower["met"] is True
+    assert idle["got"] == pytest.approx(400 / 380) and idle["met"] is True
+
+
+def test_loops_end_with_the_block_also_after_an_error(monkeypatch):
+    started, popen = [], busy.subprocess.Popen
+    monkeypatch.setattr(busy.subprocess, "Popen", lambda command: started.append(popen(command)) or started[-1])
+    with pytest.raises(KeyError), busy.loops(2):
+        assert [process.poll() for process in started] == [None, None]
+        raise KeyError
+    assert [process.returncode is not None for process in started] == [True, True]
+
+
+@pytest.mark.long
+def test_a_training_of_its_own_says_its_speed(monkeypatch):
+    monkeypatch.undo()
+    assert busy.training("cpu", {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1])}) > 1
+    with pytest.raises(GraphcapsError, match="graphcaps train: expected it to end well, got 2: "):
+        busy.training("abacus", dict(os.environ))
 
 
 def test_auto_is_what_the_tables_say(everything):

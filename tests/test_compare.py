@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import numpy as np
@@ -163,6 +164,9 @@ def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
     with held.lock():
         results = compare(plan, tmp_path / "to", tmp_path, "cpu", say=lines.append)
     assert results["trained"] == 3 and "1 of 4 are trained by another process" in lines[-1]
+    started = [re.sub(r"about \d+ s left", "about so long left", line) for line in lines if line.startswith("[")]
+    assert ["left" in line for line in started] == [False, True, True, True]  # one must have been trained to know
+    assert started[3] == f"[4/4] {plan.cells[3].row.name}, seed {plan.cells[3].seed}, about so long left"
     dynamic, cnn = results["rows"]
     assert (len(dynamic["seeds"]), len(cnn["seeds"])) == (2, 1)
     (seed,) = cnn["seeds"]  # only the seed that both have is compared

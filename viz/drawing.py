@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, expect
+from graphcaps.progress import bar
 from graphcaps.trace.graph_trace import GraphTrace
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
@@ -83,7 +85,8 @@ def draw(
     with _made(folder):
         if format == "html":
             path = folder / "explorer.html"
-            write_text(path, explorer_page(trace, image))
+            with bar(path.name):
+                write_text(path, explorer_page(trace, image))
             done(path)
             return written
         for span in spans:
@@ -166,12 +169,7 @@ def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, me
 
 
 def _film(picture: Picture, path: Path) -> None:
-    """Write the file, with a bar over its frames where there is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    write = write_gif if path.suffix == ".gif" else write_mp4
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(path.name, total=len(picture.timeline.frames()))
-        write(picture, path, lambda: progress.advance(task))
+    """Write the file, and show how far it is."""
+    write, frames, done = write_gif if path.suffix == ".gif" else write_mp4, len(picture.timeline.frames()), count(1)
+    with bar(path.name) as on_share:
+        write(picture, path, lambda: on_share(next(done) / frames))

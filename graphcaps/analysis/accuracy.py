@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,17 +86,24 @@ def evaluating(model: Network) -> Iterator[None]:
 
 
 @torch.no_grad()
-def evaluate(model: Network, batches: Batches) -> Evaluation:
-    """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards."""
-    predicted, labels, losses = [], [], []
+def evaluate(model: Network, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Evaluation:
+    """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
+
+    Args:
+        model: on the device of the batches.
+        batches: the images, taken in order.
+        on_share: called after each batch with the share of images done.
+    """
+    seen, predicted, labels, losses = 0, [], [], []
     with evaluating(model):
         for images, truth in batches.in_order():
             output = model(overlaid(images))
             predicted.append(longest(output.scores, model.objects))
             labels.append(truth)
             losses.append(model.loss(output, images, truth) * len(truth))
-    total = sum(len(truth) for truth in labels)
-    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / total)
+            seen += len(truth)
+            on_share(seen / batches.num_images)
+    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / seen)
 
 
 @torch.no_grad()

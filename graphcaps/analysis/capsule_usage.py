@@ -169,19 +169,24 @@ def capsule_usage(
 
 
 @torch.no_grad()
-def capsule_usage_of_layers(model: CapsNet, batches: Batches) -> list[CapsuleUsage]:
+def capsule_usage_of_layers(
+    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+) -> list[CapsuleUsage]:
     """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
+    seen = 0
     between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
     layers = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
     with evaluating(model):
-        for images, _ in batches.in_order():
+        for images, labels in batches.in_order():
             u = model.primary(model.stem(overlaid(images)))
             for layer, tally in zip(layers, tallies, strict=True):
                 tally.add(_observed(layer, u))
                 if layer is not model.capsules:
                     u = layer(u)
+            seen += len(labels)
+            on_share(seen / batches.num_images)
     return [tally.found() for tally in tallies]
 
 

@@ -51,10 +51,10 @@ def interleaved(
             done += 1
             spent = time.perf_counter() - began
             show(max(done / most, min(1.0, spent / seconds)))
-    return {name: _timing(values) for name, values in samples.items()}
+    return {name: timing_of(values) for name, values in samples.items()}
 
 
-def _timing(samples: list[float]) -> Timing:
+def timing_of(samples: list[float]) -> Timing:
     low, median, high = statistics.quantiles(samples, n=4, method="inclusive") if samples[1:] else samples * 3
     return Timing(median, low, high, len(samples))
 

@@ -14,6 +14,7 @@ from ..atomic import replacing, write_text
 from ..errors import expect
 from ..training.hardware import pick_device
 from . import machine
+from .busy import busy
 from .inputs import FULL, SEED, Sizes
 from .memory import memory
 from .nodes import nodes
@@ -22,7 +23,15 @@ from .targets import judged, verdict
 from .train import train
 from .works import Setup, growth, routing, sparse
 
-WORKS = {"routing": routing, "sparse": sparse, "train": train, "memory": memory, "growth": growth, "nodes": nodes}
+WORKS = {
+    "routing": routing,
+    "sparse": sparse,
+    "train": train,
+    "memory": memory,
+    "growth": growth,
+    "nodes": nodes,
+    "busy": busy,
+}
 HOW = (
     "Each round runs every row once; times are medians over rounds, with quartiles; a ratio is the reference's median "
     "over the row's. Warmed up before. What claims the paper's algorithm was first held against naive, value and "
@@ -45,7 +54,7 @@ def bench(
     Args:
         work: a key of ``WORKS``, or "all".
         device: "auto", "cpu" or "cuda".
-        threads: of torch and of the engines; None: as many as torch takes.
+        threads: of torch and of the engines; None: as many as torch takes. The trainings of ``busy`` choose their own.
         to: folder of the charts, one PNG per work.
         json_file: where all that was printed goes, written anew after each work.
         sizes: default: those of the targets.

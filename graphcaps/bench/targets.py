@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..routing.engines import engine_names
+from .busy import ALONE, BESIDE, TORCHS
+from .busy import NAME as BUSY
 from .inputs import ORDERS
 from .tables import Table
 
@@ -128,6 +130,14 @@ TARGETS = [
     Target(
         "memory", "cpu", f"{SPARSE}: fused's peak, index cache included, of the votes", 2.6,
         number(SPARSE, "fused", "total_per_votes"), most=True, form="{:.2f}x",
+    ),
+    Target(
+        "busy", "cpu", "training beside busy programs: times as long as alone", 2.2, times(BUSY, ALONE, BESIDE),
+        most=True, form="{:.2f}x",
+    ),
+    Target(
+        "busy", "cpu", "training alone: speed, of that with torch's own threads", 0.97,
+        times(BUSY, ALONE, ALONE + TORCHS), form="{:.2f}x",
     ),
     Target(
         "nodes", "cpu", "full-graph step of ten million capsule edges: peak memory, MB", 24_000,

@@ -13,6 +13,7 @@ import tyro
 
 from .._version import __version__
 from ..errors import GraphcapsError, InputError
+from ..threads import before_torch
 from .commands import COMMANDS
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
@@ -25,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
+    before_torch()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
         try:

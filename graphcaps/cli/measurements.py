@@ -77,7 +77,9 @@ def matters(
 
 
 def bench(
-    work: tyro.conf.Positional[Literal["all", "routing", "sparse", "train", "memory", "growth", "nodes"]] = "all",
+    work: tyro.conf.Positional[
+        Literal["all", "routing", "sparse", "train", "memory", "growth", "nodes", "busy"]
+    ] = "all",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
@@ -88,9 +90,11 @@ def bench(
     Args:
         work: routing: image capsules, from given votes and from children and weights. sparse: a random graph of a
             million edges. train: whole training steps. memory: peaks. growth: time per edge up to ten million edges.
-            nodes: full-graph training steps of CapsuleConv, up to ten million capsule edges.
+            nodes: full-graph training steps of CapsuleConv, up to ten million capsule edges. busy: training alone, and
+            beside programs that keep every core busy.
         device: Where to measure; auto takes a GPU if there is one.
-        threads: Threads of torch and of the engines; default: as many as torch takes.
+        threads: Threads of torch and of the engines; default: as many as torch takes. Not of busy, whose
+            trainings choose.
         json: Also write all that is printed to this file.
         to: Folder for the bar charts, one per work.
     """

@@ -89,7 +89,10 @@ def evaluate(
     batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
-    result = evaluate(model, batches)
+    from ..progress import bar
+
+    with bar("test images") as on_share:
+        result = evaluate(model, batches, on_share)
     print(accuracy_table(result, splits.class_names))
     from ..viz import confusion, save, segmentation
 

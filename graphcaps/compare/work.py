@@ -13,6 +13,7 @@ import contextlib
 import json
 import shlex
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ..atomic import write_text
 from ..config import TrainConfig
 from ..data import Batches, load_affnist, load_images, within
 from ..errors import GraphcapsError
+from ..progress import bar, said_left
 from ..training.hardware import pick_device
 from ..training.loop import Diverged, Interrupted
 from ..training.run_folder import Busy, Run, load
@@ -75,13 +77,17 @@ def compare(
     cells, failed = [cell for cell in plan.cells if cell.seed in plan.seeds[:seeds]], []
     configs = [plan.config(cell, folder, data, device) for cell in cells]
     done = [_finished(config) is not None for config in configs]  # of all, before anything is trained or written
+    began, trained = time.monotonic(), 0
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), 1):
         if done[number - 1]:
             continue
-        say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}")
+        waiting = done[number - 1 :].count(False)
+        left = f", {said_left((time.monotonic() - began) / trained * waiting)}" if trained else ""
+        say(f"[{number}/{len(cells)}] {cell.row.name}, seed {cell.seed}{left}")
         try:
             with _claimed(config):
-                _measured(_trained(config, progress), plan.on, data, device)
+                _measured(_trained(config, progress), plan.on, data, device, progress)
+            trained += 1
         except Busy:
             say("another process trains it")
             continue
@@ -134,7 +140,7 @@ def _trained(config: TrainConfig, progress: bool) -> Run:
     return run
 
 
-def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
+def _measured(run: Run, on: tuple[str, ...], data: Path, device: str, progress: bool = False) -> dict:
     """What a finished run reached, and which images were right; kept in its folder, and measured once."""
     path = run.path / MEASURED
     kept = _kept(path)
@@ -144,9 +150,9 @@ def _measured(run: Run, on: tuple[str, ...], data: Path, device: str) -> dict:
         device = pick_device(device)
         model = load(run, device=device)
         if "validation" not in kept:
-            kept["validation"] = _usage(model, run, data, device) if model.routes else None
+            kept["validation"] = _usage(model, run, data, device, progress) if model.routes else None
         for name in on:
-            kept["on"].setdefault(name, _answers(model, data, device))
+            kept["on"].setdefault(name, _answers(model, data, device, progress))
         write_text(path, json.dumps(kept) + "\n")
     named = {}
     for name in on:
@@ -177,12 +183,13 @@ def _kept(path: Path) -> dict:
         return {"on": {}}
 
 
-def _usage(model, run: Run, data: Path, device: str) -> list[dict]:
+def _usage(model, run: Run, data: Path, device: str, progress: bool) -> list[dict]:
     """How the capsules are used, of each routed layer from below."""
     images = load_images(run.config.dataset, data).for_augment(run.config.augment).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
-    layers = capsule_usage_of_layers(model, Batches(images, batch, device=device))
+    with bar("capsules used on validation images", progress) as on_share:
+        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_share)
     return [
         {
             "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
@@ -195,9 +202,10 @@ def _usage(model, run: Run, data: Path, device: str) -> list[dict]:
     ]
 
 
-def _answers(model, data: Path, device: str) -> dict:
+def _answers(model, data: Path, device: str, progress: bool) -> dict:
     images, said = load_affnist(data)
-    found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device))
+    with bar(said, progress) as on_share:
+        found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_share)
     answers = (found.predicted == found.labels).int().tolist()
     return {"name": said, "right": answers, "within": within(images).int().tolist()}
 

@@ -3,8 +3,9 @@
     for each epoch: for each batch: forward, loss, backward, step
                     validate, keep the routing, save
 
-All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU, the very
-weights of the run that was never stopped. The model is chosen on validation images; the test images are read once.
+All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU and with
+as many threads, the very weights of the run that was never stopped. The model is chosen on validation images; the test
+images are read once.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Network, from_config, routing_network
 from ..models.objects import longest, right
-from ..progress import Progress, tensorboard
+from ..progress import Progress, bar, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
+from ..threads import Crowding, leave_busy_cores
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -75,7 +77,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     Args:
         config: the settings.
         run: the run to go on with; None: a new one.
-        progress: show a bar on a terminal, one line per epoch elsewhere.
+        progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
@@ -138,6 +140,7 @@ class Trainer:
         state = self.state
         with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
             self._introduce(progress)
+            self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
@@ -175,6 +178,8 @@ class Trainer:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
+                if crowded := self.crowding.look():
+                    progress.say(crowded)
                 speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
@@ -227,6 +232,7 @@ class Trainer:
         progress.say(
             f"epoch {state.epoch}/{config.epochs}  loss {row['train_loss']:.4f}  train {row['train_accuracy']:.2%}  "
             f"validation {val.accuracy:.2%}{' (best)' if best else ''}  {row['images_per_second']:,.0f} img/s"
+            f"{progress.left()}"
         )
 
     def _finish(self) -> dict:
@@ -234,7 +240,8 @@ class Trainer:
             self.writer.close()
         self.accelerator.wait_for_everyone()
         best = load(self.run, device=str(self.device))
-        test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device))
+        with bar("test images", self.show) as on_share:
+            test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_share)
         low, high = test.interval
         if self.accelerator.is_main_process:
             self.run.write_answers(test.predicted, test.labels)
@@ -297,6 +304,7 @@ class Trainer:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        progress.resume(self.state.epoch, self.state.step)
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.accelerator.is_main_process and self.network.routes:
             try:
@@ -313,6 +321,12 @@ class Trainer:
         if layer.engine != "auto":
             return layer.engine
         return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
+
+    def _choose_threads(self, progress: Progress) -> None:
+        on_cpu = self.device.type == "cpu"
+        if on_cpu and not self.config.deterministic and (fewer := leave_busy_cores(self.config.batch_size)):
+            progress.say(fewer)
+        self.crowding = Crowding(torch.get_num_threads() if on_cpu else 1)
 
     def _introduce(self, progress: Progress) -> None:
         config = self.config

@@ -16,7 +16,7 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
     Args:
         config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults.
         resume: path of a run folder to go on with, in its own settings.
-        progress: show a bar on a terminal, one line per epoch elsewhere.
+        progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
 
     Raises:
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.

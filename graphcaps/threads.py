@@ -1,0 +1,220 @@
+"""How many threads compute, and how they wait for each other: what suits the cores that this process may use.
+
+OpenMP's threads spin while they wait. Where another program has a core, all of them then wait, busily, for the one that
+has none: a training step takes several times as long as on one thread. The command line calls `before_torch` first of
+all, since OpenMP reads its settings when torch loads it, and `leave_busy_cores` before it trains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+SPINNING = "GOMP_SPINCOUNT"
+# Threads spin shortly, so that on an idle machine they needn't be woken for the next operation, and then sleep.
+# GNU's: 5000 turns, some 50 microseconds where its default is 3 ms; Intel's and LLVM's: 1 ms where theirs is 200.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", SPINNING: "5000", "KMP_BLOCKTIME": "1"}
+NUMBER = "OMP_NUM_THREADS"
+SHORTEST = 0.5  # seconds: other programs' load is not judged from less
+WINDOW, WINDOWS = 10.0, 2  # so long, and so often in a row, the load is seen before training is called slow
+
+
+def affinity() -> set[int]:
+    """The numbers of the processors that this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def cores(root: Path = Path("/")) -> int:
+    """How many cores this process may use: of its affinity, hyperthreads counted once, and within its cgroups' limits.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+    quota = _quota(root)
+    return max(1, min(physical_cores(root), round(quota) if quota else sys.maxsize))
+
+
+def physical_cores(root: Path = Path("/")) -> int:
+    """How many cores the affinity of this process has, hyperthreads counted once."""
+    topology = root / "sys/devices/system/cpu"
+    found = {_read(topology / f"cpu{k}/topology/thread_siblings_list") or str(k) for k in affinity()}
+    return len(found)
+
+
+def _quota(root: Path) -> float | None:
+    """The fewest cores' worth of time that a cgroup of this process, or one above it, allows; None: no limit."""
+    limits = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # version 2 is mounted at cgroup, or beside version 1 at cgroup/unified
+        for mount in (controllers, "cpu") if controllers else ("", "unified"):
+            folder = root / "sys/fs/cgroup" / mount
+            # in a container the path can be the host's: what is mounted is then the container's own
+            for own in (folder / path.lstrip("/"), *(folder / path.lstrip("/")).parents):
+                limits.append(_limit(own))
+                if own == folder:
+                    break
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _limit(group: Path) -> float | None:
+    words = _read(group / "cpu.max").split() or [
+        _read(group / "cpu.cfs_quota_us"),
+        _read(group / "cpu.cfs_period_us"),
+    ]
+    with contextlib.suppress(ValueError, ZeroDivisionError):  # "max", -1 and no file: no limit
+        return max(0.0, float(words[0]) / float(words[1])) or None
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+class Clock(NamedTuple):
+    """Seconds: on the wall, of computing by this process and its ended children, and of computing by all processes."""
+
+    wall: float
+    own: float
+    all: float | None
+
+    @classmethod
+    def now(cls, root: Path = Path("/")) -> Clock:
+        """As of this moment, on the processors that this process may use; ``all`` is None where that isn't known."""
+        names, spent = {f"cpu{k}" for k in affinity()}, None
+        for line in _read(root / "proc/stat").splitlines():
+            name, *ticks = line.split()
+            if name in names:  # user nice system idle iowait irq softirq steal
+                spent = (spent or 0) + sum(map(int, ticks[:3])) + sum(map(int, ticks[5:8]))
+        return cls(time.perf_counter(), sum(os.times()[:4]), spent and spent / os.sysconf("SC_CLK_TCK"))
+
+    def others(self, before: Clock) -> float | None:
+        """How many cores other programs kept busy since ``before``; None where that isn't known, or since too short."""
+        if self.all is None or before.all is None or self.wall - before.wall < SHORTEST:
+            return None
+        return max(0.0, (self.all - before.all) - (self.own - before.own)) / (self.wall - before.wall)
+
+
+class Start(NamedTuple):
+    """When the command line started, and which variables it has set."""
+
+    clock: Clock
+    variables: tuple[str, ...]
+
+
+@functools.cache
+def before_torch() -> Start:
+    """Set how threads wait and how many there are, the first time; what the user has set stays as it is.
+
+    Without effect where torch is there already.
+    """
+    wanted: dict[str, str] = {}
+    if "torch" not in sys.modules:
+        if not os.environ.keys() & WAITING.keys():
+            wanted |= WAITING
+        if NUMBER not in os.environ and sys.platform == "linux":  # elsewhere torch finds out itself
+            wanted[NUMBER] = str(cores())
+    os.environ.update(wanted)
+    return Start(Clock.now(), tuple(wanted))
+
+
+def users_environment() -> dict[str, str]:
+    """The environment without what `before_torch` has set: for a process that is to choose anew."""
+    return {name: value for name, value in os.environ.items() if name not in before_torch().variables}
+
+
+def besides(others: float, free: int, present: int) -> int:
+    """How many threads, of ``free`` cores: one per core that other programs leave of all that are ``present``.
+
+    At least a quarter of the free ones: other programs share theirs.
+
+    >>> [besides(others, 2, 2) for others in (0.0, 0.4, 0.6, 2.0)]
+    [2, 2, 1, 1]
+    >>> besides(3.2, 16, 16), besides(16, 16, 16), besides(30, 4, 64)
+    (13, 4, 4)
+    """
+    return min(free, max(1, free // 4, int(present - others + 0.5)))
+
+
+def leave_busy_cores(most: int | None = None) -> str:
+    """Let torch use a thread per core that other programs have left free since the start; say so where these are fewer.
+
+    Without effect where the number isn't the command line's choice: in a user's script, or where the user has set it.
+
+    Args:
+        most: of what can be shared out to threads, such as the images of a batch, there are so many.
+    """
+    import torch
+
+    start, present = before_torch(), physical_cores()
+    if NUMBER not in start.variables:
+        return ""
+    free = min(cores(), most or sys.maxsize)
+    others = Clock.now().others(start.clock)
+    threads = besides(others or 0.0, free, present)
+    torch.set_num_threads(threads)
+    return f"{said(threads)}: {_busy(others, present)}" if others and threads < free else ""
+
+
+class Crowding:
+    """Notices, once, that training's threads wait for cores that other programs have.
+
+    Args:
+        threads: how many wait for each other.
+        now: tells the time and the load.
+        free: how many cores this process may use; default: `cores`.
+        present: how many cores its affinity has; default: all there are.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        now: Callable[[], Clock] = Clock.now,
+        free: int | None = None,
+        present: int | None = None,
+    ):
+        self.threads, self.now = threads, now
+        self.free, self.present = free or cores(), present or physical_cores()
+        self.before, self.crowded = now(), 0
+        self.watching = threads > 1
+
+    def look(self) -> str:
+        """What to tell the user, or ""; cheap to call at every step."""
+        if not self.watching or time.perf_counter() < self.before.wall + WINDOW:
+            return ""
+        now = self.now()
+        others, self.before = now.others(self.before), now
+        if others is None:
+            return ""
+        # Half a core is what a desktop's own programs take now and then.
+        crowded = self.threads > self.free or self.threads + others > self.present + 0.5
+        self.crowded = self.crowded + 1 if crowded else 0
+        fewer = besides(others, self.free, self.present)
+        if self.crowded < WINDOWS or fewer >= self.threads:
+            return ""
+        self.watching = False
+        why = _busy(others, self.present) if self.threads <= self.free else f"this process may use {self.free} cores"
+        return (
+            f"steps may be several times slower than they could be: {self.threads} threads wait for each other, and "
+            f"{why}. Stop, and go on with OMP_NUM_THREADS={fewer} and OMP_WAIT_POLICY=PASSIVE set"
+        )
+
+
+def _busy(others: float, present: int) -> str:
+    return f"other programs keep {others:.1f} of {present} cores busy"
+
+
+def said(threads: int) -> str:
+    """``1 thread``, ``2 threads``."""
+    return f"{threads} thread{'s' * (threads != 1)}"

@@ -1,0 +1,302 @@
+"""Threads: as many as this process has cores for, waiting without spinning, and what the user has set stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import threads, train
+from graphcaps.threads import Clock, Crowding, Start
+
+from . import small
+
+OURS = {*threads.WAITING, threads.NUMBER}
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+def machine(root: Path, monkeypatch, processors: int, siblings: int = 1) -> Path:
+    """Files of a machine whose cores have so many hyperthreads each."""
+    monkeypatch.setattr(threads, "affinity", lambda: set(range(processors)))
+    half = processors // siblings
+    for k in range(processors):
+        own = ",".join(str(other) for other in range(k % half, processors, half))
+        folder = root / f"sys/devices/system/cpu/cpu{k}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(own + "\n")
+    return root
+
+
+def limit(root: Path, mount: str, **files: str) -> None:
+    folder = root / "sys/fs/cgroup" / mount
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("cpu_", "cpu.")).write_text(text + "\n")
+
+
+def member(root: Path, *lines: str) -> None:
+    (root / "proc/self").mkdir(parents=True, exist_ok=True)
+    (root / "proc/self/cgroup").write_text("\n".join(lines) + "\n")
+
+
+def test_hyperthreads_of_one_core_count_once(tmp_path, monkeypatch):
+    assert threads.cores(machine(tmp_path, monkeypatch, 8, siblings=2)) == 4
+
+
+def test_only_the_processors_of_the_affinity_count(tmp_path, monkeypatch):
+    root = machine(tmp_path, monkeypatch, 8)
+    monkeypatch.setattr(threads, "affinity", lambda: {2, 5, 7})
+    assert threads.cores(root) == 3
+
+
+def test_without_any_files_the_affinity_is_the_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "affinity", lambda: {0, 1, 2})
+    assert threads.cores(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("quota", "count"),
+    [("max 100000", 8), ("300000 100000", 3), ("140000 100000", 1), ("160000 100000", 2), ("20000 100000", 1)],
+)
+def test_version_2_cgroups_limit_the_cores(tmp_path, monkeypatch, quota, count):
+    root = machine(tmp_path, monkeypatch, 8)
+    member(root, "0::/jobs/own")
+    limit(root, "jobs/own", cpu_max=quota)
+    assert threads.cores(root) == count
+
+
+def test_a_cgroup_above_limits_too(tmp_path, monkeypatch):
+    root = machine(tmp_path, monkeypatch, 8)
+    member(root, "0::/jobs/own")
+    limit(root, "jobs/own", cpu_max="600000 100000")
+    limit(root, "jobs", cpu_max="200000 100000")
+    assert threads.cores(root) == 2
+
+
+def test_in_a_container_the_limit_stands_where_its_cgroup_is_mounted(tmp_path, monkeypatch):
+    root = machine(tmp_path, monkeypatch, 8)
+    member(root, "0::/docker/0123")  # the host's path, which isn't there
+    limit(root, "", cpu_max="200000 100000")
+    assert threads.cores(root) == 2
+
+
+@pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu"])
+@pytest.mark.parametrize(("quota", "count"), [("400000", 4), ("-1", 8)])
+def test_version_1_cgroups_limit_the_cores(tmp_path, monkeypatch, mount, quota, count):
+    root = machine(tmp_path, monkeypatch, 8)
+    member(root, "9:cpu,cpuacct:/jobs", "4:cpuset:/other", "0::/")
+    limit(root, f"{mount}/jobs", cpu_cfs_quota_us=quota, cpu_cfs_period_us="100000")
+    limit(root, "cpuset/other", cpu_cfs_quota_us="100000", cpu_cfs_period_us="100000")  # another controller's
+    assert threads.cores(root) == count
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """What ``before_torch`` sets in a fresh process where the user has set some variables."""
+
+    def choose(users: dict[str, str], torch_is_there: bool = False) -> dict[str, str]:
+        with monkeypatch.context() as patch:
+            for name in OURS:
+                patch.delenv(name, raising=False)
+            for name, value in users.items():
+                patch.setenv(name, value)
+            patch.setattr(threads, "cores", lambda: 6)
+            patch.setattr(sys, "platform", "linux")
+            if not torch_is_there:
+                patch.delitem(sys.modules, "torch")
+            start = threads.before_torch.__wrapped__()
+            found = {name: os.environ[name] for name in OURS & os.environ.keys()}
+            assert set(start.variables) == found.keys() - users.keys()
+            for name in start.variables:
+                del os.environ[name]
+            return found
+
+    return choose
+
+
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
+
+
+@pytest.mark.parametrize(
+    ("users", "wanted"),
+    [
+        ({}, {**WAITING, "OMP_NUM_THREADS": "6"}),
+        ({"OMP_NUM_THREADS": "3"}, {**WAITING, "OMP_NUM_THREADS": "3"}),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE", "OMP_NUM_THREADS": "6"}),
+        ({"GOMP_SPINCOUNT": "9"}, {"GOMP_SPINCOUNT": "9", "OMP_NUM_THREADS": "6"}),
+        ({"KMP_BLOCKTIME": "200"}, {"KMP_BLOCKTIME": "200", "OMP_NUM_THREADS": "6"}),
+    ],
+)
+def test_what_the_user_has_set_stays_and_the_rest_is_chosen(chosen, users, wanted):
+    assert chosen(users) == wanted
+
+
+def test_once_torch_is_there_nothing_is_set(chosen):
+    assert chosen({}, torch_is_there=True) == {}
+
+
+LOOK = """
+import sys
+from graphcaps.cli import main
+assert main(["--version"]) == 0 and "torch" not in sys.modules
+import os, torch
+print(torch.get_num_threads(), os.environ["OMP_WAIT_POLICY"], os.environ["KMP_BLOCKTIME"])
+"""
+
+
+@linux
+def test_the_command_line_chooses_before_torch_is_loaded():
+    environment = {name: value for name, value in os.environ.items() if name not in OURS}
+    environment["PYTHONPATH"] = str(Path(graphcaps.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True)
+    assert done.stdout.split()[-3:] == [str(threads.cores()), "PASSIVE", "1"], done.stderr
+
+
+@linux
+def test_the_load_of_other_programs_is_all_but_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "affinity", lambda: {0, 2})
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def stat(busy: int) -> Path:
+        rows = [
+            f"cpu{k} {busy} 0 0 777 777 0 0 0 0 0" for k in (0, 1)
+        ] + [f"cpu2 0 {busy // 2} 0 7 7 0 0 {busy // 2} 0 0"]  # fmt: skip
+        return write(tmp_path, proc__stat="\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *rows, "intr 5"]))
+
+    before = Clock.now(stat(10 * ticks))
+    assert before.all == 20
+    after = before._replace(wall=before.wall + 4, own=before.own + 3, all=Clock.now(stat(15 * ticks)).all)
+    assert after.others(before) == pytest.approx((10 - 3) / 4)
+    assert before._replace(wall=before.wall + 0.1).others(before) is None  # too short to tell
+    assert after.others(before._replace(all=None)) is None
+
+
+@linux
+def test_a_busy_process_is_seen_and_ones_own_work_is_not():
+    assert Clock.now().all > 0
+    before = Clock.now()
+    while Clock.now().wall < before.wall + threads.SHORTEST:
+        pass
+    own = Clock.now()
+    assert own.own - before.own > 0 and own.others(before) is not None
+    assert own.others(before) <= (own.all - before.all) / (own.wall - before.wall)
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """The command line has chosen 4 threads on 4 cores, and other programs have kept so many cores busy since."""
+    start = Clock(100.0, 1.0, 10.0)
+
+    def loaded(others: float, variables: tuple[str, ...] = (threads.NUMBER,)) -> None:
+        monkeypatch.setattr(threads, "before_torch", lambda: Start(start, variables))
+        monkeypatch.setattr(Clock, "now", lambda *root: Clock(110.0, 6.0, 15.0 + 10 * others))
+        monkeypatch.setattr(threads, "cores", lambda: 4)
+        monkeypatch.setattr(threads, "physical_cores", lambda *root: 4)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield loaded
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("others", "left", "words"),
+    [
+        (0.0, 4, ""),
+        (0.4, 4, ""),
+        (1.7, 2, "2 threads: other programs keep 1.7 of 4 cores busy"),
+        (4.0, 1, "1 thread: other programs keep 4.0 of 4 cores busy"),
+    ],
+)
+def test_cores_that_other_programs_keep_busy_are_left_to_them(busy, others, left, words):
+    busy(others)
+    assert threads.leave_busy_cores() == words and torch.get_num_threads() == left
+
+
+def test_a_number_that_the_user_or_a_script_chose_is_kept(busy):
+    busy(4.0, variables=("OMP_WAIT_POLICY",))
+    assert threads.leave_busy_cores() == "" and torch.get_num_threads() == 4
+
+
+def test_there_are_never_more_threads_than_images_in_a_batch(busy):
+    busy(0.0)
+    assert threads.leave_busy_cores(most=3) == "" and torch.get_num_threads() == 3
+
+
+class Load:
+    """A clock of windows, in each of which other programs keep some cores busy and this process all of its own."""
+
+    def __init__(self, monkeypatch, *others: float):
+        self.at, self.others = 0, others
+        monkeypatch.setattr(threads.time, "perf_counter", lambda: self.at * threads.WINDOW + 0.1 * (self.at > 0))
+
+    def now(self) -> Clock:
+        wall = threads.time.perf_counter()
+        return Clock(wall, 2 * wall, 2 * wall + sum(self.others[: self.at]) * threads.WINDOW)
+
+
+def said(monkeypatch, *others: float, number: int = 4, free: int = 4) -> list[str]:
+    load = Load(monkeypatch, *others)
+    crowding = Crowding(number, load.now, free=free, present=4)
+    heard = []
+    for _ in others:
+        load.at += 1
+        heard += [crowding.look(), crowding.look()]  # the second look comes too early
+    return heard
+
+
+def test_a_crowded_machine_is_said_once_after_two_windows(monkeypatch):
+    heard = said(monkeypatch, 2.0, 2.0, 2.0, 2.0)
+    assert heard == ["", "", heard[2], *[""] * 5]
+    assert heard[2].startswith("steps may be several times slower than they could be: 4 threads wait for each other")
+    assert "other programs keep 2.0 of 4 cores busy" in heard[2] and "OMP_NUM_THREADS=2" in heard[2]
+
+
+@pytest.mark.parametrize(
+    ("others", "number"),
+    [((0.3,) * 5, 4), ((2.0, 0.0) * 3, 4), ((2.0,) * 5, 2), ((4.0,) * 5, 1)],
+    ids=["a desktop", "now and then", "room for all", "one thread waits for nobody"],
+)
+def test_nothing_is_said_where_threads_have_their_cores(monkeypatch, others, number):
+    assert not any(said(monkeypatch, *others, number=number))
+
+
+def test_more_threads_than_a_container_may_use_are_said_on_an_idle_machine(monkeypatch):
+    heard = "".join(said(monkeypatch, 0.0, 0.0, 0.0, free=2))
+    assert "this process may use 2 cores" in heard and "OMP_NUM_THREADS=2" in heard
+
+
+def test_training_tells_what_it_has_noticed(tmp_path, monkeypatch, capsys):
+    small.use(monkeypatch)
+    monkeypatch.setattr(Crowding, "look", lambda self: f"{self.threads} in a crowd")
+    monkeypatch.setattr("graphcaps.training.loop.leave_busy_cores", lambda most: f"of {most} images")
+    config = small.config(tmp_path, epochs=1)
+    train(config)
+    heard = capsys.readouterr().out.splitlines()
+    assert f"of {config.batch_size} images" in heard and f"{torch.get_num_threads()} in a crowd" in heard
+
+
+def test_deterministic_training_does_not_look_at_the_load(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    monkeypatch.setattr("graphcaps.training.loop.leave_busy_cores", lambda most: pytest.fail("it looked"))
+    monkeypatch.setattr("graphcaps.training.loop.make_accelerator", accelerator_without_side_effects())
+    train(small.config(tmp_path, epochs=1, deterministic=True), progress=False)
+
+
+def accelerator_without_side_effects():
+    from graphcaps.training.hardware import accelerator
+
+    return lambda device, precision, deterministic: accelerator(device, precision)
