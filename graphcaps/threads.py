@@ -167,6 +167,17 @@ def leave_busy_cores(most: int | None = None) -> str:
     return f"{said(threads)}: {_busy(others, present)}" if others and threads < free else ""
 
 
+def take_threads(threads: int) -> None:
+    """Let torch use as many threads as a run had before it was stopped, whose sums they are; as many cores permitting.
+
+    Without effect where the number isn't the command line's choice, or 0: not known.
+    """
+    if threads and NUMBER in before_torch().variables:
+        import torch
+
+        torch.set_num_threads(min(threads, cores()))
+
+
 class Crowding:
     """Notices, once, that training's threads wait for cores that other programs have.
 

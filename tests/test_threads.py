@@ -300,3 +300,14 @@ def accelerator_without_side_effects():
     from graphcaps.training.hardware import accelerator
 
     return lambda device, precision, deterministic: accelerator(device, precision)
+
+
+@pytest.mark.parametrize(
+    ("had", "variables", "takes"),
+    [(3, ("OMP_NUM_THREADS",), 3), (9, ("OMP_NUM_THREADS",), 4), (0, ("OMP_NUM_THREADS",), 2), (3, (), 2)],
+)
+def test_a_resumed_training_takes_the_threads_that_it_had(busy, had, variables, takes):
+    busy(2.0, variables)
+    torch.set_num_threads(2)
+    threads.take_threads(had)
+    assert torch.get_num_threads() == takes

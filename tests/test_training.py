@@ -86,6 +86,16 @@ def test_stopped_many_times_is_as_if_never_stopped(tmp_path, whole):
     assert small.differences(small.content(run), whole) == []
 
 
+def test_a_resumed_training_has_the_threads_it_had(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    taken = []
+    monkeypatch.setattr("graphcaps.training.loop.take_threads", taken.append)
+    run = interrupted(small.config(tmp_path, epochs=1), 1)
+    assert not taken
+    train(TrainConfig(), resume=run, progress=False)
+    assert taken == [torch.get_num_threads()] == [small.content(run)["last head"]["threads"]]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

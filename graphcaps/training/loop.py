@@ -27,7 +27,7 @@ from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
-from ..threads import Crowding, leave_busy_cores
+from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -69,6 +69,7 @@ class State:
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf
     history: list[dict] = dataclasses.field(default_factory=list)
+    threads: int = 0  # that compute on a CPU; 0 on others, and in older checkpoints
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
@@ -143,6 +144,9 @@ class Trainer:
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
+            on_cpu = self.device.type == "cpu"
+            state.threads = torch.get_num_threads() if on_cpu else 0
+            self.crowding = Crowding(state.threads if on_cpu else 1)
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
                 self._keep_routing()
                 self._save("last")
@@ -304,6 +308,8 @@ class Trainer:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        if self.device.type == "cpu":
+            take_threads(self.state.threads)
         progress.resume(self.state.epoch, self.state.step)
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.accelerator.is_main_process and self.network.routes:
@@ -326,7 +332,6 @@ class Trainer:
         on_cpu = self.device.type == "cpu"
         if on_cpu and not self.config.deterministic and (fewer := leave_busy_cores(self.config.batch_size)):
             progress.say(fewer)
-        self.crowding = Crowding(torch.get_num_threads() if on_cpu else 1)
 
     def _introduce(self, progress: Progress) -> None:
         config = self.config
