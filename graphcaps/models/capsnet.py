@@ -17,6 +17,7 @@ from torch import nn
 from ..errors import check_name, check_whole, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from .limits import Limits
 from .objects import longest, present
 
 PARENT_DIM = 16
@@ -132,6 +133,7 @@ class CapsNet(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
+        self.limits: Limits | None = None  # of its answers, where known
         self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT
 
     @classmethod
