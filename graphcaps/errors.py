@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 import numbers
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
+ROUNDING = 0.01  # what half precision, or an image that was resized, may be beyond [0, 1]
 
 
 class GraphcapsError(Exception):
@@ -56,6 +60,28 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     """
     bounds = f">= {least}" if most is None else f"from {least} to {most}"
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
+
+
+def check_unit(name: str, values: Tensor, then: str = "") -> None:
+    """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
+
+    Elsewhere the numbers are not looked at: that would wait for the device. Nor are they inside ``torch.func.vmap``,
+    which has none to look at.
+    """
+    ends = ends_of(values)
+    if ends is not None and (ends[0] < -ROUNDING or ends[1] > 1 + ROUNDING):
+        raise InputError(f"{name}: expected numbers in [0, 1], got {ends[0]:g} to {ends[1]:g}" + (then and f". {then}"))
+
+
+def ends_of(values: Tensor) -> tuple[float, float] | None:
+    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at."""
+    if values.device.type != "cpu" or not values.numel():
+        return None
+    try:
+        low, high = values.detach().aminmax()
+        return float(low), float(high)
+    except RuntimeError:  # inside vmap
+        return None
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ._dgl import DGLGraph
-from .errors import expect
+from .errors import check_unit, expect
 from .graph import check_graph, links
 
 
@@ -39,19 +39,22 @@ def margin_loss(
     L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2
 
     Args:
-        lengths: (B, J) in [0, 1], lengths of the class capsules.
+        lengths: (B, J) in [0, 1], lengths of the class capsules. Layers give (J, B, D): their lengths are transposed
+            first. Where B = J, (J, B) can't be told from (B, J), and goes through.
         labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 where several classes may be present.
 
     Returns:
         Scalar >= 0.
 
     Raises:
-        InputError: the shapes don't fit, or labels (B,) are not int64 or, on the CPU, outside [0, J).
+        InputError: the shapes don't fit, or labels (B,) are not int64. On the CPU also lengths or labels (B, J) outside
+            [0, 1] and labels (B,) outside [0, J); elsewhere looking at them would wait for the device.
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
     """
     expect(lengths.dim() == 2, "lengths", "(B, J)", tuple(lengths.shape))
+    check_unit("lengths", lengths, "They are lengths of squashed capsules, not logits")
     if labels.dim() == 1:
         expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
         expect(labels.dtype == torch.int64, "labels", "int64 classes for labels (B,)", labels.dtype)
@@ -62,6 +65,7 @@ def margin_loss(
         present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
+        check_unit("labels", labels, "Class numbers are labels (B,); (B, J) says which classes are there")
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
     return loss.sum(dim=1).mean()
@@ -81,12 +85,13 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
         Scalar >= 0.
 
     Raises:
-        InputError: the shapes don't fit, or labels are not int64.
+        InputError: the shapes don't fit, labels are not int64 or, on the CPU, activations outside [0, 1].
 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)
     """
     expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
+    check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
     expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
     true = activations.gather(1, labels.unsqueeze(1))  # (B, 1)
@@ -108,7 +113,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         (I, *) in [0, ln J].
 
     Raises:
-        InputError: no couplings, or not one per edge.
+        InputError: no couplings, not one per edge or, on the CPU, outside [0, 1].
 
     >>> from graphcaps import complete_graph
     >>> coupling_entropy(complete_graph(1, 4), torch.full((4,), 0.25))
@@ -120,5 +125,6 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         c = graph.edata["c"]
     edges = links(graph, c.device)
     expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
+    check_unit("c", c, "They are couplings, not logits")
     entropy = c.new_zeros(edges.num_children, *c.shape[1:])
     return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)

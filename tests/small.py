@@ -57,6 +57,7 @@ def content(path: Path) -> dict:
         found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()} | {f"{which} head": state}
     trace = vars(run.trace())
     found |= trace | {"history": _timeless(trace["history"])}
+    found["limits"] = run.limits()
     found["metrics"] = [_timeless(row) for row in run.metrics()]
     found["result"] = _timeless(run.result() or {})
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
 import hashlib
 import http.client
@@ -28,6 +29,7 @@ from graphcaps.app.answers import Explorer, stroke_width
 from graphcaps.app.explain import explain_image
 from graphcaps.data import Images, ImageSplits, to_float
 from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.models import Limits
 from graphcaps.trace import recording
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
@@ -66,6 +68,18 @@ def test_the_longest_parents_are_the_networks_with_what_its_decoder_makes_of_the
         own = network().decoder(output.capsules, torch.tensor([top["parent"]]))
         assert np.array_equal(picture(top["picture"]), recording.to_bytes(own.detach())[0])
     assert np.array_equal(picture(tops[0]["picture"]), recording.to_bytes(output.reconstruction.detach())[0])
+
+
+def test_an_answer_comes_with_what_speaks_against_it():
+    assert explain_image(network(), DIGIT.numpy())["doubts"] == []
+    (blank,) = explain_image(network(), np.full((1, 28, 28), 20, np.uint8))["doubts"]
+    assert blank["kind"] == "blank" and blank["text"].startswith("the image is blank")
+    doubting = copy.deepcopy(network())
+    doubting.limits = Limits(3, 30, 1.0, 0.0, 1.0)
+    found = explain_image(doubting, DIGIT.numpy())["doubts"]
+    assert [doubt["kind"] for doubt in found] == ["short", "unlike"]
+    started = [dataclasses.replace(explorer(), model=each).start() for each in (network(), doubting)]
+    assert [each["limited"] for each in started] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +221,7 @@ def test_the_page_may_run_its_own_script_and_ask_its_own_server_alone(address):
 def test_questions_over_http_get_the_explorers_answers(address):
     status, headers, text = ask(address, "/explain", {"pixels": DIGIT.tolist()})
     assert status == 200 and headers["Content-Type"] == "application/json"
-    assert json.loads(text).keys() == {"trace", "tops"}
+    assert json.loads(text).keys() == {"trace", "tops", "doubts"}
     capsule = json.loads(text)["tops"][0]["capsule"]
     assert ask(address, "/decode", {"parent": 2, "capsule": capsule})[0] == 200
     assert ask(address, "/image", {"image": 3})[0] == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 import time
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from graphcaps.app.explain import explain_image
+from graphcaps.models import Limits
 
 from .browser import browser, opened, settle, why_not
 from .live import explorer, network, picture, serving, why_not_served
@@ -59,7 +62,7 @@ def sent(page) -> np.ndarray:
 
 def draw(page, *lines, size=1.0, at=(0.5, 0.5)) -> None:
     """Draw lines of points in [0, 1], made smaller around a place."""
-    box = page.locator("#desk canvas").bounding_box()
+    box = page.locator("#desk > canvas").bounding_box()
     for line in lines:
         for n, (x, y) in enumerate(line):
             place = (at[0] + size * (x - 0.5)) * box["width"], (at[1] + size * (y - 0.5)) * box["height"]
@@ -130,6 +133,44 @@ def test_a_dot_and_an_empty_sheet_are_answered_too(page):
     assert not page.locator("#trouble").is_visible()
 
 
+def test_an_empty_sheet_has_no_answer_and_the_page_says_why(page):
+    assert not page.locator("#doubts").is_visible()
+    page.locator("#clean").click()
+    answered(page)
+    said = page.locator("#doubts").inner_text()
+    assert said.startswith("No answer: the image is blank: ") and said.endswith(" of 1.")
+    first = "(element) => getComputedStyle(element).fontWeight"
+    weights = [page.locator(place).evaluate(first) for place in ("#tops li:first-child", "#parents .longest")]
+    assert weights == ["400", "400"]
+    draw(page, SEVEN)
+    assert not page.locator("#doubts").is_visible()
+    assert page.locator("#tops li:first-child").evaluate(first) == "650"
+
+
+def test_an_answer_outside_the_networks_limits_is_called_doubtful(chromium):
+    doubting = copy.deepcopy(network())
+    doubting.limits = Limits(3, 30, 1.0, 1.0, -1.0)
+    asked = dataclasses.replace(explorer(), model=doubting)
+    with serving(asked) as address, opened(chromium, address) as page:
+        watched(page)
+        assert "no limits" not in page.locator("#seen").inner_text()
+        draw(page, SEVEN)
+        (doubt,) = explain_image(doubting, sent(page).astype(np.uint8))["doubts"]
+        assert doubt["kind"] == "short"
+        assert page.locator("#doubts").inner_text() == f"Doubtful: {doubt['text']}."
+
+
+def test_what_the_network_sees_is_shown_to_the_pixel(page):
+    read = "(canvas) => [canvas.width, ...canvas.getContext('2d').getImageData(0, 0, 28, 28).data]"
+    draw(page, SEVEN)
+    slide(page, "turn", 30)
+    width, *values = page.locator("#seen canvas").evaluate(read)
+    shown = np.array(values).reshape(28, 28, 4)
+    assert width == 28 and (shown[..., 3] == 255).all()
+    assert all(np.array_equal(shown[..., channel], sent(page)[0]) for channel in range(3))
+    assert "28 × 28 pixels. This run has no limits" in page.locator("#seen").inner_text()
+
+
 def test_drawings_for_enlarged_images_are_as_coarse_as_these(chromium):
     with serving(explorer("digits")) as address, opened(chromium, address) as page:
         watched(page)
@@ -170,10 +211,10 @@ def test_a_drawing_is_turned_and_thickened_and_goes_on_under_the_pointer(page):
     assert np.abs(sent(page)[0] - np.rot90(upright, -1)).mean() < 3
     slide(page, "thick", 1)
     assert sent(page).sum() > 1.3 * upright.sum()
-    box = page.locator("#desk canvas").bounding_box()
+    box = page.locator("#desk > canvas").bounding_box()
     draw(page, [(0.3, 0.3), (0.3, 0.31)])
-    read = "([x, y]) => [...document.querySelector('#desk canvas').getContext('2d').getImageData(x, y, 1, 1).data]"
-    ratio = page.locator("#desk canvas").evaluate("(canvas) => canvas.width") / box["width"]
+    read = "([x, y]) => [...document.querySelector('#desk > canvas').getContext('2d').getImageData(x, y, 1, 1).data]"
+    ratio = page.locator("#desk > canvas").evaluate("(canvas) => canvas.width") / box["width"]
     inked = page.evaluate(read, [round(0.3 * box["width"] * ratio), round(0.3 * box["height"] * ratio)])
     assert inked == [255, 255, 255, 255]
 
@@ -261,12 +302,12 @@ def test_a_server_that_was_stopped_is_said_and_forgotten_when_it_answers_again(c
 def test_a_finger_draws(chromium, address):
     with opened(chromium, address, width=400, height=800, has_touch=True, is_mobile=True) as page:
         watched(page)
-        box = page.locator("#desk canvas").bounding_box()
+        box = page.locator("#desk > canvas").bounding_box()
         page.touchscreen.tap(box["x"] + 50, box["y"] + 60)
         answered(page)
         assert page.locator("#shown").inner_text() == "Your drawing."
         assert (sent(page) > 128).any()
-        assert page.locator("#desk canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
+        assert page.locator("#desk > canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
 
 
 @pytest.mark.long

@@ -315,7 +315,11 @@ def test_a_preset_says_what_it_can_not_take(arguments, text):
     ("images", "labels", "text"),
     [
         (torch.rand(2, 3, 11, 11), None, "images: expected (B, C=1, H=11, W=11), got (2, 3, 11, 11)"),
-        (torch.rand(1, 11, 11), None, "images: expected (B, C=1, H=11, W=11), got (1, 11, 11)"),
+        (
+            torch.rand(1, 11, 11),
+            None,
+            "images: expected (B, C=1, H=11, W=11), got (1, 11, 11). One image is a batch too: images[None]",
+        ),
         (
             torch.zeros(2, 1, 11, 11, dtype=torch.uint8),
             None,

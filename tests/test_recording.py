@@ -112,7 +112,8 @@ def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_thro
 def test_perturbing_moves_one_dimension_of_each_images_longest_capsule():
     torch.manual_seed(5)
     model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
-    images = torch.rand(6, 1, 12, 12) * torch.tensor([0, 0.2, 1, 1, 3, 10]).view(6, 1, 1, 1)
+    images = torch.rand(6, 1, 12, 12) * torch.tensor([0, 0.02, 0.1, 0.1, 0.3, 1]).view(6, 1, 1, 1)
+    model.stem[0].weight.data *= 10
     perturbed = pictures(model, images)["perturbed"]
     with torch.no_grad():
         capsules, longest = model(images).capsules, model(images).lengths.argmax(dim=1)

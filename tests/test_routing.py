@@ -395,7 +395,10 @@ MORE_NODES = dgl.heterograph({("a", "r", "a"): ([0], [1])}, {"a": 3, "c": 4})
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"votes": torch.ones(2, 6, 3)}, "u_hat: expected (E=6, *, D), got (2, 6, 3)"),
+        (
+            {"votes": torch.ones(2, 6, 3)},
+            "u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)",
+        ),
         ({"votes": torch.ones(6)}, "u_hat: expected (E=6, *, D), got (6,)"),
         (
             {"votes": torch.ones(6, 4, dtype=torch.int64)},

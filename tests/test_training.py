@@ -22,6 +22,7 @@ from graphcaps import GraphcapsError, InputError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.data import Images
 from graphcaps.models import capsnet_loss
+from graphcaps.models.limits import Evidence
 from graphcaps.training import checkpoint
 from graphcaps.training import loop as training
 from graphcaps.training.loop import Interrupted, one_cycle
@@ -197,8 +198,8 @@ def crash_at(monkeypatch, write: int) -> None:
     monkeypatch.setattr(os, "replace", crashing)
 
 
-# config; trace and last; twice trace, metrics, best and last; answers; result
-@pytest.mark.parametrize("write", range(1, 14))
+# config; trace and last; twice trace, metrics, limits, best and last; answers; result
+@pytest.mark.parametrize("write", range(1, 16))
 def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
     config, run = small.config(tmp_path), tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -212,13 +213,13 @@ def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch
         train(TrainConfig(), resume=run, progress=False)
     assert small.differences(small.content(run), whole) == []
     assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "metrics.csv",
-        "result.json", "trace.npz",
+        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "limits.json",
+        "metrics.csv", "result.json", "trace.npz",
     ]  # fmt: skip
 
 
-def test_there_are_thirteen_writes(tmp_path, monkeypatch):
-    crash_at(monkeypatch, 14)
+def test_there_are_fifteen_writes(tmp_path, monkeypatch):
+    crash_at(monkeypatch, 16)
     train(small.config(tmp_path), progress=False)
 
 
@@ -306,7 +307,9 @@ def scripted(monkeypatch, validation: list[tuple[float, float]]) -> list[tuple[s
             return evaluate(model, batches)
         accuracy, loss = next(script)
         labels = torch.zeros(100, dtype=torch.int64)
-        return Evaluation((torch.arange(100) >= 100 * accuracy).long(), labels, loss)
+        return Evaluation(
+            (torch.arange(100) >= 100 * accuracy).long(), labels, loss, Evidence(torch.zeros(100, 2), None)
+        )
 
     monkeypatch.setattr(training, "evaluate", evaluated)
     return seen

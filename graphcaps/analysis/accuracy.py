@@ -12,6 +12,7 @@ import torch
 
 from ..data import Batches
 from ..models import CapsNet, Network
+from ..models.limits import Evidence
 from ..models.objects import longest, overlaid, right
 
 EVALUATION_BATCH = 250
@@ -19,7 +20,7 @@ EVALUATION_BATCH = 250
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``.
+    """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
 
     Where images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending, and an image is right where
     all of its classes are found.
@@ -28,10 +29,17 @@ class Evaluation:
     predicted: torch.Tensor
     labels: torch.Tensor
     loss: float
+    evidence: Evidence
+    """What speaks for each answer, on the CPU."""
+
+    @property
+    def right(self) -> torch.Tensor:
+        """(N,) bool: which answers are."""
+        return right(self.predicted, self.labels)
 
     @property
     def correct(self) -> int:
-        return int(right(self.predicted, self.labels).sum())
+        return int(self.right.sum())
 
     @property
     def accuracy(self) -> float:
@@ -94,16 +102,22 @@ def evaluate(model: Network, batches: Batches, on_share: Callable[[float], objec
         batches: the images, taken in order.
         on_share: called after each batch with the share of images done.
     """
-    seen, predicted, labels, losses = 0, [], [], []
+    done, predicted, labels, losses, highest, likeness = 0, [], [], [], [], []
     with evaluating(model):
         for images, truth in batches.in_order():
-            output = model(overlaid(images))
+            seen = overlaid(images)
+            output = model(seen)
+            evidence = Evidence.of(seen, output, model.objects)
+            highest.append(evidence.highest)
+            likeness += [] if evidence.likeness is None else [evidence.likeness]
             predicted.append(longest(output.scores, model.objects))
             labels.append(truth)
             losses.append(model.loss(output, images, truth) * len(truth))
-            seen += len(truth)
-            on_share(seen / batches.num_images)
-    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), float(torch.stack(losses).sum()) / seen)
+            done += len(truth)
+            on_share(done / batches.num_images)
+    evidence = Evidence(torch.cat(highest).cpu(), torch.cat(likeness).cpu() if likeness else None)
+    mean = float(torch.stack(losses).sum()) / done
+    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, evidence)
 
 
 @torch.no_grad()
@@ -115,7 +129,7 @@ def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5
         result: of the same model and batches.
         most: how many of each.
     """
-    hit = right(result.predicted, result.labels)
+    hit = result.right
     places = torch.cat([where.nonzero().flatten()[:most] for where in (hit, ~hit)])
     layers, labels = batches.at(places)
     images = overlaid(layers)

@@ -69,7 +69,10 @@ class Explorer:
         return cls(model, images, DATASETS[config.dataset], epoch, about, classes)
 
     def start(self) -> dict:
-        """What the page needs once: the image's shape, what drawings look like, images to pick, a first answer."""
+        """What the page needs once: the image's shape, what drawings look like, images to pick, a first answer.
+
+        And ``limited``: whether the network knows limits of its answers; without, blank images alone are doubted.
+        """
         few = one_of_each_class(self.images.labels, len(self.model.class_names)).tolist()
         return {
             "shape": list(self.model.image_shape),
@@ -77,6 +80,7 @@ class Explorer:
             "detail": self.spec.detail,
             "stroke": stroke_width(self.images.pixels[:500].numpy()),
             "count": len(self.images),
+            "limited": self.model.limits is not None and self.model.limits.answer is not None,
             "examples": [self._shown(k) for k in few],
             "answer": explain_image(self.model, self.images.pixels[few[0]].numpy(), self.epoch, self.about),
         }

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..data import to_float
-from ..models import CapsNet
+from ..models import CapsNet, doubts
 from ..trace.recording import kept_saliency, routing_of, to_bytes, unrouted
 from ..viz.explorer.data import explorer_data, packed
 
@@ -26,6 +26,7 @@ def explain_image(model: CapsNet, pixels: np.ndarray, epoch: int = 0, about: dic
         ``trace``: as ``graphcaps.viz.explorer.data`` describes it, of this image and epoch.
         ``tops``: of the parents that are longest after the trained iterations, at most three, the longest first:
         ``parent``, ``length``, ``capsule`` (its D numbers) and ``picture``, what the decoder makes of it.
+        ``doubts``: why the answer shouldn't be believed, each a ``graphcaps.models.Doubt`` as ``kind`` and ``text``.
 
     Raises:
         GraphcapsError: the network answers with numbers that are not finite.
@@ -35,13 +36,14 @@ def explain_image(model: CapsNet, pixels: np.ndarray, epoch: int = 0, about: dic
     trace = trace.with_epoch(epoch, routing_of(model, images), saliency=kept_saliency(model, images))
     explained = explorer_data(trace)  # before the rest: raises where numbers are not finite
     with torch.no_grad():
-        lengths, capsules, _ = model(images)
+        output = model(images)
+        lengths, capsules, _ = output
         longest = lengths[0].topk(min(TOPS, lengths.shape[1]))
     tops = [
         {"parent": j, "length": length, "capsule": capsules[0, j].tolist(), "picture": decode(model, j, capsules[0, j])}
         for length, j in zip(*(row.tolist() for row in longest), strict=True)
     ]
-    return {"trace": explained, "tops": tops}
+    return {"trace": explained, "tops": tops, "doubts": [each._asdict() for each in doubts(model, images, output)[0]]}
 
 
 @torch.no_grad()

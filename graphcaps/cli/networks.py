@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,7 +57,8 @@ def evaluate(
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Of multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures. With
+    Also how many answers are doubtful, as graphcaps predict calls them; a run without limits.json gets one. Of
+    multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures. With
     --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
     evaluate.
 
@@ -78,8 +80,8 @@ def evaluate(
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
     from ..training.hardware import pick_device
-    from ..training.run_folder import load
-    from .tables import accuracy_table
+    from ..training.run_folder import choose_limits, load
+    from .tables import accuracy_table, doubted_line
 
     place = pick_device(device)
     model = load(chosen, device=place)
@@ -94,6 +96,12 @@ def evaluate(
     with bar("test images") as on_share:
         result = evaluate(model, batches, on_share)
     print(accuracy_table(result, splits.class_names))
+    if chosen.limits() is None:
+        with chosen.lock():
+            val = Batches(splits.for_augment(chosen.config.augment).val, EVALUATION_BATCH, device=place)
+            model.limits = choose_limits(chosen, model, val)
+    if model.limits is not None:
+        print(doubted_line(result, model.limits, model.objects))
     from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -112,8 +120,13 @@ def predict(
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")],
     invert: Literal["auto", "yes", "no"] = "auto",
     top: int = 3,
+    save_inputs: Folder = None,
 ) -> None:
     """Classify image files: prints each one's classes with the lengths of their capsules.
+
+    A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
+    shows, or where the reconstruction is unlike the image, by limits that 99 % of the right answers to validation
+    images keep to. They are in the run's limits.json; graphcaps evaluate makes it for an older run.
 
     Args:
         run: Run folder.
@@ -122,14 +135,22 @@ def predict(
         invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
             light on dark.
         top: How many classes to print for each image, the longest capsules first.
+        save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
+            digit-input.png.
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     check_whole("top", top)
     from ..training.run_folder import Run
-    from .tables import predictions
+    from .tables import predictions, without_limits
 
-    for line in predictions(Run.open(run), images, invert, top):
+    opened = Run.open(run)
+    for line in predictions(opened, images, invert, top, save_inputs):
         print(line)
+    if save_inputs is not None:
+        print(f"what the network saw: {save_inputs}")
+    note = without_limits(opened)
+    if note:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def runs(out: Path = Path("runs")) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,8 @@ from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, rel
 from ..analysis.equivariance import FEWEST, Equivariance
 from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
-from ..data import DATASETS, read_image
+from ..data import DATASETS, read_image, write_image
+from ..models import Limits, doubts
 from ..training.run_folder import Run, load
 
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
@@ -153,14 +155,56 @@ def _mean_sd(part: dict) -> str:
     return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
-def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int) -> Iterator[str]:
-    """One line per image file: its classes by score, such as a capsule's length, highest first."""
+def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int, save: Path | None) -> Iterator[str]:
+    """One line per image file: its classes by score, such as a capsule's length, highest first, and what is doubtful.
+
+    What the network sees of each goes into the folder ``save``, if there is one.
+    """
     model, ink = load(run), DATASETS[run.config.dataset].ink
-    for path in images:
+    names = input_names(images, save) if save is not None else [None] * len(images)
+    for path, name in zip(images, names, strict=True):
         image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
+        if name is not None:
+            write_image(name, image.pixels)
         with torch.no_grad():
-            scores = model(image.pixels[None]).scores[0]  # (J,)
+            output = model(image.pixels[None])
+        found = doubts(model, image.pixels[None], output)[0]
+        scores = output.scores[0]  # (J,)
         highest = scores.topk(min(top, len(scores)))
-        classes = [f"{model.class_names[k]} {score:.3f}" for score, k in zip(*highest, strict=True)]
+        classes = ", ".join(f"{model.class_names[k]} {score:.3f}" for score, k in zip(*highest, strict=True))
         note = " (inverted: its border is light)" if image.inverted and invert == "auto" else ""
-        yield f"{path}: {', '.join(classes)}{note}"
+        why = "; ".join(doubt.text for doubt in found)
+        if any(doubt.kind == "blank" for doubt in found):
+            yield f"{path}: no answer: {why}"
+        else:
+            yield f"{path}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
+
+
+def input_names(images: tuple[Path, ...], folder: Path) -> list[Path]:
+    """A file in the folder for each image, a.png to a-input.png; never one of the images, and each name once."""
+    taken, names = {path.resolve() for path in images}, []
+    for path in images:
+        tries = (folder / f"{path.stem}-input{'' if k == 1 else f'-{k}'}.png" for k in itertools.count(1))
+        names.append(next(name for name in tries if name.resolve() not in taken))
+        taken.add(names[-1].resolve())
+    return names
+
+
+def without_limits(run: Run) -> str:
+    """Why a run's answers are doubted where they are blank alone, or "" where it has limits."""
+    limits = run.limits()
+    if limits is None:
+        return f"{run} has no limits.json, so only blank images are doubted. Make it with: graphcaps evaluate {run}"
+    if limits.answer is None:
+        return f"{limits.right} validation images are right in {run}, too few to doubt more than blank images"
+    return ""
+
+
+def doubted_line(result: Evaluation, limits: Limits, objects: int) -> str:
+    """How many right and how many wrong answers are doubted."""
+    outside, right = limits.doubted(result.evidence, objects).any, result.right
+    parts = []
+    for where, name in ((right, "right"), (~right, "wrong")):
+        count, total = int((outside & where).sum()), int(where.sum())
+        parts.append(f"{count} of {total} {name} answers" + (f" ({count / total:.1%})" if total else ""))
+    return f"doubted       {', '.join(parts)}"

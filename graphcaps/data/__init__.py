@@ -13,7 +13,7 @@ from .pairs import Pairs
 from .readers.smallnorb import novel_viewpoints
 from .spec import DatasetSpec
 from .splits import ImageSplits, stratified_split
-from .user_images import ImageFile, read_image
+from .user_images import ImageFile, read_image, write_image
 
 __all__ = [
     "AUGMENTS",
@@ -32,4 +32,5 @@ __all__ = [
     "stratified_split",
     "to_float",
     "within",
+    "write_image",
 ]

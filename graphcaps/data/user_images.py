@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atomic import replacing
 from ..errors import InputError, expect
 from .images import to_float
 
@@ -63,6 +64,19 @@ def read_image(
     top, left = (height - fitted.shape[0]) // 2, (width - fitted.shape[1]) // 2
     canvas[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
     return ImageFile(to_float(torch.from_numpy(canvas).permute(2, 0, 1).contiguous()), inverted)
+
+
+def write_image(path: Path | str, pixels: Tensor) -> None:
+    """Write an image (C, H, W) in [0, 1], C = 1 or 3, as PNG; ``read_image`` gives them back, to 1 / 255.
+
+    Raises:
+        GraphcapsError: it can't be written.
+    """
+    from PIL import Image
+
+    values = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()  # (H, W, C)
+    with replacing(path) as temporary:
+        Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values).save(temporary, format="PNG")
 
 
 def _drawing(values: np.ndarray, background: np.ndarray) -> np.ndarray:

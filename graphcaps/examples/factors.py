@@ -21,6 +21,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ from graphcaps.nn import CapsuleConv
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: float) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: Any) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers.
 
     Args:
@@ -100,7 +101,7 @@ class Layers(nn.Module):
     numbers of a node, or those of its ``"own"`` part. ``own`` is for layers of capsules.
     """
 
-    def __init__(self, name: str, inputs: int, classes: int, factors: int, layers: int, heads: str, **own: float):
+    def __init__(self, name: str, inputs: int, classes: int, factors: int, layers: int, heads: str, **own: Any):
         super().__init__()
         width, made = PART * factors, LAYERS[name]
         self.dropout = nn.Dropout(DROPOUT)

@@ -10,6 +10,7 @@ from ..data import ImageSplits
 from ..errors import GraphcapsError, check_name
 from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
 from .cnn import CNN, CNNOutput
+from .limits import Doubt, Limits, doubts
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork
 
@@ -24,12 +25,15 @@ __all__ = [
     "CNNOutput",
     "CapsNet",
     "CapsNetOutput",
+    "Doubt",
     "ImageNetwork",
+    "Limits",
     "MatrixCapsNet",
     "MatrixOutput",
     "Network",
     "RoutingNetwork",
     "capsnet_loss",
+    "doubts",
     "from_config",
     "from_preset",
     "routing_network",

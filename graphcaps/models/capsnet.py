@@ -8,15 +8,17 @@ Between the primary capsules and the last layer there may be layers of convoluti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from ..errors import check_name, check_whole, expect
+from ..errors import ROUNDING, InputError, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from .limits import Limits
 from .objects import longest, present
 
 PARENT_DIM = 16
@@ -132,6 +134,7 @@ class CapsNet(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
+        self.limits: Limits | None = None  # of its answers, where known
         self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT
 
     @classmethod
@@ -223,7 +226,7 @@ class CapsNet(nn.Module):
         """Classify images and decode one capsule of each, or K where images show K objects.
 
         Args:
-            images: (B, C, H, W) in [0, 1].
+            images: (B, C, H, W) in [0, 1]; on the CPU numbers outside are refused, elsewhere not looked at.
             labels: (B,) int64, (B, K) for K > 1. While training, the capsules of the true classes are decoded, each
                 alone (section 6.1 of the 2017 paper); in eval mode, and without labels, the longest: evaluation sees no
                 labels.
@@ -279,7 +282,12 @@ def capsnet_loss(
         images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
         labels: (B,), or (B, K) in the order of the layers.
         margin_weight: the margin loss is multiplied by it.
+
+    Raises:
+        InputError: images that are not of the reconstructions' shape, which torch might broadcast.
     """
+    drawn = tuple(output.reconstruction.shape)
+    expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
     margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]))
     return margin_weight * margin + reconstruction_weight * errors.mean()
@@ -308,8 +316,21 @@ def each_side(size: tuple[int, int], of: Callable[[int], int]) -> tuple[int, int
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
-    """Raise ``InputError`` unless images are floating point of shape (B, C, H, W)."""
+    """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
+
+    Looking at the numbers takes microseconds on the CPU. Elsewhere it would wait for the device, so that there images
+    from 0 to 255 go through, and come out as wrong answers.
+    """
+    expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)
     wanted = "(B, C={}, H={}, W={})".format(*image_shape)
-    expect(len(shape) == 4 and shape[1:] == image_shape, "images", wanted, shape)
+    alone = "One image is a batch too: images[None]" if shape == image_shape else ""
+    expect(len(shape) == 4 and shape[1:] == image_shape, "images", wanted, shape, alone)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+    ends = ends_of(images)
+    if ends is not None and not (ends[0] >= -ROUNDING and ends[1] <= 1 + ROUNDING):
+        bytes_ = ends[0] >= 0 and ends[1] > 2
+        then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
+        finite = math.isfinite(ends[0]) and math.isfinite(ends[1])
+        got = f"{ends[0]:g} to {ends[1]:g}" if finite else "NaN or infinity"
+        raise InputError(f"images: expected numbers in [0, 1], got {got}" + (f". {then}" if finite else ""))

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import check_name, expect
 from .capsnet import PARENT_DIM, as_shape, check_images, check_sizes, compact_stem
+from .limits import Limits
 
 DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
 
@@ -81,6 +82,7 @@ class CNN(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()
+        self.limits: Limits | None = None
 
     @classmethod
     def from_preset(

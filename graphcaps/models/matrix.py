@@ -32,6 +32,7 @@ from ..errors import check_name, expect
 from ..functional import spread_loss
 from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
 from .capsnet import as_shape, check_images, check_sizes, each_side
+from .limits import Limits
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -94,6 +95,7 @@ class MatrixCapsNet(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()  # one per class, where known
+        self.limits: Limits | None = None  # of its answers, where known
 
     @classmethod
     def from_preset(

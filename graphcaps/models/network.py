@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .limits import Limits
 
 
 class ImageNetwork(Protocol):
@@ -26,8 +29,13 @@ class ImageNetwork(Protocol):
     """K, how many classes an image shows."""
     class_names: tuple[str, ...]
     """One per class, where known."""
+    limits: Limits | None
+    """What right answers keep to, where known."""
     preset: dict[str, Any] | None
     """The name and the arguments of ``from_preset`` that made it, for checkpoints."""
+
+    def __call__(self, images: Tensor, labels: Tensor | None = None) -> Any:
+        """The output for images (B, C, H, W)."""
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
         """What training makes small; ``progress`` is the share of training that is done, in [0, 1]."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..graph.local import Pair
 from ..routing import LinearVotes
-from .routed import check_options, route_layer
+from .routed import check_children, check_options, route_layer
 from .routing_parameters import learned_for
 from .windows import WindowedCaps
 
@@ -35,6 +35,7 @@ class ConvCaps(WindowedCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
+        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
 
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid, unknown names.
@@ -77,6 +78,7 @@ class ConvCaps(WindowedCaps):
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
+        check_children(u, self.num_children, self.weight.shape[1])
         return LinearVotes(u.to(self.weight.dtype), self.weight, self.index)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import nn
 
+from ..errors import expect
+
 
 class Decoder(nn.Module):
     """Decode a class capsule to an image; the others are masked with zeros (section 4.1 of the 2017 paper).
@@ -32,7 +34,7 @@ class Decoder(nn.Module):
         hidden: tuple[int, int] = (512, 1024),
     ):
         super().__init__()
-        self.image_shape = tuple(image_shape)
+        self.image_shape, self.of = tuple(image_shape), (num_parents, parent_dim)
         self.layers = nn.Sequential(
             nn.Linear(num_parents * parent_dim, hidden[0]),
             nn.ReLU(),
@@ -42,6 +44,10 @@ class Decoder(nn.Module):
         )
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        """Decode the chosen capsules; (J, B, D) with J = B can't be told from (B, J, D), and goes through."""
+        wanted, shape = (len(chosen), *self.of), tuple(capsules.shape)
+        then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""
+        expect(shape == wanted, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
         mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J) or (B, K, J)
         capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
         pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)

@@ -8,7 +8,7 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..graph import complete_graph
 from ..routing import LinearVotes
-from .routed import check_options, graph_device, route_layer
+from .routed import check_children, check_options, graph_device, route_layer
 from .routing_parameters import learned_for
 
 
@@ -84,6 +84,7 @@ class CapsuleLayer(CompleteCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D)
+        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -109,6 +110,7 @@ class CapsuleLayer(CompleteCaps):
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
+        check_children(u, self.num_children, self.weight.shape[1])
         return LinearVotes(u.to(self.weight.dtype), self.weight)
 
     def extra_repr(self) -> str:

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_unit, expect
 from ..graph import complete_graph
 from ..graph.local import Pair
 from ..routing import MatrixVotes, route
-from .routed import Poses, check_options, graph_device, options_of
+from .routed import Poses, check_options, check_poses, graph_device, options_of
 from .routing_parameters import EMCosts
 from .windows import WindowedCaps
 
@@ -146,6 +146,7 @@ class MatrixClassCaps(nn.Module):
         super().__init__()
         check_options(iterations, self.routing, engine, of_matrices=True)
         expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
+        check_unit("centres", centres, "They are shares of the image: pixels / its size")
         positions = len(centres)
         self.num_children, self.num_parents = child_types * positions, num_parents
         self.iterations, self.engine = iterations, engine
@@ -197,6 +198,7 @@ def _reset(layer) -> None:
 
 
 def _routed(layer, capsules: Poses) -> Poses:
+    check_poses(capsules, layer.num_children)
     with torch.autocast(capsules.pose.device.type, enabled=False):
         found = route(
             layer.graph(capsules.pose.device),

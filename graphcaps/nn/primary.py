@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from ..errors import expect
 from ..functional import squash
 from .conv2d import Conv2d
 
@@ -62,6 +63,8 @@ class DepthwisePrimaryCaps(nn.Module):
         self.conv = nn.Conv2d(channels, channels, map_size, groups=channels)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
+        wanted, shape = (self.conv.in_channels, *self.conv.kernel_size), tuple(features.shape)
+        expect(len(shape) == 4 and shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
         x = self.conv(features).float()  # (B, channels, 1, 1)
         u = x.reshape(-1, self.num_types, self.dim).transpose(0, 1)  # (I, B, P)
         return squash(u)

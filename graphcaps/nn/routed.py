@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_whole
+from ..errors import check_whole, expect
 from ..routing import LinearVotes, MatrixVotes, route
 from ..routing.engines import ROUTINGS, check_names
 
@@ -23,6 +23,27 @@ def check_options(iterations: int, routing: str, engine: str, of_matrices: bool 
     """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
     check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
     check_whole("iterations", iterations)
+
+
+def check_children(u: torch.Tensor, num_children: int, dim: int) -> None:
+    """Raise ``InputError`` unless u are floating point children (I, *, P), with what to do where the batch is first.
+
+    Only the shape is looked at: (B, I, P) with B = I goes through, and every image's capsules are mixed with others'.
+    """
+    expect(isinstance(u, torch.Tensor), "u", "a tensor", type(u).__name__)
+    shape, then = tuple(u.shape), ""
+    if len(shape) == 3 and shape[1:] == (num_children, dim):
+        then = "Capsules come first, then the batch: u.transpose(0, 1)"
+    fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
+    expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
+    expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
+
+
+def check_poses(capsules: Poses, num_children: int) -> None:
+    """Raise ``InputError`` unless capsules are ``Poses`` of as many children."""
+    wanted = "Poses(pose (I, B, 16), activation (I, B))"
+    expect(isinstance(capsules, Poses), "capsules", wanted, type(capsules).__name__)
+    check_children(capsules.pose, num_children, 16)
 
 
 def graph_device(device: torch.device | str) -> torch.device | str:

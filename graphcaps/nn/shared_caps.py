@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import check_whole, expect
+from ..errors import check_unit, check_whole, expect
 from ..routing import LinearVotes
 from .dense_caps import CompleteCaps
+from .routed import check_children
 
 
 class SharedCaps(CompleteCaps):
@@ -38,6 +39,7 @@ class SharedCaps(CompleteCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
+        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
 
     >>> SharedCaps(8, torch.rand(64, 2), num_parents=10)(torch.zeros(512, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -59,6 +61,7 @@ class SharedCaps(CompleteCaps):
     ):
         check_whole("child_types", child_types)
         expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
+        check_unit("centres", centres, "They are shares of the image: pixels / its size")
         # Of each type and parent the three matrices above one another. Never four dims: channels_last would lay those
         # out anew as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
@@ -73,6 +76,7 @@ class SharedCaps(CompleteCaps):
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes with their places, not yet multiplied out."""
+        check_children(u, self.num_children, self.weight.shape[1] // 3)
         u = u.to(self.weight.dtype)
         row, column = self.places.to(u.dtype).unbind(dim=-1)  # (I, 1)
         placed = torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1)  # (I, B, 3 P)

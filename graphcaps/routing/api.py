@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect
+from ..errors import check_whole, ends_of, expect
 from ..graph import check_graph
 from .edge_ops import Observer
 from .engines import ROUTINGS, Parameters, resolve, run
@@ -63,7 +63,9 @@ def route(
         (where a pose of ``inverted`` or ``em`` is zero, v is too). A parent without votes is zero.
 
     Raises:
-        InputError: shapes, dtypes, devices or names that don't fit.
+        InputError: shapes, dtypes, devices or names that don't fit; on the CPU, activations below 0.
+
+    Only shapes tell the edges' dim from others: votes (B, E, D) with B = E go through, as B edges of E images.
 
     >>> from graphcaps import complete_graph
     >>> v, activation = route(complete_graph(3, 2), torch.ones(6, 5, 4), iterations=3)
@@ -83,6 +85,9 @@ def route(
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
         expect(activation.device == b.device, "activation", f"device {b.device} as the votes", activation.device)
+        ends = ends_of(activation)  # lengths of capsules that were not squashed, above 1, are let through
+        least = 0.0 if ends is None else ends[0]
+        expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
     observer = on_iteration and _own_copies(on_iteration)
     v, activation = run(routing, engine, graph, votes, activation, b, iterations, observer, squash_output, parameters)
     return Routed(v.to(dtype), activation.to(dtype))
@@ -172,7 +177,12 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
     num_edges = graph.num_edges()
     expect(isinstance(votes, torch.Tensor), "u_hat", "a tensor or LinearVotes", type(votes).__name__)
     fits = votes.dim() >= 2 and len(votes) == num_edges
-    expect(fits, "u_hat", f"(E={num_edges}, *, D)", tuple(votes.shape))
+    then, shape = "", tuple(votes.shape)
+    if len(shape) >= 3 and shape[1] == num_edges:
+        then = "Edges come first: u_hat.transpose(0, 1)"
+    elif len(shape) >= 3 and shape[:2] == (graph.num_src_nodes(), graph.num_dst_nodes()):
+        then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
+    expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
 
 

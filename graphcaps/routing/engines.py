@@ -172,7 +172,7 @@ def run(
         u_hat = edges.vectors_in(_built(votes, graph).to(b.dtype))
     if engine == "dgl":
         u_hat, activation, b = map(_once, (u_hat, activation, b))
-        parameters = parameters and parameters._make(map(_once, parameters))
+        parameters = parameters and type(parameters)(*map(_once, parameters))
     observer = None
     if on_iteration is not None:
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from ..atomic import replacing
 from ..errors import GraphcapsError
-from ..models import Network, from_preset
+from ..models import Limits, Network, from_preset
 
 FORMAT_VERSION = 1
 _OLD_EM = "its EM routing had beta_a in the place of bias, and another variance floor, so that its weights don't fit. "
@@ -112,8 +112,11 @@ def _kind(tensor: torch.Tensor | None) -> str:
     return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def read_model(path: Path) -> Network:
-    """Build the network a checkpoint describes and load its weights; sets ``class_names`` on it."""
+def read_model(path: Path, limits: Limits | None = None) -> Network:
+    """Build the network a checkpoint describes and load its weights; sets ``class_names`` on it.
+
+    ``limits`` of its answers are set on it too, where they are of the epoch that made these weights.
+    """
     _, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
@@ -127,4 +130,6 @@ def read_model(path: Path) -> Network:
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     restore(path, model)
     model.class_names = class_names
+    if limits is not None and limits.epoch == head.get("state", {}).get("epoch"):
+        model.limits = limits
     return model

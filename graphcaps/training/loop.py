@@ -22,7 +22,7 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..models import Network, from_config, routing_network
+from ..models import Limits, Network, from_config, routing_network
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
 from ..routing import choose_engine
@@ -227,6 +227,7 @@ class Trainer:
             self._keep_routing()
             self.run.write_metrics(state.history)
             if best:
+                self.run.write_limits(Limits.of(val.evidence, val.right, self.network.objects, state.epoch))
                 self._save("best")
             self._save("last")
         if self.writer:

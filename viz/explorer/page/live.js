@@ -1,7 +1,7 @@
 // A page from `graphcaps explore`: what is drawn goes to the server, and its answer is shown.
 
 const start = JSON.parse($("#trace").textContent);
-const desk = new Desk($("#desk canvas"), start, changed);
+const desk = new Desk($("#desk > canvas"), start, changed);
 const [, high, wide] = start.shape;
 let top1, // the longest parent as the server told it
   underway = 0; // questions without an answer
@@ -72,11 +72,17 @@ function changed() {
   const pixels = desk.pixels(),
     row = (c, y) => [...pixels.subarray((c * high + y) * wide, (c * high + y + 1) * wide)];
   desk.draw(pixels);
+  const photo = photograph({ shape: start.shape, data: pixels });
+  Object.assign($("#seen canvas"), { width: wide, height: high }).getContext("2d").drawImage(photo, 0, 0);
   const planes = Array.from({ length: desk.channels }, (_, c) => Array.from({ length: high }, (_, y) => row(c, y)));
   explain({ pixels: planes });
 }
 
-function showAnswer({ trace: explained, tops }, r) {
+function showAnswer({ trace: explained, tops, doubts }, r) {
+  const blank = doubts.some(({ kind }) => kind === "blank");
+  $("main").classList.toggle("blank", blank);
+  $("#doubts").hidden = !doubts.length;
+  $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.`;
   show(explained, r);
   fill($("#tops"), tops.length, "li", (item) => {
     item.innerHTML = '<canvas role="img"></canvas><span class="name"></span> <span class="value"></span>';
@@ -132,6 +138,11 @@ for (const id of Object.keys(desk.adjust)) {
 }
 $("#clean").addEventListener("click", () => desk.take(null));
 $("#back").addEventListener("click", goBack);
+$("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
+if (!start.limited) {
+  const without = " This run has no limits, so only blank sheets are doubted. graphcaps evaluate writes them.";
+  $("#seen figcaption").textContent += without;
+}
 $("#count").textContent = `of 0 to ${start.count - 1}`;
 $("#pick").max = start.count - 1;
 $("#pick").addEventListener("change", ({ target }) => {
