@@ -1,4 +1,4 @@
-# make demo         train a small capsule network on handwritten digits and animate its routing
+# make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
 # make test-all     everything: `make test`, then `make test-long`, then `make test-oldest`
 # make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
@@ -7,12 +7,18 @@
 # make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.12) to make it from.
+# TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
 
 PYTHON ?= python3.12 python3.11 python3.10 python3
 VENV ?= .venv
 OLDEST = .venv-oldest
+TORCH ?= auto
+TORCH_INDEX ?=
 
-INSTALL = -m pip install --disable-pip-version-check -e
+INSTALL = sh .ci/install
+STAGE = @sh .ci/stage
+INSTALLING = "Installing into $(@D): minutes, mostly for torch; its default build is 3 GB to download the first time"
+PAGE = runs/demo/figures/explorer.html
 # Stealing, because the slowest tests stand together: else one worker has them all at the end.
 PYTEST = -m pytest -n 2 --dist worksteal -rs
 # torch would start a thread per core in each of pytest's workers.
@@ -24,10 +30,17 @@ help:
 	@sed '/^$$/q; s/^# *//' Makefile
 
 demo: $(VENV)/installed
-	rm -rf runs/demo
-	$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 15 --batch-size 64 --name demo
-	$(VENV)/bin/graphcaps viz runs/demo
-	@printf '\nOpen the pictures in runs/demo/figures. Next: %s --help\n' $(VENV)/bin/graphcaps
+	@rm -rf runs/demo
+	$(STAGE) 'Training on handwritten digits: 20 to 60 seconds on a core of its own' \
+		$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 5 --batch-size 32 --name demo
+	$(STAGE) 'Animations: 10 to 20 seconds' $(VENV)/bin/graphcaps viz runs/demo
+	$(STAGE) 'The explorer, all of it in one page: 2 seconds' $(VENV)/bin/graphcaps viz runs/demo --format html
+	@printf '\nNext, draw a digit: %s -m pip install -e ".[app]", then %s explore --open\n' \
+		$(VENV)/bin/python $(VENV)/bin/graphcaps
+	@printf 'Open this page in a browser: %s\n' '$(CURDIR)/$(PAGE)'
+	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \
+		$(VENV)/bin/python -c 'import pathlib, webbrowser; webbrowser.open(pathlib.Path("$(PAGE)").absolute().as_uri())'; \
+	fi
 
 test: $(VENV)/installed-dev types
 	$(VENV)/bin/ruff check graphcaps viz tests notebooks docs/tables.py
@@ -73,16 +86,14 @@ $(VENV)/bin/python $(OLDEST)/bin/python:
 
 # A stamp newer than pyproject.toml says that an environment is up to date; the install is editable, so code needs none.
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV): some 3 GB to download the first time, mostly torch"
-	$(VENV)/bin/python $(INSTALL) .
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV): some 3 GB to download the first time, mostly torch"
-	$(VENV)/bin/python $(INSTALL) '.[dev]'
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' '.[dev]'
 	@touch $@ $(VENV)/installed
 
 $(OLDEST)/installed-dev: pyproject.toml | $(OLDEST)/bin/python
 	$(LOWER_BOUNDS) > $(OLDEST)/lower-bounds.txt
-	$(OLDEST)/bin/python $(INSTALL) '.[dev]' -c $(OLDEST)/lower-bounds.txt
+	$(INSTALL) $(OLDEST)/bin/python default '' '.[dev]' -c $(OLDEST)/lower-bounds.txt
 	@touch $@

@@ -116,7 +116,7 @@ class TrainConfig:
     name: str = ""
     """Name of the run folder; empty: dataset, model and a number, such as mnist-compact-1."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard (pip install "graphcaps[tensorboard]")."""
+    """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 
     def __post_init__(self) -> None:
         for key in ("data", "out"):

@@ -200,6 +200,6 @@ def tensorboard(folder: Path) -> SummaryWriter:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        then = 'Run: pip install "graphcaps[tensorboard]"'
+        then = 'Run: pip install -e ".[tensorboard]"'
         raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
     return SummaryWriter(str(folder / "tensorboard"))

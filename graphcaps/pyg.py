@@ -1,7 +1,7 @@
 """CapsuleConv and CapsuleReadout for PyTorch Geometric, in its manner; for DGL they are in ``graphcaps.nn``.
 
 Parameters have the same names and shapes there, and the same weights give the same numbers. Needs
-``pip install "graphcaps[pyg]"``; nothing else in graphcaps imports this module.
+``pip install -e ".[pyg]"``; nothing else in graphcaps imports this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
     import torch_geometric  # noqa: F401
 except ModuleNotFoundError as error:
     raise MissingError(
-        f'graphcaps.pyg: expected torch_geometric, got no {error.name}. Run: pip install "graphcaps[pyg]"'
+        f'graphcaps.pyg: expected torch_geometric, got no {error.name}. Run: pip install -e ".[pyg]"'
     ) from error
 
 from torch_geometric.edge_index import EdgeIndex

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 LONGEST = 300  # seconds of one run
+KERNELS = "kernels"  # what Numba compiles of a copy: wrong code's must not outlive the copy
 ALONE = ["-q", "-p", "no:cacheprovider"]
 # Reads a line per run, its folder, arguments and file for what is said; answers with a line, pytest's exit code.
 PROGRAM = """
@@ -42,9 +43,11 @@ for line in sys.stdin:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of a run in this folder: its own package, one thread, and lines so wide that each failure stands in one."""
+    """Of a run in this folder: its own package and kernels, one thread, and lines so wide that each failure stands in
+    one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return kept | {"PYTHONPATH": str(folder), "COLUMNS": "400", "OMP_NUM_THREADS": "1"}
+    ours = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / KERNELS)}
+    return kept | ours | {"COLUMNS": "400", "OMP_NUM_THREADS": "1"}
 
 
 def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -337,7 +337,7 @@ def test_without_the_extra_one_line_says_what_to_install(run, monkeypatch, capsy
     monkeypatch.delitem(sys.modules, "graphcaps.app.server", raising=False)
     monkeypatch.delattr(graphcaps.app, "server", raising=False)
     assert cli.main(["explore", str(run.path)]) == 1
-    said = 'graphcaps: explore: expected starlette and uvicorn, got no uvicorn. pip install "graphcaps[app]"\n'
+    said = 'graphcaps: explore: expected starlette and uvicorn, got no uvicorn. pip install -e ".[app]"\n'
     assert capsys.readouterr().err == said
 
 

@@ -164,7 +164,7 @@ def test_python_prints_what_its_comments_say(page):
     names: dict = {}
     for code in PYTHON[page]:
         if "import pyg" in code:
-            pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+            pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             exec(compile(code, str(page), "exec"), names)
@@ -234,5 +234,15 @@ def test_every_target_of_make_and_every_extra_of_pip_exists(page):
     for code in in_code(PAGES[page]):
         if match := re.match(r"(?:\w+=\S+ )?make ([a-z-]+)", code):
             assert match[1] in targets, f"{page.name}: make {match[1]}"
-        for extra in re.findall(r'pip install "?\.\[(\w+)\]', code):
+        for extra in re.findall(r'pip install -e "?\.\[(\w+)\]', code):
             assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {code}"
+
+
+def test_graphcaps_is_installed_with_e_in_every_text():
+    """A copy in site-packages would run in place of the folder."""
+    wrong = []
+    for path in sorted(tracked()):
+        if path.endswith((".py", ".md", ".ipynb", ".yml", "Makefile")):
+            text = (ROOT / path).read_text(encoding="utf-8").replace("\\", "")
+            wrong += [(path, line) for line in re.findall(r'pip install (?!.*-e )"?(?:graphcaps|\.)(?:\[|\W).*', text)]
+    assert wrong == []

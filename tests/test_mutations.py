@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .nursery import Nursery
+from .nursery import KERNELS, Nursery
 
 pytestmark = pytest.mark.long
 
@@ -75,22 +75,22 @@ def mutated(folder: Path, mutation: dict):
     path = folder / mutation["file"]
     text, times = path.read_bytes(), path.stat()
     replace_once(path, mutation["old"], mutation["new"])
-    forget(path)
+    forget(folder, path)
     try:
         yield
     finally:
         path.write_bytes(text)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        forget(path)
+        forget(folder, path)
 
 
-def forget(path: Path) -> None:
+def forget(folder: Path, path: Path) -> None:
     """Drop what is compiled of a file: Python knows it by its size and the second it was written in, and Numba looks at
     the kernels' file alone, not at what is compiled into them."""
     for kept in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
         kept.unlink()
     if path.name in ("arguments.py", "simd.py", "tiles.py"):
-        for kept in path.parent.glob("__pycache__/kernels*.nb?"):
+        for kept in (folder / KERNELS).rglob("kernels*.nb?"):
             kept.unlink()
 
 

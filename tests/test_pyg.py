@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 
-torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
 
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import Explainer, GNNExplainer  # noqa: E402
@@ -365,7 +365,7 @@ def test_wrong_arguments_are_named(wrong, text):
 def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
     monkeypatch.delitem(sys.modules, "graphcaps.pyg")
-    with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install "graphcaps\[pyg\]"') as caught:
+    with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install -e "\.\[pyg\]"') as caught:
         importlib.import_module("graphcaps.pyg")
     assert isinstance(caught.value, ImportError)
 

@@ -103,7 +103,7 @@ def test_seeds_without_in_edges_are_an_error_or_the_bias():
 
 @pytest.fixture
 def pyg():
-    pytest.importorskip("torch_geometric", reason='needs pip install "graphcaps[pyg]"')
+    pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
     from graphcaps import pyg
 
     return pyg

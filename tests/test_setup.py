@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import types
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -88,10 +90,12 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
         os.utime(tmp_path / name, (0, 0))
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
     python.chmod(0o755)
+    shutil.copy(python, python.with_name("graphcaps"))
     make(tmp_path, ".venv/installed")
     return tmp_path
 
@@ -99,25 +103,94 @@ def checkout(tmp_path: Path) -> Path:
 def test_make_installs_once(checkout):
     make(checkout, ".venv/installed")
     asked = (checkout / "asked").read_text().splitlines()
-    assert len(asked) == 1 and asked[0].startswith("-m pip install") and asked[0].endswith("-e .")
-    assert "pip install" not in make(checkout, "--dry-run", "demo")
+    find_torch, install, version = asked
+    assert find_torch == ".ci/find-torch auto " and version == "--version"
+    assert install.startswith("-m pip install") and install.endswith("-e .")
+    assert ".ci/install" not in make(checkout, "--dry-run", "demo")
 
 
 def test_a_changed_pyproject_is_installed_into_the_same_environment(checkout):
     os.utime(checkout / ".venv" / "installed", (0, 0))
     os.utime(checkout / "pyproject.toml")
     planned = make(checkout, "--dry-run", "demo")
-    assert "pip install" in planned and "-m venv" not in planned
+    assert ".ci/install" in planned and "-m venv" not in planned
 
 
 def test_make_test_after_make_demo_adds_the_dev_extra_only(checkout):
     planned = make(checkout, "--dry-run", "test")
-    assert "pip install" in planned and "[dev]" in planned and "-m venv" not in planned
+    assert ".ci/install" in planned and "[dev]" in planned and "-m venv" not in planned
 
 
 def test_make_demo_makes_room_for_its_own_second_run(checkout):
     planned = make(checkout, "--dry-run", "demo")
     assert planned.index("rm -rf runs/demo\n") < planned.index("train --dataset digits")
+
+
+@pytest.fixture
+def find_torch(monkeypatch, tmp_path):
+    """`.ci/find-torch` on Linux without an NVIDIA driver or a torch; pip finds what is in one folder."""
+    loader = SourceFileLoader("find_torch", str(ROOT / ".ci" / "find-torch"))
+    module = types.ModuleType(loader.name)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    monkeypatch.setattr(module.sys, "platform", "linux")
+    monkeypatch.setattr(module, "has_nvidia", lambda: False)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    for wheel in ("torch-2.9.0+cpu", "torch-2.13.0+cpu", "torch-2.15.0", "torchvision-0.28.0"):
+        (tmp_path / f"{wheel}-py3-none-any.whl").touch()
+    return module
+
+
+def test_the_newest_cpu_builds_are_taken_where_there_are_both(find_torch, tmp_path, capsys):
+    (tmp_path / "torchvision-0.28.0+cpu-py3-none-any.whl").touch()
+    assert find_torch.main("auto") is None
+    assert capsys.readouterr().out == "torch==2.13.0+cpu torchvision==0.28.0+cpu\n"
+
+
+def test_a_cpu_torch_whose_torchvision_has_cuda_is_not_taken(find_torch, capsys):
+    """That torchvision can't be imported beside it."""
+    assert find_torch.main("cpu") is None
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("No CPU build of torchvision at pip's sources")
+
+
+def test_auto_looks_for_no_cpu_build_where_one_is_of_no_use(find_torch, monkeypatch, capsys):
+    for name, value in (("has_nvidia", lambda: True), ("sys", types.SimpleNamespace(platform="darwin"))):
+        with monkeypatch.context() as patch:
+            patch.setattr(find_torch, name, value)
+            find_torch.main("auto")
+    find_torch.main("default")
+    monkeypatch.setattr(find_torch.importlib.util, "find_spec", lambda name: "installed")
+    find_torch.main("cpu")
+    assert capsys.readouterr() == ("", "")
+    assert find_torch.main("gpu") == "TORCH: expected cpu, auto or default, got gpu"
+
+
+def test_an_environment_that_has_no_room_for_the_cpu_build_gets_the_default(checkout):
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> {checkout}/asked\n'
+        'case "$*" in *find-torch*) echo torch==1+cpu ;; *torch==1+cpu*) exit 1 ;; esac\n'
+    )
+    assert "torch==1+cpu" in make(checkout, ".venv/installed-dev")
+    assert [line.split(" -e ")[1] for line in (checkout / "asked").read_text().splitlines() if " -e " in line][1:] == [
+        ".[dev] torch==1+cpu",
+        ".[dev]",
+    ]
+
+
+def test_a_stage_says_what_it_is_how_long_it_took_and_fails_with_its_command():
+    stage = ["sh", ROOT / ".ci" / "stage", "Pictures: 2 seconds"]
+    done = subprocess.run([*stage, "echo", "a b"], capture_output=True, text=True)
+    assert re.fullmatch(r"\n== Pictures: 2 seconds\na b\n   took \d s\n", done.stdout) and done.returncode == 0
+    assert subprocess.run([*stage, "false"], capture_output=True).returncode == 1
+
+
+def test_the_demo_ends_with_the_explorers_page(checkout):
+    planned = make(checkout, "--dry-run", "demo")
+    assert planned.index("viz runs/demo --format html") < planned.index("runs/demo/figures/explorer.html")
 
 
 def test_ci_runs_the_test_command_of_the_readme():

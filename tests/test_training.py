@@ -494,7 +494,7 @@ def test_metrics_go_to_tensorboard_on_request(tmp_path):
 
 def test_without_tensorboard_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(GraphcapsError, match=r'tensorboard: expected .* Run: pip install "graphcaps\[tensorboard\]"'):
+    with pytest.raises(GraphcapsError, match=r'tensorboard: expected .* Run: pip install -e "\.\[tensorboard\]"'):
         train(small.config(tmp_path, tensorboard=True), progress=False)
 
 

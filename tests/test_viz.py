@@ -367,7 +367,7 @@ def test_an_animation_of_160_edges_takes_less_than_5_seconds_of_cpu(trace, tmp_p
 
 
 def test_mp4_plays_as_long_as_the_gif(tmp_path):
-    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='mp4 needs pip install "graphcaps[video]"')
+    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='mp4 needs pip install -e ".[video]"')
     short = make_trace(4, 3, iterations=3, epochs=(0,))
     (path,) = viz.draw(short, tmp_path, what="histogram", format="mp4")
     assert path.name == "histogram.mp4"
@@ -378,7 +378,7 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
 
 def test_mp4_without_ffmpeg_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(GraphcapsError, match=r'expected imageio-ffmpeg.*pip install "graphcaps\[video\]"'):
+    with pytest.raises(GraphcapsError, match=r'expected imageio-ffmpeg.*pip install -e "\.\[video\]"'):
         viz.draw(make_trace(), tmp_path / "none", format="mp4")
     assert not (tmp_path / "none").exists()
 

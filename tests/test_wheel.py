@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,3 +93,41 @@ def test_the_wheel_writes_an_explorer(installed, tmp_path):
 def test_the_wheel_routes(installed, tmp_path):
     script = "import graphcaps as g, torch; print(*g.dynamic_routing(g.complete_graph(3, 2), torch.ones(6, 4)).shape)"
     assert run(installed / "python", "-c", script, cwd=tmp_path).splitlines()[-1] == "2 4"
+
+
+def editable_installs() -> list[str]:
+    """Every install with pip that the README and docs/ name, in the order in which they stand there."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    return re.findall(r'pip install ((?:--no-deps )?-e "?\.[^`"\s]*)', text)
+
+
+@pytest.mark.long
+def test_no_install_of_the_docs_breaks_the_commands(tmp_path):
+    """In one environment, in order, with routing between them; and a copy in site-packages before, as `pip install .`
+    leaves one."""
+    copy, env = tmp_path / "copy", tmp_path / "env"
+    for name in SOURCES:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+    run(sys.executable, "-m", "venv", "--without-pip", env, cwd=tmp_path)
+    python = env / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
+    libraries = {
+        sysconfig.get_path("purelib"),
+        str(Path(pytest.__file__).parents[1]),
+    }  # this environment may link to one
+    (site / "libraries.pth").write_text("\n".join(libraries) + "\n")
+    assert len(editable_installs()) > 5
+    for what in (".", *editable_installs()):
+        words = [word.strip('"') for word in what.split()]
+        run(python, "-m", "pip", "install", "--no-build-isolation", "--no-index", *words, cwd=copy)
+        home = site / "graphcaps" if what == "." else copy / "graphcaps"
+        script = (
+            "import graphcaps as g, torch; g.dynamic_routing(g.complete_graph(3, 2), torch.ones(6, 4), engine='fused')"
+        )
+        script += "; print(g.__file__)"
+        assert run(python, "-c", script, cwd=tmp_path).splitlines()[-1] == str(home / "__init__.py"), what
+        assert graphcaps.__version__ in run(env / "bin" / "graphcaps", "--version", cwd=tmp_path)
+    run(env / "bin" / "graphcaps", "viz", "--random", "4x3", "--format", "html", cwd=tmp_path)
+    assert not (site / "graphcaps").exists()

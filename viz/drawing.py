@@ -50,7 +50,7 @@ def draw(
         folder: made where it is missing; files of the same names are replaced.
         what: entropy, graph, histogram, places, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
-        format: gif or mp4 (needs ``pip install "graphcaps[video]"``); png, svg or pdf: the network's answer, after the
+        format: gif or mp4 (needs ``pip install -e ".[video]"``); png, svg or pdf: the network's answer, after the
             last iteration of training, or the last epoch, and all of the entropy's curve; 3.4 inches wide for a column
             of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
         image: which image of the trace moves, or is shown first in the explorer, from 0.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from types import ModuleType
 
 import tyro
 
@@ -21,6 +22,19 @@ DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsN
 Start with: graphcaps train --dataset digits. --version prints the version; --debug shows the traceback of an error."""
 
 
+def check_not_hidden(package: ModuleType) -> None:
+    """Raise ``GraphcapsError`` where Python took a folder without an ``__init__.py`` for the package.
+
+    It does so where an editable install is beside what an earlier install left in site-packages, and in the folder that
+    a checkout named graphcaps stands in.
+    """
+    if getattr(package, "__file__", None) is None:
+        raise GraphcapsError(
+            f"install: expected the package graphcaps, got the folder {next(iter(package.__path__))}, which hides it. "
+            "If an earlier install left it there, remove it; if it is your checkout, run this in another folder"
+        )
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -30,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
         try:
+            check_not_hidden(sys.modules[__package__.partition(".")[0]])
             if argv[:1] in (["--version"], ["-V"]):
                 print(f"graphcaps {__version__}")
             else:

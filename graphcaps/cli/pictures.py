@@ -37,7 +37,7 @@ def viz(
             couplings. places: which part of the image votes for what, where children see a part each. sheet: a still of
             training curves and reconstructions. all: these five.
         over: Animate over routing iterations, over epochs of training, or both.
-        format: gif and mp4 move; mp4 needs: pip install "graphcaps[video]".
+        format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, or the last epoch), and all of
             the entropy's curve, sized for a column of a paper.
             html: the explorer, one page with all images, iterations and epochs, to open from the disk.
@@ -145,7 +145,7 @@ def explore(
     data: Folder = None,
     out: Path = Path("runs"),
 ) -> None:
-    """Draw a digit on a local page and see at once how the network routes it. Needs: pip install "graphcaps[app]".
+    """Draw a digit on a local page and see at once how the network routes it. Needs: pip install -e ".[app]".
 
     Serves http://127.0.0.1:PORT to this machine alone until Ctrl-C; no network is needed.
 
@@ -164,7 +164,7 @@ def explore(
     try:
         from ..app import server
     except ModuleNotFoundError as error:
-        then = 'pip install "graphcaps[app]"'
+        then = 'pip install -e ".[app]"'
         raise GraphcapsError(f"explore: expected starlette and uvicorn, got no {error.name}. {then}") from None
     from ..app.answers import Explorer
 

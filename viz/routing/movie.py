@@ -155,5 +155,5 @@ def check_video() -> None:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise GraphcapsError(
-            'format: expected imageio-ffmpeg for mp4, got none installed. pip install "graphcaps[video]", or use gif'
+            'format: expected imageio-ffmpeg for mp4, got none installed. pip install -e ".[video]", or use gif'
         ) from None

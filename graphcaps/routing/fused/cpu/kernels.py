@@ -7,15 +7,15 @@ The first arguments of each kernel are the range of children begin:end, and what
 (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds, v)
 are (J, B, D). An array may be empty where its line says so. `tiles` has what is done to one block.
 
-A kernel is compiled for each P, D and number type. That takes some seconds, and is kept on disk.
+A kernel is compiled for each P, D and number type. That takes some seconds, and is kept on disk (`kernel_cache`).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .arguments import BlockVotes
+from .kernel_cache import compiled
 from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal
 from .tiles import (
     EQUAL,
@@ -41,14 +41,6 @@ from .tiles import (
 )
 
 INLINED = "5b0a6634eae223b8"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
-
-
-def compiled(function):
-    """A kernel as machine code, kept on disk where that can be written."""
-    try:
-        return njit(function, nogil=True, error_model="numpy", cache=True)
-    except RuntimeError:  # no folder that can be written to: compile anew in each process
-        return njit(function, nogil=True, error_model="numpy")
 
 
 @compiled

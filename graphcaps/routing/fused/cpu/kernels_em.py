@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .kernels import compiled
+from .kernel_cache import compiled
 from .simd import dot, fma, get, load, multiply, put, splat, store, subtract
 
 INLINED = "5b0a6634eae223b8"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file

@@ -1,0 +1,56 @@
+"""Compiling kernels with Numba, and where they are kept: in the user's cache folder, never beside the code.
+
+What a program writes into site-packages stays there when pip removes the package. A folder ``graphcaps/`` that holds
+such files alone hides an editable install.
+
+A kernel's file in the cache is known by the kernels' file, the Python and the processor. Numba looks at no other
+source, so each version of graphcaps has a folder of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+from numba import config, njit
+
+from ...._version import __version__
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept: ``NUMBA_CACHE_DIR`` if that is set, else a folder in the platform's place for caches.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR)
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        caches = Path(local) if local else Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        caches = Path.home() / "Library" / "Caches"
+    else:
+        named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        caches = named if named.is_absolute() else Path.home() / ".cache"  # its specification: ignore relative paths
+    return caches / "graphcaps" / f"kernels-{__version__}-numba-{numba.__version__}"
+
+
+def compiled(function: Callable) -> Callable:
+    """A kernel as machine code, kept on disk where that can be written; elsewhere each process compiles anew."""
+    options = {"nogil": True, "error_model": "numpy"}
+    before = config.CACHE_DIR
+    try:
+        folder = cache_folder()
+        config.CACHE_DIR = str(folder)  # Numba looks here when a function is decorated, and never again
+        kernel = njit(function, cache=True, **options)
+        if Path(kernel.stats.cache_path).is_relative_to(folder):  # else it can't be written, and Numba chose another
+            return kernel
+    except RuntimeError:  # no home, or no folder at all that can be written
+        pass
+    finally:
+        config.CACHE_DIR = before
+    return njit(function, **options)
