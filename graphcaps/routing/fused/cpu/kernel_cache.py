@@ -13,11 +13,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numba
-from numba import config, njit
+from numba import njit
 
 from ...._version import __version__
+
+config: Any = numba.config  # whose settings its types don't know
 
 
 def cache_folder() -> Path:
@@ -41,16 +44,15 @@ def cache_folder() -> Path:
 
 def compiled(function: Callable) -> Callable:
     """A kernel as machine code, kept on disk where that can be written; elsewhere each process compiles anew."""
-    options = {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR
     try:
         folder = cache_folder()
         config.CACHE_DIR = str(folder)  # Numba looks here when a function is decorated, and never again
-        kernel = njit(function, cache=True, **options)
-        if Path(kernel.stats.cache_path).is_relative_to(folder):  # else it can't be written, and Numba chose another
+        kernel = njit(function, cache=True, nogil=True, error_model="numpy")
+        if Path(kernel.stats.cache_path or "").is_relative_to(folder):  # else it can't be written, and Numba chose another
             return kernel
     except RuntimeError:  # no home, or no folder at all that can be written
         pass
     finally:
         config.CACHE_DIR = before
-    return njit(function, **options)
+    return njit(function, nogil=True, error_model="numpy")
