@@ -266,7 +266,9 @@ def test_capsules_are_counted_on_the_images_that_chose_the_epoch(tmp_path, monke
     small.use(monkeypatch)
     monkeypatch.setattr("graphcaps.compare.work.load_images", lambda name, root: images)
     count = work.capsule_usage_of_layers
-    monkeypatch.setattr(work, "capsule_usage_of_layers", lambda model, part: seen.append(part) or count(model, part))
+    monkeypatch.setattr(
+        work, "capsule_usage_of_layers", lambda model, part, told: seen.append(part) or count(model, part, told)
+    )
     text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")
     compare(
         written(tmp_path, text.replace("compact", "compact, augment: anywhere")),

@@ -104,8 +104,8 @@ def editable_installs() -> list[str]:
 
 @pytest.mark.long
 def test_no_install_of_the_docs_breaks_the_commands(tmp_path):
-    """In one environment, in order, with routing between them; and a copy in site-packages before, as `pip install .`
-    leaves one."""
+    """In one environment, in order, with routing between them; and a copy in site-packages before, as an install
+    that is no editable one leaves it."""
     copy, env = tmp_path / "copy", tmp_path / "env"
     for name in SOURCES:
         source = ROOT / name

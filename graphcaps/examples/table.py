@@ -109,7 +109,7 @@ def _table(part: dict, measure: str) -> list[str]:
         error = over["standard_error"]
         found.append(f"{name}: {percent(over['mean'], error, '+')} points" + " (standard error)" * (error is not None))
     found += [f"{row['name']}: {information(row)}" for row in part["rows"] if "recovered" in row]
-    return found + [told(part["known"], measure)] * ("known" in part)
+    return [*found, told(part["known"], measure)] if "known" in part else found
 
 
 def information(row: dict) -> str:

@@ -49,7 +49,7 @@ def compiled(function: Callable) -> Callable:
         folder = cache_folder()
         config.CACHE_DIR = str(folder)  # Numba looks here when a function is decorated, and never again
         kernel = njit(function, cache=True, nogil=True, error_model="numpy")
-        if Path(kernel.stats.cache_path or "").is_relative_to(folder):  # else it can't be written, and Numba chose another
+        if Path(kernel.stats.cache_path or "").is_relative_to(folder):  # else Numba could not write there
             return kernel
     except RuntimeError:  # no home, or no folder at all that can be written
         pass
