@@ -148,6 +148,8 @@ def example_tables(results: list[dict]) -> str:
     parts = []
     for found in results:
         spent = f"{found['minutes']:.1f} min in {found['processes']} processes of one thread"
+        if "kept" in found:
+            spent += f", with {found['kept']} trainings kept from before"
         parts.append(f"`{found['command']}`, {spent}:")
         for part in found.get("parts", [found]):
             parts += [f"{part['factors']} factors:"] if "factors" in part else []
@@ -170,7 +172,8 @@ def _example_table(part: dict, measure: str) -> list[str]:
     )
     known = "".join(f" {row['name'].capitalize()}: {information(row)}." for row in part["rows"] if "recovered" in row)
     if "known" in part:
-        known += f" {told(part['known'], 'micro-F1').capitalize()}."
+        words = told(part["known"], "micro-F1")
+        known += f" {words[0].upper()}{words[1:]}."
     return ["\n".join(lines), f"Margins and their standard errors, points: {margins}.{known} {part['protocol']}"]
 
 

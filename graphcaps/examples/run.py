@@ -71,7 +71,8 @@ def example(
     if quick:
         say(QUICK)
     start, keep = time.perf_counter(), None if quick else folder / "trainings"
-    if keep is not None and (kept := len([*keep.glob("*.json")])):
+    kept = len([*keep.glob("*.json")]) if keep is not None else 0
+    if kept:
         say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
     graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
     train: Callable[[Callable[[float], None]], dict]
@@ -91,6 +92,7 @@ def example(
         "command": f"graphcaps example {name}{asked}",
         **found,
         "minutes": (time.perf_counter() - start) / 60,
+        **({"kept": kept} if kept else {}),
         "processes": 1 if quick else trials.cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
