@@ -541,7 +541,7 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
-    assert code0 == code1 == 0 and written1 == [] and len(written0) == 13
+    assert code0 == code1 == 0 and written1 == [] and len(written0) == 15
     assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
     assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
     result = Run.open(tmp_path / "run").result()

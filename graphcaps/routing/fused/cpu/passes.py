@@ -210,8 +210,9 @@ def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: 
     if len(ranges) == 1:
         part(0)
         return
-    # The first call of its kind, which compiles, is made alone. With Numba 0.60 a call from a second thread once failed
-    # with an IndexError that didn't come back. Threads that compile together are suspected; it isn't proven.
+    # The first call of its kind, which compiles, is made alone. With Numba 0.60 a call from another thread failed
+    # twice, in some ten runs of all tests, with an IndexError from outside Python's code. Threads that compile together
+    # were suspected, but it came back with this. It was never seen with 0.61 or newer, which are therefore asked for.
     kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
     alone = kind not in _COMPILED
     if alone:
