@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from ._dgl_import import install
 from ._version import __version__
+
+install()
 
 _HOME = {
     "complete_graph": "graph",

@@ -230,6 +230,23 @@ def test_a_dgl_whose_graphbolt_fails_is_imported_without_it(tmp_path):
     assert seen.stderr == "try 2\n"
 
 
+def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
+    """With the torch installed here; nobody has touched ``graphcaps.dgl`` before."""
+    script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
+    script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
+    script += "fn.sum('m', 'y')); print(g.ndata['y'].tolist(), graphcaps.dgl is dgl, dgl.__spec__.loader.get_source)"
+    seen = python(script, tmp_path)
+    assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
+
+
+def test_a_failed_import_of_dgl_before_graphcaps_does_no_harm(tmp_path):
+    package = fake_dgl(tmp_path, "import dgl.graphbolt")
+    (package / "graphbolt.py").write_text("raise FileNotFoundError('libgraphbolt_pytorch_9.9.9.so')")
+    first = "import sys, contextlib; sys.path.insert(0, '.')\nwith contextlib.suppress(FileNotFoundError): import dgl\n"
+    seen = python(f"{first}import graphcaps, dgl; print(dgl.function.home is dgl)", tmp_path)
+    assert seen.stdout == "True\n", seen.stderr
+
+
 def test_a_dgl_that_fails_elsewhere_says_so(tmp_path):
     fake_dgl(tmp_path, "if sys.tries == 1: import missing_piece")
     seen = python(IMPORT, tmp_path)
