@@ -9,6 +9,10 @@ an empty module takes its place and DGL is imported again.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Finder:
@@ -25,7 +29,7 @@ class Finder:
 
         self.looking = True  # the other finders are asked, not this one again
         try:
-            spec = importlib.util.find_spec(name)
+            spec: Any = importlib.util.find_spec(name)
         finally:
             self.looking = False
         if spec is not None and spec.loader is not None:

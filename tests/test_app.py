@@ -108,7 +108,9 @@ def test_a_varied_capsule_is_another_picture():
 
 def test_a_test_image_comes_with_its_label():
     got = explorer().image({"image": 7})
-    assert got["name"] == str(int(explorer().images.labels[7])) and np.array_equal(picture(got["pixels"]), DIGIT)
+    label = int(explorer().images.labels[7])
+    assert (got["name"], got["classes"]) == (str(label), [label])
+    assert np.array_equal(picture(got["pixels"]), DIGIT)
 
 
 BLANK = np.zeros((1, 28, 28), int).tolist()

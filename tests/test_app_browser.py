@@ -185,6 +185,10 @@ def test_a_test_image_is_sent_as_it_is_and_turned_moved_and_thickened(page):
     assert np.array_equal(sent(page), TEST_IMAGE)
     name = network().class_names[int(explorer().images.labels[12])]
     assert page.locator("#shown").inner_text() == f"Test image 12: {name}"
+    settle(page)
+    longest = page.locator("#tops li:first-child .name").inner_text()
+    judged = f"True label: {name}." if longest == name else f"Wrong: {longest} is longest, the true label is {name}."
+    assert page.locator("#picture figcaption").inner_text().startswith(judged)
     slide(page, "turn", 180)
     assert np.abs(sent(page) - TEST_IMAGE[:, ::-1, ::-1]).max() <= 2
     slide(page, "turn", 90)

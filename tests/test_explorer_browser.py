@@ -13,6 +13,7 @@ from graphcaps import viz
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
+from graphcaps.viz.routing.timeline import wide_range
 
 from .browser import browser, opened, settle, why_not
 from .traces import make_trace, with_pictures
@@ -50,6 +51,9 @@ def files(tmp_path_factory):
 @pytest.fixture
 def page(chromium, files):
     with opened(chromium, files["small"]) as page:
+        for _ in range(7):
+            page.keyboard.press("ArrowRight")
+        settle(page)
         yield page
 
 
@@ -73,6 +77,16 @@ def half_step(values: np.ndarray, digits: int) -> float:
     return float(values.max() - values.min()) / 510 + 0.5 * 10**-digits + 1e-6
 
 
+def contrast(one, other) -> float:
+    """Of two colours, red, green and blue in 0 to 255, as WCAG 2.2 defines it: 1 to 21."""
+    light = []
+    for color in (one, other):
+        value = np.array(color) / 255
+        linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+        light.append(float(linear @ [0.2126, 0.7152, 0.0722]))
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
 # The opacities, 0 to 255, of the graph's pixels between two parts of its width. Reading a copy leaves the graph be.
 OPACITIES = """([left, right]) => {
   const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
@@ -94,6 +108,60 @@ COLORS = """(points) => {
 def ink(page) -> int:
     """How many pixels halfway between children and parents belong to a line that is strong."""
     return page.evaluate(OPACITIES + ".filter((opacity) => opacity > 30).length; }", [0.25, 0.75])
+
+
+def test_the_page_opens_at_the_networks_answer(chromium, files):
+    with opened(chromium, files["small"]) as page:
+        assert text(page, "#iterations output") == "3 of 10" and text(page, "#epochs output") == "6 of 6"
+        shown = [read(value) for value in page.locator("#parents .value").all_inner_texts()]
+        assert shown == pytest.approx(TRACE.lengths[-1, 2, 0], abs=0.0051)
+
+
+def test_epoch_0_crowns_nobody(page):
+    assert page.locator("#parents .longest").count() == 1
+    go(page, 3, 0)
+    assert page.locator("#parents .longest").count() == 0
+    assert text(page, "#status") == "Iteration 3, epoch 0: untrained."
+    assert "Untrained" in text(page, "#picture figcaption")
+
+
+def test_wrong_answers_are_marked(chromium, tmp_path):
+    lengths = TRACE.lengths.copy()
+    lengths[..., 0, :], lengths[-1, 2, 0, 7] = 0.1, 0.9  # image 0 is of class 0
+    lengths[..., 1, :], lengths[-1, 2, 1, 1] = 0.1, 0.9  # image 1 of class 1
+    (path,) = viz.draw(dataclasses.replace(TRACE, lengths=lengths), tmp_path, format="html")
+    with opened(chromium, path) as page:
+        assert page.locator(".thumbs span").all_inner_texts() == ["class 0 ✗", "class 1"]
+        said = "Wrong: class 7 is longest, the true label is class 0."
+        assert text(page, "#picture figcaption").startswith(said)
+        assert [text(page, f"#parents button:nth-child({j + 1}) .dot") for j in (0, 7, 3)] == ["✓", "✗", ""]
+        assert text(page, "#status").endswith("longest parent class 7, 0.90, wrong.")
+        page.get_by_role("radio", name="class 1").check(force=True)
+        settle(page)
+        assert "Wrong" not in text(page, "#picture figcaption") and "✗" not in text(page, "#parents")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_parents_stand_out_from_the_paper(chromium, files, scheme):
+    """A contrast of 3 : 1, as WCAG 2.2 asks of graphics (its 1.4.11)."""
+    with opened(chromium, files["small"], color_scheme=scheme) as page:
+        colour = "(element) => getComputedStyle(element).backgroundColor"
+        paper, *dots = (
+            [int(channel) for channel in re.findall(r"\d+", shown)]
+            for shown in (
+                page.locator("body").evaluate(colour),
+                *page.locator("#parents .dot").evaluate_all(
+                    "(dots) => dots.map((dot) => getComputedStyle(dot).backgroundColor)"
+                ),
+            )
+        )
+        assert len(dots) == 10 and min(contrast(dot, paper) for dot in dots) >= 3
+
+
+def test_a_narrow_page_still_says_what_is_beyond_training(chromium, files):
+    with opened(chromium, files["small"], width=400) as page:
+        go(page, 4, 2)
+        assert text(page, "#iterations output").split("\n") == ["4 of 10", "beyond training"]
 
 
 def test_lengths_and_couplings_are_the_traces_at_every_moment(page):
@@ -133,7 +201,7 @@ def test_a_large_graph_says_how_much_of_it_is_shown(chromium, files):
         assert re.fullmatch(r"\d+ of 1152 children", text(page, "#children-head"))
         children = int(text(page, "#children-head").split()[0])
         assert f"{children * 10:,} of 11,520 couplings".replace(",", "\u202f") in text(page, "#kept")
-        largest = LARGE.c[-1, -1, 0].astype(np.float64).max()
+        largest = LARGE.c[-1, LARGE.trained_iterations - 1, 0].astype(np.float64).max()
         assert f"Largest {largest:.3f}" in text(page, "#histogram figcaption")
 
 
@@ -176,9 +244,11 @@ def test_a_parent_filters_lines_and_escape_shows_all_again(page):
 
 
 def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
-    """One child and one parent leave one line; beside the child its pixels add up to width times opacity."""
+    """One child and one parent leave one line; beside the child its pixels add up to width times opacity.
+
+    Both are scaled to that child's couplings, as the scale below says.
+    """
     c = TRACE.c[-1, -1, 0].astype(np.float64)
-    low, high = c.min(), c.max()
     order = page.evaluate("JSON.parse(document.querySelector('#trace').textContent).images[0].order")
     height = page.locator(".stage > canvas").bounding_box()["height"]
     for edge in (c.argmax(), c.argmin(), np.argsort(c)[-4]):
@@ -190,6 +260,7 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         settle(page)
         column = np.array(page.evaluate(OPACITIES + "; }", [0.08, 0.08])) / 255
         drawn = column[column > 0.08].sum()  # the others are paler
+        low, high = wide_range(c.reshape(16, 10)[child])
         share = (c[edge] - low) / (high - low)
         assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.14 + 0.81 * share), abs=0.25)
 

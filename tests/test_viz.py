@@ -153,6 +153,26 @@ def test_bars_are_the_lengths_and_the_longest_parent_is_marked(trace):
     assert "true label: class 1" in words(picture.figure)
 
 
+def test_the_untrained_network_crowns_nobody(trace):
+    picture = viz.GraphPicture(trace, over="epochs")
+    assert max(picture.nodes.get_linewidths()) > 0
+    picture.show(0)
+    assert max(picture.nodes.get_linewidths()) == max(picture.bars.get_linewidths()) == 0
+    assert "untrained" in words(picture.figure) and "longest" not in words(picture.figure)
+
+
+@pytest.mark.parametrize("medium", [style.SCREEN, style.COLUMN])
+def test_a_wrong_answer_is_marked(trace, medium):
+    lengths = trace.lengths.copy()
+    lengths[-1, :, 1] = 0.1
+    lengths[-1, 2:, 1, 1] = lengths[-1, :2, 1, 4] = 0.9  # image 1 is of class 1
+    picture = viz.GraphPicture(dataclasses.replace(trace, lengths=lengths), image=1, medium=medium)
+    for step, wrong in ((1, True), (2, False)):
+        picture.show(step)
+        shown = re.split(r"\s+", next(text for text in words(picture.figure).split(" | ") if "true label" in text))
+        assert " ".join(shown) == "true label: class 1" + " longest: class 4 wrong" * wrong
+
+
 def test_short_parents_can_be_told_apart():
     faint = make_trace(4, 3)
     faint = dataclasses.replace(faint, lengths=faint.lengths / 100)
@@ -204,6 +224,38 @@ def test_a_class_has_one_colour_in_every_picture(trace):
     assert len({viz.color(j) for j in range(30)}) == 30
     line = viz.EntropyPicture(trace).mean.get_color()
     assert min(math.dist(to_rgb(line), viz.color(j)) for j in range(10)) > 0.3
+
+
+def test_colours_stand_out_from_paper_and_from_each_other():
+    """By the contrast of WCAG 2.2, and in Oklab, as eyes see them and as those without red or green cones do."""
+
+    def linear(color):
+        value = np.array(color)
+        return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+    def oklab(light):  # Ottosson 2020
+        to_cones = [
+            [0.4122215, 0.5363325, 0.0514460],
+            [0.2119035, 0.6806995, 0.1073970],
+            [0.0883025, 0.2817188, 0.6299787],
+        ]
+        to_lab = [
+            [0.2104543, 0.7936178, -0.0040720],
+            [1.9779985, -2.4285922, 0.4505937],
+            [0.0259040, 0.7827718, -0.8086758],
+        ]
+        return np.cbrt(np.clip(light, 0, 1) @ np.transpose(to_cones)) @ np.transpose(to_lab)
+
+    for j in range(30):
+        assert 1.05 / (linear(viz.color(j)) @ [0.2126, 0.7152, 0.0722] + 0.05) >= 3
+    ten = linear([viz.color(j) for j in range(10)])
+    # Machado, Oliveira & Fernandes 2009, severity 1
+    protan = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    deutan = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    for seen, least in ((np.eye(3), 0.133), (protan, 0.088), (deutan, 0.089)):
+        lab = oklab(ten @ np.transpose(seen))
+        apart = np.linalg.norm(lab[:, None] - lab, axis=-1)
+        assert apart[np.triu_indices(10, 1)].min() > least
 
 
 @pytest.mark.parametrize("kind", PICTURES)
@@ -288,7 +340,7 @@ def test_a_saved_figure_is_the_same_file_each_time_and_whatever_the_callers_sett
 def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     short = with_pictures(make_trace(6, 3, iterations=4, images=1, epochs=(0, 1), history={"val_loss": [1.0, 0.5]}))
     written = viz.draw(short, tmp_path, format=format)
-    names = ["entropy", "graph", "histogram", "entropy-epochs", "graph-epochs", "histogram-epochs", "sheet"]
+    names = ["entropy", "graph", "histogram", "entropy-epochs", "sheet"]  # over epochs the others end with that answer
     assert [path.name for path in written] == [f"{name}.{format}" for name in names]
     for path in written:
         inches = 9 if path.stem == "sheet" else 3.4

@@ -51,8 +51,8 @@ def draw(
         what: entropy, graph, histogram, places, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
         format: gif or mp4 (needs ``pip install -e ".[video]"``); png, svg or pdf: the network's answer, after the
-            last iteration of training, or the last epoch, and all of the entropy's curve; 3.4 inches wide for a column
-            of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
+            last iteration of training, in the last epoch (over both, once), and all of the entropy's curves; 3.4 inches
+            wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
         image: which image of the trace moves, or is shown first in the explorer, from 0.
         top: of a larger graph, how many of the strongest couplings are drawn, >= 1.
         on_written: called with each path when its file is complete.
@@ -92,6 +92,8 @@ def draw(
         for span in spans:
             for name in moving:
                 answer = format in STILL and name != "entropy"
+                if answer and span == "epochs" and over == "both":
+                    continue  # the last epoch after the iterations of training: what the still over iterations shows
                 picture = _picture(name, trace.up_to_training() if answer else trace, span, image, top, medium)
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
                 style.save(picture.figure, path, medium) if format in STILL else _film(picture, path)

@@ -1,6 +1,9 @@
 """The look of every picture: one colour per class everywhere, readable type, white paper.
 
-The ten colours are Petroff's accessible cycle (arXiv 2107.02270), chosen to stay apart under colour blindness.
+The ten colours have a contrast of at least 3 : 1 with white paper, as WCAG 2.2 asks of graphics. They were searched
+from ten familiar hues for the largest distance between the two nearest, in full colour and in two kinds of colour
+blindness: 0.134 of Oklab, and 0.089 under protanopia and deuteranopia (Machado et al. 2009). Petroff's accessible cycle
+(arXiv 2107.02270) has 0.090, 0.061 and 0.084, and four colours below 3 : 1.
 """
 
 from __future__ import annotations
@@ -24,23 +27,23 @@ from matplotlib.text import Text
 from graphcaps.atomic import replacing
 
 PALETTE = (
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#94a4a2",
-    "#832db6",
-    "#a96b59",
-    "#e76300",
-    "#b9ac70",
-    "#717581",
-    "#92dadd",
+    "#3b8af7",
+    "#e76b09",
+    "#a0011f",
+    "#13a65a",
+    "#7a2cbe",
+    "#a25910",
+    "#fe49a5",
+    "#2b3f8b",
+    "#5f726b",
+    "#039caf",
 )
 INK = "#22262b"
 MUTED = "#5f6670"
 FAINT = "#c9ced4"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
-ACCENT = "#0b7a75"  # for what is not a class: none of the ten, nor near one
+ACCENT = "#00544a"  # for what is not a class: none of the ten, nor near one
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 TITLE = 13
@@ -69,14 +72,14 @@ COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
 
 
 def color(index: int) -> tuple[float, float, float]:
-    """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then lighter, and so on.
+    """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then darker still, and again.
 
     >>> color(0) == color(30) and color(0) != color(10)
     True
     """
     red, green, blue = to_rgb(PALETTE[index % 10])
     hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
-    return colorsys.hls_to_rgb(hue, (light, light * 0.55, light + 0.45 * (1 - light))[index // 10 % 3], saturation)
+    return colorsys.hls_to_rgb(hue, light * (1, 0.62, 0.36)[index // 10 % 3], saturation)
 
 
 def hex_color(index: int) -> str:

@@ -100,7 +100,7 @@ class Explorer:
         return {"picture": decode(self.model, parent, torch.from_numpy(values).float())}
 
     def image(self, asked: object) -> dict:
-        """Answer {"image": k} with the test image's ``name`` and ``pixels``; raise ``InputError``."""
+        """Answer {"image": k} with the test image's ``name``, true ``classes`` and ``pixels``; raise ``InputError``."""
         (k,) = _fields(asked, "image")
         _index("image", k, len(self.images))
         return self._shown(k)
@@ -108,7 +108,7 @@ class Explorer:
     def _shown(self, k: int) -> dict:
         classes = (self.images.labels if self.classes is None else self.classes)[k].reshape(-1).tolist()
         name = " + ".join(self.model.class_names[label] for label in classes)
-        return {"name": name, "pixels": packed(self.images.pixels[k].numpy())}
+        return {"name": name, "classes": classes, "pixels": packed(self.images.pixels[k].numpy())}
 
 
 def stroke_width(images: np.ndarray) -> float:

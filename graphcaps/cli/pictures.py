@@ -38,8 +38,8 @@ def viz(
             training curves and reconstructions. all: these five.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
-            png, svg, pdf: the network's answer (after the last iteration of training, or the last epoch), and all of
-            the entropy's curve, sized for a column of a paper.
+            png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
+            the entropy's curves, sized for a column of a paper.
             html: the explorer, one page with all images, iterations and epochs, to open from the disk.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
             with graphs: which graph.

@@ -16,7 +16,7 @@ from PIL import Image, ImageFilter
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Timeline, caption, count, wide_range
+from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent, wide_range
 
 THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of all steps, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
@@ -24,6 +24,7 @@ PALE, STRONG = 0.16, 0.95  # their opacities
 Numbers = TypeVar("Numbers", float, np.ndarray)
 
 _PICTURED = 20  # children shown as small pictures of what they look at
+_LEGIBLE = 24  # pixels of a side; smaller ones are dots
 _LABELLED = 30  # parents that have room for a name each
 _ENDS = [digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)] + [1.0]  # of the axis of lengths
 _CURVE = np.linspace(0, 1, 18)
@@ -50,7 +51,7 @@ class _Layout:
 
 _LAYOUTS = {
     style.SCREEN: _Layout(
-        540, (0.135, 0.655), (0.03, 0.19), (0.78, 1.3), (0.25, 0.035, 0.42, 0.05), 0.06, 7.5, 1.0
+        620, (0.12, 0.7), (0.03, 0.19), (0.78, 1.3), (0.25, 0.03, 0.42, 0.045), 0.052, 7.5, 1.0
     ),
     style.COLUMN: _Layout(
         270, (0.19, 0.735), (0.02, 0.19), (0.77, 1.55), (0.02, 0.065, 0.7, 0.06), 0.035, 6.0, 0.35
@@ -109,13 +110,16 @@ class GraphPicture:
             low, height = layout.graph
             bars, _ = layout.bars
             right = bars - (24 + layout.letter * max(map(len, self._names))) / medium.width
+            self._true = true_parent(trace, image)
+            self._verdict = self.figure.text(0, 0, "")
             if trace.images is not None:
                 self._draw_image(trace.images[image], caption(trace, over, image))
             self._draw_graph(self.figure.add_axes((left, low, right - left, height)))
             scale_left, scale_low, wide, tall = layout.scale
             self._draw_scale(self.figure.add_axes((min(left, scale_left), scale_low, wide, tall)))
             self._draw_bars(self.figure.add_axes((bars, low, 0.975 - bars, height)))
-        self.moving = [self.lines, *self._dots, self.nodes, self.bars, *self._values, *self._heading.artists]
+        words = [*self._values, self._verdict, *self._heading.artists]
+        self.moving = [self.lines, *self._dots, self.nodes, self.bars, *words]
         self.show(self.timeline.end)
 
     def _draw_image(self, image: np.ndarray, source: list[str]) -> None:
@@ -124,11 +128,8 @@ class GraphPicture:
         axes = self.figure.add_axes((left, top - height, width, height), anchor="NW")
         style.show_image(axes, image)
         axes.set_title("input image", size=medium.text)
-        labels = self._trace.labels
-        label = -1 if labels is None else int(labels[self._image])
-        if 0 <= label < len(self._names):
-            said = f"true label:{' ' if medium.heading else chr(10)}{self._names[label]}"
-            self.figure.text(left, top - 0.02 - height, said, size=medium.text, va="top")
+        below: dict[str, Any] = {"size": medium.text, "va": "top", "linespacing": 1.4}
+        self._verdict = self.figure.text(left, top - 0.02 - height, "", **below)
         if medium.heading:
             looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED, "va": "bottom", "linespacing": 1.4}
             self.figure.text(left, self._layout.graph[0], "\n".join(source), **looks)
@@ -167,7 +168,9 @@ class GraphPicture:
     def _draw_children(self, axes: Axes) -> list[Artist]:
         """A dot per child, or the image with what the child looks at lit up; the dots are returned."""
         trace, image = self._trace, self._image
-        if trace.images is None or trace.saliency is None or trace.num_children > _PICTURED:
+        side = 0.94 * axes.bbox.height / trace.num_children
+        few = trace.num_children <= _PICTURED and side >= _LEGIBLE
+        if trace.images is None or trace.saliency is None or not few:
             size = self._layout.node * np.clip(600 / trace.num_children, 2, 30)
             drawn = self._child_y[np.isfinite(self._child_y)]
             return [axes.scatter(np.zeros_like(drawn), drawn, s=size, color=style.INK, zorder=3, lw=0)]
@@ -240,7 +243,8 @@ class GraphPicture:
         c = c[self.edges]
         colors = np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c)))  # (K, 4)
         self.lines.set(linewidth=self.width(c), color=colors)
-        winner = int(lengths.argmax())
+        longest = int(lengths.argmax())
+        winner = None if self.timeline.untrained(position) else longest
         rings = np.where(np.arange(len(lengths)) == winner, 2.0 * self._medium.line, 0.0)
         sizes = self._layout.node * np.where(rings > 0, 130, 55)
         self.nodes.set(sizes=sizes, linewidths=rings, edgecolors=style.INK)
@@ -250,9 +254,22 @@ class GraphPicture:
         for j, value in enumerate(self._values):
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
-        line = f"longest parent: {self._names[winner]} ({lengths[winner]:.{self._digits}f})"
+        line = f"longest parent: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
+        if winner is None:
+            line = "untrained"
+        self._judge(winner)
         title = f"Children choose parents: {self.timeline.title(position)}"
         self._heading.say(title, line, self.timeline.note(position))
+
+    def _judge(self, winner: int | None) -> None:
+        """Say below the image what it shows, and whether the longest parent is another."""
+        if self._true is None or self._trace.images is None:
+            return
+        between = " " if self._medium.heading else "\n"
+        said, weight = f"true label:{between}{self._names[self._true]}", "normal"
+        if winner is not None and winner != self._true:
+            said, weight = f"{said}\nlongest:{between}{self._names[winner]}\nwrong", "bold"
+        self._verdict.set(text=said, fontweight=weight)
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from graphcaps.errors import required
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Timeline, between, caption, taken
+from graphcaps.viz.routing.timeline import Timeline, between, caption, taken, true_parent
 
 SHARP = 4  # power of the cosine that a place fades by
 LITTLE = 0.1  # of the most that any pixel is seen, added to what each is: fades pixels that hardly any child sees
@@ -118,6 +118,7 @@ class PlacesPicture:
         credit = self.timeline.c * taken(trace, "agreement", over, image)  # (S, E)
         self.maps = np.maximum(credit_by_place(trace, of, credit), 0)
         last = self.timeline.lengths[-1]
+        self._true = true_parent(trace, image)
         self.shown = np.sort(np.argsort(-last, kind="stable")[:_MOST])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
@@ -137,7 +138,7 @@ class PlacesPicture:
     def _lay_out(self, medium: style.Medium) -> None:
         wide, number = medium.width, len(self.shown)
         edge, gap, top = round(0.03 * wide), round(0.012 * wide), 82 if medium.heading else 6
-        letters = max(len(self._names[j]) for j in self.shown) + 6  # of "name: 0.93"
+        letters = max(len(self._names[j]) for j in self.shown) + 8  # of "name: 0.93 ✗"
         columns = min(4, number)
         rows = -(-number // columns)
         line = medium.small * 100 / 72 * 1.5  # of a title
@@ -183,6 +184,8 @@ class PlacesPicture:
         for panel, title, j in zip(self.panels[1:], self._titles[1:], self.shown, strict=True):
             panel.set_data(painted(self._image, maps[[j]], self._colors[[j]], self._most))
             text = f"{self._names[j]}{between_them}{lengths[j]:.2f}"
-            title.set(text=text, fontweight="bold" if j == longest else "normal")
+            crowned = j == longest and not self.timeline.untrained(position)
+            wrong = crowned and self._true is not None and j != self._true
+            title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if crowned else "normal")
         said = f"Which part votes for what: {self.timeline.title(position)}"
         self._heading.say(said, f"credit c <û, v>: {self._source}", self.timeline.note(position))

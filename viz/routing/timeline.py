@@ -79,6 +79,10 @@ class Timeline:
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         return count(int(low), self.over[:-1]) if low == high else f"{low} → {high} {self.over}"
 
+    def untrained(self, position: float) -> bool:
+        """Whether this is epoch 0, beside trained ones: which parent is longest then says nothing."""
+        return self.over == "epochs" and int(self.steps[round(position)]) == 0
+
     def note(self, position: float) -> str:
         """A remark where the iterations run on beyond those of training, else nothing."""
         beyond = self.over == "iterations" and position > self.trained - 1
@@ -111,6 +115,12 @@ def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
 
 def _trained(trace: RoutingTrace) -> int:
     return min(trace.trained_iterations, trace.num_iterations)
+
+
+def true_parent(trace: RoutingTrace, image: int) -> int | None:
+    """The parent that the image's label names, or None where it has no label or its label is no parent."""
+    label = -1 if trace.labels is None else int(trace.labels[image])
+    return label if 0 <= label < trace.num_parents else None
 
 
 def check_drawable(trace: RoutingTrace, image: int) -> None:

@@ -7,7 +7,15 @@ const THIN = 0.4,
   UNLIT = 0.035,
   REACH = 7;
 const MANY = 400; // lines that would be a fog where they are weak
-const PICTURED = 20; // children shown as small pictures of what they look at
+const PICTURED = 20, // children shown as small pictures of what they look at
+  LEGIBLE = 24; // pixels of a side; smaller ones are dots
+
+// Moved apart to a fifth of the larger, within [0, 1]; as wide_range of viz/routing/timeline.py does.
+function wideRange(low, high) {
+  const missing = Math.max(0, 0.2 * high - (high - low)),
+    top = Math.min(1, high + missing / 2);
+  return [low - (missing - (top - high)), top];
+}
 
 class Graph {
   constructor(canvas) {
@@ -25,11 +33,10 @@ class Graph {
     const { context, width, height } = surface(this.canvas);
     Object.assign(this, { context, width, height });
     this.room = height / this.image.order.length;
-    this.side = this.pictures ? Math.min(46, 0.94 * this.room, 0.2 * width) : 0;
-    this.left = this.pictures ? this.side + 5 : 12;
+    const side = this.pictures ? Math.min(46, 0.94 * this.room, 0.2 * width) : 0;
+    this.side = side < LEGIBLE ? 0 : side;
+    this.left = this.side ? this.side + 5 : 12;
     this.right = width - 4;
-    const [low, high] = this.image.range;
-    this.share = (c) => Math.min(1, Math.max(0, (c - low) / (high - low)));
     this.thick = Math.min(THICK, Math.max(3 * THIN, 1.1 * this.room));
   }
 
@@ -65,8 +72,17 @@ class Graph {
     return (parent === null || dst[edge] === parent) && (child === null || src[edge] === child);
   }
 
+  // From the thinnest to the widest line: of all moments, or of a selected child now, whose couplings may be near.
+  scale(c, child) {
+    const own = c.filter((_, edge) => this.image.src[edge] === child);
+    this.range = child === null ? this.image.range : wideRange(Math.min(...own), Math.max(...own));
+    const [low, high] = this.range;
+    this.share = (c) => Math.min(1, Math.max(0, (c - low) / (high - low)));
+  }
+
   draw(c, chosen, hovered, look) {
     this.place();
+    this.scale(c, chosen.child);
     this.c = c;
     const { context, image, left, right } = this,
       edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
@@ -104,7 +120,7 @@ class Graph {
     const { context, side } = this,
       y = this.childY(child);
     context.strokeStyle = context.fillStyle = marked ? look.accent : look.ink;
-    if (this.pictures) {
+    if (this.side) {
       context.imageSmoothingEnabled = true;
       context.drawImage(this.pictures.get(child), 1, y - side / 2, side, side);
       context.lineWidth = 3;
@@ -137,7 +153,7 @@ class Graph {
 // Lines of known coupling: the thinnest, a middle one and the widest.
 function drawScale(canvas, graph, look) {
   const { context, height } = surface(canvas),
-    [low, high] = graph.image.range,
+    [low, high] = graph.range,
     middle = height / 2;
   const digits = Math.max(2, 1 - Math.floor(Math.log10(high - low)));
   context.font = look.font;

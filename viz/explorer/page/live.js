@@ -4,6 +4,7 @@ const start = JSON.parse($("#trace").textContent);
 const desk = new Desk($("#desk > canvas"), start, changed);
 const [, high, wide] = start.shape;
 let top1, // the longest parent as the server told it
+  label = null, // of the test image on the desk
   underway = 0; // questions without an answer
 
 // A function that asks the server: one question at a time, and of those that came meanwhile only the newest.
@@ -43,25 +44,27 @@ async function post(path, question) {
   }
 }
 
-const explain = newest("explain", (answer) => showAnswer(answer, Math.round(now.r)));
+const explain = newest("explain", (answer, about) => showAnswer(answer, Math.round(now.r), about));
 const decode = newest("decode", ({ picture }, of) => of === top1 && showPicture($("#answer > canvas"), picture));
-const fetchImage = newest("image", ({ name, pixels }, image) => {
+const fetchImage = newest("image", (shown, image) => {
   untick();
-  takePicture(`Test image ${image}: ${name}`, pixels);
+  takePicture(`Test image ${image}`, shown);
 });
 
 function untick() {
   for (const input of document.querySelectorAll("#images input")) input.checked = false;
 }
 
-function takePicture(said, { shape, data }) {
-  $("#shown").textContent = said;
+function takePicture(said, { name, classes, pixels: { shape, data } }) {
+  $("#shown").textContent = `${said}: ${name}`;
+  label = classes.length === 1 ? classes[0] : null;
   desk.take(photograph({ shape, data: bytes(data) }));
 }
 
 // The desk has changed: show it, and ask what the network makes of it.
 function changed() {
   if (!desk.picture) {
+    label = null;
     $("#shown").textContent = desk.lines.length ? "Your drawing." : "An empty sheet.";
     untick();
   }
@@ -75,14 +78,15 @@ function changed() {
   const photo = photograph({ shape: start.shape, data: pixels });
   Object.assign($("#seen canvas"), { width: wide, height: high }).getContext("2d").drawImage(photo, 0, 0);
   const planes = Array.from({ length: desk.channels }, (_, c) => Array.from({ length: high }, (_, y) => row(c, y)));
-  explain({ pixels: planes });
+  explain({ pixels: planes }, label);
 }
 
-function showAnswer({ trace: explained, tops, doubts }, r) {
+function showAnswer({ trace: explained, tops, doubts }, r, label = null) {
   const blank = doubts.some(({ kind }) => kind === "blank");
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
   $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.`;
+  explained.images[0].label = label;
   show(explained, r);
   fill($("#tops"), tops.length, "li", (item) => {
     item.innerHTML = '<canvas role="img"></canvas><span class="name"></span> <span class="value"></span>';
@@ -150,5 +154,5 @@ $("#pick").addEventListener("change", ({ target }) => {
 });
 
 showAnswer(start.answer, start.answer.trace.trained - 1);
-showImages(start.examples, 0, (n) => takePicture(`Test image: ${start.examples[n].name}`, start.examples[n].pixels));
-takePicture(`Test image: ${start.examples[0].name}`, start.examples[0].pixels);
+showImages(start.examples, 0, (n) => takePicture("Test image", start.examples[n]));
+takePicture("Test image", start.examples[0]);

@@ -16,7 +16,7 @@ let trace,
   waiting = false;
 
 // Draw a trace, at iteration r from 0; a selection stays where the new one has the same child or parent.
-function show(data, r = data.iterations - 1) {
+function show(data, r = data.trained - 1) {
   stop();
   trace = data;
   now.n = Math.min(trace.start, trace.images.length - 1);
@@ -46,7 +46,7 @@ function show(data, r = data.iterations - 1) {
   takeImage(now.n);
 }
 
-// The chooser: `images` have a name and pixels, or null; pick(n) is called with the chosen one.
+// The chooser: `images` have a name, pixels or null, and of a wrong answer a note; pick(n) is called with the one chosen.
 function showImages(images, chosen, pick) {
   $("#images").hidden = images.length < 2 && !images[0].pixels;
   fill($(".thumbs"), images.length, "label", (label, n) => {
@@ -57,6 +57,10 @@ function showImages(images, chosen, pick) {
     const [input, canvas, name] = $(".thumbs").children[n].children;
     input.checked = n === chosen;
     name.textContent = name.title = each.name;
+    if (each.wrong) {
+      name.textContent += ` ${WRONG}`;
+      name.title += `, ${each.wrong}`;
+    }
     canvas.hidden = !each.pixels;
     if (each.pixels) showPicture(canvas, each.pixels);
   });
@@ -92,7 +96,7 @@ function recolor() {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim();
   const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value);
-  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color) : color));
+  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color, value("paper")) : color));
   look = { ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
   parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
 }
@@ -106,18 +110,19 @@ function redraw() {
 function draw() {
   const c = at(image.c, now),
     lengths = at(image.lengths, now);
-  const longest = lengths.indexOf(Math.max(...lengths)),
+  const longest = indexOfLargest(lengths),
     parent = now.parent ?? longest;
+  const verdict = { untrained: isUntrained(now), wrong: isWrong(image, longest) && !isUntrained(now) };
   drawTime();
   graph.draw(c, now, now.hovered, look);
   drawScale($("#scale"), graph, look);
-  drawParents(lengths, longest);
+  drawParents(lengths, longest, verdict);
   drawTip(c);
-  if (photo) drawImage(parent);
+  if (photo) drawImage(parent, longest, verdict);
   drawChildTable(c);
   drawEntropy($("#entropy canvas"), trace, image, now, now.child, look);
   drawHistogram($("#histogram canvas"), trace, image, now, parent, look);
-  drawNumbers(parent, longest, lengths);
+  drawNumbers(parent, longest, lengths, verdict);
 }
 
 function choose(selection) {

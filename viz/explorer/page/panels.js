@@ -7,10 +7,25 @@ function channels(hex) {
   return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
 }
 
-function lighter(hex) {
-  return `rgb(${channels(hex)
-    .map((channel) => Math.round(channel + 0.28 * (255 - channel)))
-    .join(" ")})`;
+// How far two colours are apart in light: 1 to 21, as the Web Content Accessibility Guidelines 2.2 define it.
+function contrast(one, other) {
+  const [low, high] = [one, other]
+    .map((color) => {
+      const [red, green, blue] = color
+        .map((channel) => channel / 255)
+        .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    })
+    .sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
+function lighter(hex, paper) {
+  const mixed = (part) => channels(hex).map((channel) => Math.round(channel + part * (255 - channel)));
+  let part = 0.2;
+  while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
+  return `rgb(${mixed(part).join(" ")})`;
 }
 
 // Make the list hold `count` elements; the new ones are handed to make(element, index).
@@ -20,6 +35,23 @@ function fill(list, count, tag, make) {
     const element = list.appendChild(document.createElement(tag));
     make(element, list.children.length - 1);
   }
+}
+
+const WRONG = "✗",
+  RIGHT = "✓",
+  STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
+
+function indexOfLargest(lengths) {
+  return lengths.indexOf(Math.max(...lengths));
+}
+
+// Whether the longest parent at a moment says nothing: before training, of a run that was trained.
+function isUntrained({ k }) {
+  return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
+}
+
+function isWrong({ label }, longest) {
+  return label in trace.parents && label !== longest;
 }
 
 function small(text) {
@@ -53,14 +85,17 @@ function drawTime() {
   }
 }
 
-function drawParents(lengths, longest) {
+function drawParents(lengths, longest, { untrained, wrong }) {
   $("#parents").classList.toggle("filtered", now.parent !== null);
   $("#clear").hidden = now.parent === null && now.child === null;
   lengths.forEach((length, j) => {
     const row = $("#parents").children[j];
-    row.classList.toggle("longest", j === longest);
+    row.classList.toggle("longest", j === longest && !untrained);
     row.setAttribute("aria-pressed", j === now.parent);
-    const mark = j === longest ? ", the longest" : "";
+    row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
+    let mark = j === longest && !untrained ? ", the longest" : "";
+    if (wrong && j === longest) mark += ", wrong";
+    if (wrong && j === image.label) mark += ", the true label";
     row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);
     row.querySelector(".bar").style.setProperty("--share", length);
     row.querySelector(".value").textContent = length.toFixed(2);
@@ -89,13 +124,16 @@ function childName(child) {
   return `child ${child}`;
 }
 
-function drawImage(parent) {
+function drawImage(parent, longest, { untrained, wrong }) {
   const child = now.hovered?.child ?? now.child,
     { fields } = trace,
     { name } = trace.parents[parent];
   const seen = child !== null && fields ? fields.places[fields.of[child]] : null;
   const alone = child !== null && heat.kind === "saliency";
-  const label = trace.parents[image.label] ? `True label: ${trace.parents[image.label].name}. ` : "";
+  const truth = trace.parents[image.label]?.name;
+  let label = truth === undefined ? "" : `True label: ${truth}. `;
+  if (wrong) label = `Wrong: ${trace.parents[longest].name} is longest, the true label is ${truth}. `;
+  if (untrained) label += "Untrained. ";
   let layers = {},
     heading = "Input image",
     said = "";
@@ -150,7 +188,7 @@ function drawChildTable(c) {
   });
 }
 
-function drawNumbers(parent, longest, lengths) {
+function drawNumbers(parent, longest, lengths, { untrained, wrong }) {
   const mean = at(image.meanEntropy, now),
     { level, choices } = trace,
     { name } = trace.parents[parent];
@@ -168,6 +206,8 @@ function drawNumbers(parent, longest, lengths) {
   const chosen = now.child === null ? "" : ` ${childName(now.child)} is selected.`;
   const ends = `${$("#children-head").textContent} with ${$("#parents-head").textContent}`;
   graph.canvas.setAttribute("aria-label", `Couplings of ${ends}. Up and down choose a child.${chosen}`);
-  const said = `${place}: longest parent ${trace.parents[longest].name}, ${lengths[longest].toFixed(2)}.${chosen}`;
+  const length = lengths[longest].toFixed(2) + (wrong ? ", wrong" : "");
+  const answer = `longest parent ${trace.parents[longest].name}, ${length}`;
+  const said = `${place}: ${untrained ? "untrained" : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== said) $("#status").textContent = said;
 }

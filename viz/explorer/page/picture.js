@@ -67,9 +67,9 @@ function windows(places, height, width) {
   );
 }
 
-// Heat maps of one image. Of saliency, map(parent, moment) is in [0, 1], 1 the brightest of any parent at the end of the
-// trace, and squared, since eyes see a glow's middle tones too bright. Of fields, votes(moment) has a map for each
-// parent, of what it gets from each place; their sum is 1 where it is most after the iterations of training.
+// Heat maps of one image. Of saliency, map(parent, moment) is in [0, 1], 1 the brightest of any parent after the
+// iterations of training, and squared, since eyes see a glow's middle tones too bright. Of fields, votes(moment) has a
+// map for each parent, of what it gets from each place; their sum is 1 where it is most after those iterations.
 class Heat {
   constructor(trace, image) {
     const [, height, width] = image.pixels.shape;
@@ -88,8 +88,8 @@ class Heat {
     if (this.kind === "saliency") {
       this.degree = new Map();
       image.src.forEach((child) => this.degree.set(child, (this.degree.get(child) ?? 0) + 1));
-      const end = { k, r: trace.iterations - 1 };
-      const brightest = trace.parents.map((_, j) => this.raw(j, end).reduce((a, b) => Math.max(a, b), 0));
+      const answer = { k, r: trace.trained - 1 };
+      const brightest = trace.parents.map((_, j) => this.raw(j, answer).reduce((a, b) => Math.max(a, b), 0));
       this.scale = Math.max(LEAST, ...brightest);
     }
   }
