@@ -163,7 +163,8 @@ def leave_busy_cores(most: int | None = None) -> str:
     free = min(cores(), most or sys.maxsize)
     others = Clock.now().others(start.clock)
     threads = besides(others or 0.0, free, present)
-    torch.set_num_threads(threads)
+    if threads != torch.get_num_threads():  # setting what is set already also forbids MKL to take fewer
+        torch.set_num_threads(threads)
     return f"{said(threads)}: {_busy(others, present)}" if others and threads < free else ""
 
 

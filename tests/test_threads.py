@@ -287,6 +287,10 @@ def test_training_tells_what_it_has_noticed(tmp_path, monkeypatch, capsys):
     train(config)
     heard = capsys.readouterr().out.splitlines()
     assert f"of {config.batch_size} images" in heard and f"{torch.get_num_threads()} in a crowd" in heard
+    silent = small.config(tmp_path, epochs=1, name="silent")
+    with pytest.warns(UserWarning, match="in a crowd"):
+        train(silent, progress=False)
+    assert capsys.readouterr().out == ""
 
 
 def test_deterministic_training_does_not_look_at_the_load(tmp_path, monkeypatch):

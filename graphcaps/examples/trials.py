@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 
 from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError
+from graphcaps.threads import cores
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +220,6 @@ def _read(file: Path, training: dict) -> Fit:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GraphcapsError(f"{file}: expected a kept training, got: {error!r}. Delete the file") from error
     raise GraphcapsError(f"{file}: expected the training {training}, got {held['training']}. Delete the file")
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _start_process() -> None:

@@ -14,6 +14,7 @@ import dataclasses
 import math
 import signal
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -183,7 +184,7 @@ class Trainer:
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
                 if crowded := self.crowding.look():
-                    progress.say(crowded)
+                    progress.say(crowded) if self.show else warnings.warn(crowded, stacklevel=2)
                 speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
