@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from .works import Setup
 
 NAME = "training beside busy programs"
 ALONE, BESIDE, TORCHS = "alone", "beside busy programs", ", torch's own threads"
-BATCH, EPOCHS, ROUNDS = 64, 2, 3
+BATCH, EPOCHS, ROUNDS = 64, 2, 6
 # A loop per core. It ends where the benchmark was killed.
 LOOP = "import os\nwhile os.getppid() == {parent}:\n    sum(range(100_000))"
 WAITS = {SPINNING: "300000", "KMP_BLOCKTIME": "200"}  # what GNU's, Intel's and LLVM's OpenMP do where nothing is set
@@ -44,9 +45,10 @@ def busy(setup: Setup) -> Iterator[Table]:
     ]
     seconds: dict[str, list[float]] = {row.name: [] for row in rows}
     others, count = [], ROUNDS * len(rows)
+    # In another order each round: what comes right after the loops have ended is a little slower.
+    order = [row for k in range(ROUNDS) for row in random.Random(k).sample(rows, len(rows))]
     with bar(NAME) as show:
-        for k in range(count):
-            row = rows[k % len(rows)]
+        for k, row in enumerate(order):
             with loops(len(affinity()) if row.name.startswith(BESIDE) else 0):
                 before = Clock.now()
                 speed = training(setup.device, torchs if row.name.endswith(TORCHS) else own)
