@@ -38,7 +38,8 @@ def run(*arguments: str, **environment: str) -> None:
 
 @needs_triton
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)], ids=["quick", "long"])
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["not long", "long"], ids=["quick", "long"])
 def test_all_that_follows_holds_in_the_interpreter_alone(which):
     pytest_here = (
         "-m",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import graphcaps
+from graphcaps.data import load_images
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("graphcaps", "viz", "pyproject.toml", "README.md", "LICENSE")
@@ -93,6 +96,37 @@ def test_the_wheel_writes_an_explorer(installed, tmp_path):
 def test_the_wheel_routes(installed, tmp_path):
     script = "import graphcaps as g, torch; print(*g.dynamic_routing(g.complete_graph(3, 2), torch.ones(6, 4)).shape)"
     assert run(installed / "python", "-c", script, cwd=tmp_path).splitlines()[-1] == "2 4"
+
+
+# Serve until Ctrl-C, take hours, or want what isn't here: files of MNIST, another network's run, a stopped one, ffmpeg.
+NOT_WALKED = re.compile(
+    r"graphcaps (?:explore|bench|compare|matters|example)\b|--dataset (?!digits)|--model (?:paper|parts)"
+    r"|--train-images|--resume|--on (?:affnist|.*scrambled)|--what places|--format mp4"
+)
+
+
+def walk() -> list[str]:
+    """Every command line of code blocks in the README and docs/, once, in the order in which they stand there."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line.partition("#")[0].strip() for kind, block in blocks if not kind for line in block.splitlines()]
+    return [line for line in dict.fromkeys(lines) if line.startswith("graphcaps ") and not NOT_WALKED.search(line)]
+
+
+@pytest.mark.long
+def test_every_command_of_the_docs_runs_after_all_those_before_it(installed, tmp_path):
+    """In one folder and one environment, on scikit-learn's digits and for one epoch."""
+    Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(tmp_path / "digit.png")
+    lines = walk()
+    words = {line.split()[1] for line in lines}
+    assert len(lines) > 15 and words == {"train", "evaluate", "predict", "runs", "viz", "explain", "prune"}
+    for line in lines:
+        newest = max((tmp_path / "runs").glob("*"), key=os.path.getmtime, default="")
+        line = re.sub(r"\b(?:RUN|runs/NAME)\b", str(newest), line).replace("--image K", "--image 1")
+        if line.startswith("graphcaps train"):
+            line += " --dataset digits --epochs 1"
+        run(installed / "graphcaps", *shlex.split(line)[1:], cwd=tmp_path)
 
 
 def editable_installs() -> list[str]:
