@@ -82,7 +82,6 @@ def main(run: str) -> None:
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         (path,) = viz.draw(Run.open(run).trace(), folder, format="html", image=4)
         with opened(chromium, path, height=1130, device_scale_factor=1.25, color_scheme="light") as page:
-            page.keyboard.press("ArrowLeft")
             settle(page)
             Image.open(io.BytesIO(page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")
