@@ -25,9 +25,13 @@ def pip_arguments() -> list[str]:
 
 def line() -> str:
     """The whole line, for a shell; an argument with a space or a comparison is quoted."""
-    words = ["pip", *pip_arguments()]
-    if sys.version_info[:2] > NEWEST:  # into the environment of the Python that runs, whatever `pip` belongs to
-        words[:1] = [sys.executable, "-m", "pip"]
+    if sys.version_info[:2] <= NEWEST:
+        pip = ["pip"]
+    elif importlib.util.find_spec("pip") is None:  # an environment that uv made
+        pip = ["uv", "pip"]
+    else:
+        pip = [sys.executable, "-m", "pip"]
+    words = [*pip, *pip_arguments()]
     return " ".join(f'"{word}"' if set(word) & set(" <>()&;$'") else word for word in words)
 
 

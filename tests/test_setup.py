@@ -133,7 +133,7 @@ def newer_python(monkeypatch):
 
 
 def test_a_newer_python_gets_the_wheel_for_3_12_as_the_error_says_it(newer_python, monkeypatch, capsys):
-    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", {"pip": "installed"}.get)
     assert _dgl_wheel.main() == 5
     (words,) = newer_python
     assert words[:4] == ["/an env/bin/python", "-m", "pip", "--disable-pip-version-check"]
@@ -143,6 +143,12 @@ def test_a_newer_python_gets_the_wheel_for_3_12_as_the_error_says_it(newer_pytho
         '"/an env/bin/python" -m pip install --no-deps --target "/an env/site-packages" '
         '--python-version 3.12 --only-binary=:all: "dgl>=2.1"'
     )
+
+
+def test_without_pip_the_line_is_one_of_uv(newer_python, monkeypatch):
+    """`uv venv` makes environments without pip; `uv pip` takes the same arguments."""
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", lambda name: None)
+    assert shlex.split(_dgl_wheel.line()) == ["uv", "pip", *_dgl_wheel.pip_arguments()]
 
 
 def test_a_dgl_that_is_there_is_left_alone(newer_python, monkeypatch):
