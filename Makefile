@@ -6,10 +6,11 @@
 # make types        the type checker alone
 # make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
 #
-# Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.12) to make it from.
+# Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
 # TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
 
-PYTHON ?= python3.12 python3.11 python3.10 python3
+# The most tested first.
+PYTHON ?= python3.12 python3.11 python3.10 python3.13 python3.14 python3
 VENV ?= .venv
 OLDEST = .venv-oldest
 TORCH ?= auto
@@ -73,7 +74,7 @@ NOT_OLDEST = --ignore-glob='tests/test_*_browser.py' $(addprefix --ignore=tests/
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
-LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)".*/\1==\2/p' pyproject.toml
+LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)\([^"]*\)".*/\1==\2\3/p' pyproject.toml
 
 lower-bounds:
 	@$(LOWER_BOUNDS)

@@ -6,6 +6,7 @@ import functools
 import importlib
 import types
 
+from ._dgl_wheel import line
 from .errors import GraphcapsError
 
 
@@ -15,7 +16,7 @@ def _import_dgl() -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "dgl":
             raise
-        raise GraphcapsError("dgl: expected it to be installed, got none. Run: pip install dgl") from error
+        raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {line()}") from error
 
 
 dgl = _import_dgl()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
+from graphcaps import GraphcapsError, _dgl_wheel, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
 from graphcaps.graph.links import taken
@@ -257,7 +257,7 @@ def test_a_dgl_that_fails_elsewhere_says_so(tmp_path):
 def test_without_dgl_the_error_says_what_to_run():
     seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
     assert seen.returncode == 1
-    assert "dgl: expected it to be installed, got none. Run: pip install dgl" in seen.stderr
+    assert f"dgl: expected it to be installed, got none. Run: {_dgl_wheel.line()}\n" in seen.stderr
 
 
 def test_dgl_is_the_one_that_graphcaps_uses():

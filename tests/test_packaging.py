@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import graphcaps
+from graphcaps import _dgl_wheel
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -44,9 +46,28 @@ def numbers(conda_pin: str) -> Version:
     return Version(re.match(r"=(\d+(?:\.\d+)*)", conda_pin)[1])
 
 
+def asked_on(requirement: Requirement, python: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"python_version": python})
+
+
 @pytest.mark.parametrize("requirement", CORE, ids=str)
 def test_a_core_dependency_has_a_lower_bound_and_no_other(requirement):
     assert re.fullmatch(r">=[\d.]+", str(requirement.specifier))
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_dgl_is_asked_for_where_it_has_wheels_and_elsewhere_what_it_needs(python):
+    """`graphcaps._dgl_wheel` installs it without its dependencies."""
+    asked = {requirement.name for requirement in CORE if asked_on(requirement, python)}
+    assert ("dgl" in asked) == (Version(python) <= Version(".".join(map(str, _dgl_wheel.NEWEST))))
+    declared = (Requirement(line) for line in importlib.metadata.requires("dgl") or ())
+    assert "dgl" in asked or {requirement.name for requirement in declared} - {"torchdata", "pydantic"} <= asked
+
+
+def test_the_classifiers_name_pythons_that_are_let_in():
+    said = [line.removeprefix("Programming Language :: Python :: ") for line in PROJECT["classifiers"]]
+    versions = [line for line in said if line.startswith("3.")]
+    assert versions and all(version in SpecifierSet(PROJECT["requires-python"]) for version in versions)
 
 
 def test_the_oldest_torchvision_is_the_one_for_the_oldest_torch():
@@ -56,11 +77,22 @@ def test_the_oldest_torchvision_is_the_one_for_the_oldest_torch():
 
 def test_make_test_oldest_installs_every_lower_bound():
     printed = subprocess.check_output(["make", "--silent", "lower-bounds"], cwd=ROOT, text=True)
-    assert printed.split() == [str(r).replace(">=", "==") for r in CORE]
+    pinned = [Requirement(line) for line in printed.splitlines()]
+    assert [(r.name, str(r.specifier).replace("==", ">="), r.marker) for r in pinned] == [
+        (r.name, str(r.specifier), r.marker) for r in CORE
+    ]
 
 
-@pytest.mark.parametrize("file", [CUDA, CPU])
-@pytest.mark.parametrize("requirement", CORE, ids=str)
+def core_dependencies(file: str) -> list[Requirement]:
+    """Those of pyproject.toml that hold for the environment's Python."""
+    return [requirement for requirement in CORE if asked_on(requirement, str(numbers(packages(file)["python"])))]
+
+
+@pytest.mark.parametrize(
+    "file, requirement",
+    [(file, requirement) for file in (CUDA, CPU) for requirement in core_dependencies(file)],
+    ids=str,
+)
 def test_an_environment_has_every_core_dependency_within_its_bound(file, requirement):
     asked = packages(file)[CONDA_NAMES.get(requirement.name, requirement.name)]
     if asked.startswith("="):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
+
+from graphcaps import _dgl_wheel
 
 ROOT = Path(__file__).parent.parent
 FIND_PYTHON = ROOT / ".ci" / "find-python"
@@ -51,25 +54,41 @@ def test_a_python_that_pyenv_keeps_is_found_behind_its_shim(tmp_path):
     assert find_python(tmp_path, "python3.12").stdout.strip() == str(kept)
 
 
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"])
 def test_only_the_pythons_of_pyproject_fit(tmp_path, version):
     path = write_python(tmp_path / "python", version)
     assert (find_python(tmp_path, str(path)).returncode == 0) == (version in SpecifierSet(REQUIRES_PYTHON))
 
 
 def test_no_fitting_python_gets_an_error_that_says_what_to_do(tmp_path):
-    old = write_python(tmp_path / "python", "3.9")
+    old = write_python(tmp_path / "old-python", "3.9")
     done = find_python(tmp_path, "no-such-python", str(old))
     assert done.returncode == 1 and done.stdout == ""
-    assert "expected one of 3.10, 3.11 or 3.12" in done.stderr
+    assert "expected one of 3.10 to 3.14" in done.stderr
     assert f"none that runs among: no-such-python {old}" in done.stderr
-    assert "make PYTHON=" in done.stderr
+    assert "make PYTHON=/path" in done.stderr
 
 
 def test_a_python_without_ensurepip_gets_an_error_that_names_the_package(tmp_path):
-    bare = write_python(tmp_path / "python", then="sys.modules['ensurepip'] = None")
+    bare = write_python(tmp_path / "bare-python", then="sys.modules['ensurepip'] = None")
     done = find_python(tmp_path, str(bare))
     assert done.returncode == 1 and "apt install python3-venv" in done.stderr and str(bare) in done.stderr
+
+
+def test_the_second_way_is_uv_by_a_pip_that_is_there(tmp_path):
+    """The Python that doesn't fit may well have a pip; where none has, uv has to come from elsewhere."""
+    for name in ("python3", "python3.11"):  # before the system's own
+        write_shim(tmp_path / name)
+    old = tmp_path / "old-python"
+    old.write_text('#!/bin/sh\ncase "$*" in "-m pip --version") exit 0 ;; *) exit 3 ;; esac\n')
+    old.chmod(0o755)
+    said = find_python(tmp_path, "python3.11", str(old)).stderr
+    pip, install, make = (line.strip() for line in said.splitlines() if line.startswith("    "))
+    assert pip == f"{old} -m pip install --target .venv-uv uv"
+    assert install == ".venv-uv/bin/uv python install 3.11"
+    assert make == 'make PYTHON="$(.venv-uv/bin/uv python find --managed-python 3.11)" ...'
+    said = find_python(tmp_path, "no-such-python").stderr
+    assert "pip" not in said and "\n    uv python install 3.12\n" in said
 
 
 def test_a_python_with_ensurepip_is_taken_before_one_without(tmp_path):
@@ -100,12 +119,56 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def newer_python(monkeypatch):
+    """`graphcaps._dgl_wheel` as Python 3.13 runs it, and what it asks of pip."""
+    asked = []
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    monkeypatch.setattr(sys, "executable", "/an env/bin/python")
+    monkeypatch.setattr(_dgl_wheel.sysconfig, "get_path", {"platlib": "/an env/site-packages"}.get)
+    monkeypatch.setattr(
+        _dgl_wheel.subprocess, "run", lambda words: asked.append(words) or types.SimpleNamespace(returncode=5)
+    )
+    return asked
+
+
+def test_a_newer_python_gets_the_wheel_for_3_12_as_the_error_says_it(newer_python, monkeypatch, capsys):
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", {"pip": "installed"}.get)
+    assert _dgl_wheel.main() == 5
+    (words,) = newer_python
+    assert words[:4] == ["/an env/bin/python", "-m", "pip", "--disable-pip-version-check"]
+    assert shlex.split(_dgl_wheel.line()) == words[:3] + words[4:]
+    assert _dgl_wheel.line() in capsys.readouterr().out
+    assert _dgl_wheel.line() == (
+        '"/an env/bin/python" -m pip install --no-deps --target "/an env/site-packages" '
+        '--python-version 3.12 --only-binary=:all: "dgl>=2.1"'
+    )
+
+
+def test_without_pip_the_line_is_one_of_uv(newer_python, monkeypatch):
+    """`uv venv` makes environments without pip; `uv pip` takes the same arguments."""
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", lambda name: None)
+    assert shlex.split(_dgl_wheel.line()) == ["uv", "pip", *_dgl_wheel.pip_arguments()]
+
+
+def test_a_dgl_that_is_there_is_left_alone(newer_python, monkeypatch):
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", lambda name: "installed")
+    assert _dgl_wheel.main() == 0 and newer_python == []
+
+
+def test_python_3_12_and_older_leave_dgl_to_pip(newer_python, monkeypatch):
+    monkeypatch.setattr(_dgl_wheel.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "version_info", (3, 12, 1))
+    assert _dgl_wheel.main() == 0 and newer_python == []
+    assert _dgl_wheel.line() == "pip install dgl"
+
+
 def test_make_installs_once(checkout):
     make(checkout, ".venv/installed")
     asked = (checkout / "asked").read_text().splitlines()
-    find_torch, install, version = asked
+    find_torch, install, dgl, version = asked
     assert find_torch == ".ci/find-torch auto " and version == "--version"
-    assert install.startswith("-m pip install") and install.endswith("-e .")
+    assert install.startswith("-m pip install") and install.endswith("-e .") and dgl == "-m graphcaps._dgl_wheel"
     assert ".ci/install" not in make(checkout, "--dry-run", "demo")
 
 
