@@ -82,7 +82,9 @@ def test_it_moves_with_the_routing_and_names_the_parents_and_their_lengths(trace
     assert np.abs(np.asarray(picture.panels[0].get_array()) - last).max() > 0.05
     said = {text.get_text() for text in picture.figure.texts}
     lengths = trace.lengths[-1, 0, 1]
-    assert {f"class {j}: {lengths[j]:.2f}" for j in range(3)} <= said
+    longest, label = int(lengths.argmax()), int(trace.labels[1])
+    assert longest != label  # so that the longest is marked as wrong
+    assert {f"class {j}: {lengths[j]:.2f}{' ✗' if j == longest else ''}" for j in range(3)} <= said
 
 
 @pytest.mark.parametrize("medium", [style.SCREEN, style.COLUMN])
