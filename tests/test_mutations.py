@@ -54,7 +54,7 @@ def arguments(mutation: dict) -> tuple[str, ...]:
     """What pytest is given to find the mistake."""
     fact = ("--fact", str(mutation["fact"])) if "fact" in mutation else ()
     if "tests" in mutation:
-        return (mutation["tests"], *fact)
+        return (mutation["tests"], *fact, *(("-m", "long") if mutation.get("long") else ()))
     # making thousands of tests takes longer than those that find the mistake
     return (FACTS, *fact, "--routing", mutation.get("routing", "dynamic"))
 
@@ -97,7 +97,7 @@ def forget(folder: Path, path: Path) -> None:
 @functools.cache
 def trouble(project: Nursery, test: str) -> str:
     """What is said of a test that isn't green in the copy as it is: there it must be the mistake that turns it red."""
-    code, said = project.run(test)
+    code, said = project.run(test, "-m", "")
     return "" if code == pytest.ExitCode.OK else said
 
 
