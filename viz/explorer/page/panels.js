@@ -50,8 +50,15 @@ function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
-function isWrong({ label }, longest) {
-  return label in trace.parents && label !== longest;
+// Of an image as it stands in a trace's JSON, what it was taken for, or "". The network's answer is the longest parent
+// after the iterations of training.
+function wrongOf({ trained, parents }, each) {
+  const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
+  return isWrong(each, longest, parents) ? `taken for ${parents[longest].name}` : "";
+}
+
+function isWrong({ label }, longest, parents = trace.parents) {
+  return label in parents && label !== longest;
 }
 
 function small(text) {

@@ -1,0 +1,151 @@
+"""What the explorer's page is made of, of a run: its trace up to the weights it carries, the network, and images to try.
+
+run --best weights--> network, its routing of the trace's images --> trace whose last epoch is the network's
+    --test images--> those it is least sure of, and three that are no digit of the set --> shelf
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw
+
+from graphcaps.atomic import write_text
+from graphcaps.data import DATASETS, Batches, Images, load_images, to_float
+from graphcaps.data.pairs import Pairs
+from graphcaps.errors import GraphcapsError
+from graphcaps.models import CapsNet
+from graphcaps.models.objects import longest, overlaid
+from graphcaps.progress import bar
+from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace.recording import pictures, routing_of, to_bytes
+from graphcaps.training import checkpoint
+from graphcaps.training.run_folder import Run, load_routing
+from graphcaps.viz.drawing import writable
+from graphcaps.viz.explorer.data import packed
+from graphcaps.viz.explorer.html import explorer_page
+from graphcaps.viz.explorer.network import NotCarried, network_data
+
+HARD = 10  # test images with the lowest margins
+BATCH = 256
+
+
+def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | None, str]:
+    """The trace, the network and why there is none, as ``explorer_page`` takes them.
+
+    Args:
+        run: a run with a trace.
+        data: folder with its data set; default: the one used in training. Where it isn't there, the images of the trace
+            stand for the test images.
+
+    Returns:
+        The trace up to the epoch of the best weights, the network or None, and "" or a sentence.
+
+    Raises:
+        GraphcapsError: no trace, or ``data`` doesn't hold the data set.
+    """
+    trace = run.trace()
+    try:
+        model = load_routing(run)
+        if not isinstance(model, CapsNet):
+            raise NotCarried(f"{type(model).__name__} isn't computed in the page")
+        epoch = checkpoint.read(run.checkpoint("best"))[1]["state"]["epoch"]
+        found = network_data(model, epoch)
+    except GraphcapsError as error:
+        return trace, None, f"Nothing can be drawn here: {error}."
+    assert trace.images is not None
+    images = to_float(torch.from_numpy(trace.images))
+    trace = trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
+    test = _test_images(run, trace, data)
+    spec = DATASETS[run.config.dataset]
+    found["desk"] = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke_width(test.pixels[:500].numpy())}
+    found["shelf"] = [*_hardest(model, test), *_foreign(model, test)]
+    return trace, found, ""
+
+
+def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = None) -> Path:
+    """Write the run's explorer.html into the folder, which is made where it is missing.
+
+    Args:
+        image: which image of the trace is shown first, from 0.
+        data: as in ``carried``.
+
+    Raises:
+        GraphcapsError: as ``carried`` and ``explorer_page`` do; a folder that can't be written.
+    """
+    path = folder / "explorer.html"
+    with writable(folder), bar(path.name):
+        trace, network, without = carried(run, data)
+        page = explorer_page(trace, image, network, without)
+        write_text(path, page)
+    return path
+
+
+def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> Images:
+    """The run's test images as the network sees them, with labels (N,) or (N, K)."""
+    try:
+        test = load_images(run.config.dataset, data or run.config.data, download=False).test
+    except GraphcapsError:
+        if data is not None or trace.labels is None:
+            raise
+        return Images(torch.from_numpy(trace.images), torch.from_numpy(trace.labels))
+    if isinstance(test, Pairs):
+        layers, classes = Batches(test, 1).at(torch.arange(len(test)))
+        return Images(torch.from_numpy(to_bytes(overlaid(layers))), classes)
+    return test
+
+
+@torch.no_grad()
+def _hardest(model: CapsNet, test: Images) -> list[dict]:
+    """The test images by whose true classes the network wins least, or loses most, the hardest first."""
+    margins, answers = [], []
+    for pixels, labels in zip(test.pixels.split(BATCH), test.labels.split(BATCH), strict=True):
+        lengths = model(to_float(pixels)).lengths
+        true = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, labels.reshape(len(labels), -1), True)
+        least = lengths.masked_fill(~true, torch.inf).amin(dim=1)
+        margins.append(least - lengths.masked_fill(true, -torch.inf).amax(dim=1))
+        answers.append(longest(lengths, model.objects).reshape(len(labels), -1))
+    answer = torch.cat(answers)
+    found = []
+    for n in torch.cat(margins).argsort()[:HARD].tolist():
+        classes, named = test.labels[n].reshape(-1).tolist(), answer[n].tolist()
+        wrong = "" if sorted(classes) == sorted(named) else f"taken for {_names(model, named)}"
+        found.append(
+            {"name": _names(model, classes), "classes": classes, "pixels": packed(test.pixels[n].numpy()), "wrong": wrong}
+        )
+    return found
+
+
+def _foreign(model: CapsNet, test: Images) -> list[dict]:
+    """Images that show no class: the first test image upside down, a letter, noise."""
+    channels, height, width = model.image_shape
+    letter = Image.new("L", (4 * width, 4 * height))
+    points = [(0.24, 0.8), (0.5, 0.18), (0.76, 0.8), (0.66, 0.56), (0.34, 0.56)]
+    stroke = round(4 * stroke_width(test.pixels[:500].numpy()))
+    ImageDraw.Draw(letter).line([(4 * width * x, 4 * height * y) for x, y in points], 255, stroke, "curve")
+    small = np.asarray(letter.resize((width, height), Image.Resampling.BOX))
+    noise = np.random.default_rng(0).integers(0, 256, (channels, height, width), np.uint8)
+    turned = test.pixels[0].flip(1, 2).numpy()
+    of = _names(model, test.labels[0].reshape(-1).tolist())
+    shown = {f"{of} turned": turned, "letter A": np.repeat(small[None], channels, axis=0), "noise": noise}
+    return [{"name": name, "classes": [], "pixels": packed(pixels), "wrong": ""} for name, pixels in shown.items()]
+
+
+def _names(model: CapsNet, classes: list[int]) -> str:
+    return " + ".join(model.class_names[label] for label in classes)
+
+
+def stroke_width(images: np.ndarray) -> float:
+    """How wide strokes are in pictures (N, C, H, W) of them, in pixels: twice the area over the border's length.
+
+    >>> line = np.zeros((1, 1, 28, 28), np.uint8)
+    >>> line[..., 4:24, 10:13] = 255
+    >>> round(stroke_width(line), 1)
+    2.6
+    """
+    light = images.mean(axis=1) / 255  # (N, H, W)
+    down, right = np.diff(light, axis=1)[:, :, :-1], np.diff(light, axis=2)[:, :-1]
+    width = 2 * light.sum() / max(np.hypot(down, right).sum(), 1e-9)
+    return float(np.clip(width, 1, min(images.shape[2:]) / 3))
