@@ -1,6 +1,6 @@
 // A page from a file: its trace is in it.
 
-const stored = storedData();
+const stored = await storedData();
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
 $("#without").textContent = stored.without;

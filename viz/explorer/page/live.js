@@ -1,6 +1,6 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
-const stored = storedData(),
+const stored = await storedData(),
   { network } = stored,
   { shape } = network,
   [, high, wide] = shape;
@@ -20,6 +20,13 @@ function lastLayer({ layers }) {
   const { src, dst, children, parents, weight, iterations, routing } = layers.at(-1),
     whole = ({ data }) => new Int32Array(bytes(data).buffer);
   return { src: whole(src), dst: whole(dst), children, parents, dim: weight.shape[2], iterations, routing };
+}
+
+// Which edges of the last layer a stored image keeps.
+function edgesOf({ src, dst }) {
+  const place = (e) => layer.src[e] * layer.parents + layer.dst[e],
+    places = new Map([...layer.src.keys()].map((e) => [place(e), e]));
+  return src.map((child, at) => places.get(child * layer.parents + dst[at]));
 }
 
 function shelved(each) {
@@ -129,10 +136,12 @@ function showAnswer(answer, { label, page, data }) {
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
   $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.`;
-  if (page !== null) show({ ...stored, start: page }, r);
-  else {
-    const source = [...stored.source.slice(0, -1), stored.source.at(-1) ?? ""].filter(Boolean);
-    show({ ...stored, start: 0, source, epochs: [network.epoch], images: [computed(answer, layer, stored, pixels, label)] }, r);
+  if (page !== null) {
+    show({ ...stored, start: page }, r);
+    image.edges = edgesOf(image);
+  } else {
+    const images = [computed(answer, layer, stored, pixels, label)];
+    show({ ...stored, start: 0, epochs: [network.epoch], images }, r);
     if (findLooks) waitForRest(data, answer, label);
   }
   showTops(answer.tops, blank);

@@ -37,10 +37,11 @@ function at(read, { k, r }) {
   return k > k0 ? mixed(along(k0), along(k0 + 1), k - k0) : along(k0);
 }
 
-// The data in the page; without them it says why there is nothing to see.
-function storedData() {
+// The data in the page, gzipped JSON; without them it says why there is nothing to see.
+async function storedData() {
   try {
-    return JSON.parse($("#trace").textContent);
+    const unzipped = new Blob([bytes($("#trace").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return await new Response(unzipped).json();
   } catch {
     fail("This page is damaged or cut short: its data can't be read. Save or download it again.");
   }
