@@ -16,14 +16,13 @@ Keys::
     limits     null, or what right answers keep to: {"most", "answer", "other", "likeness", "blank"}
     desk       {"ink", "detail", "stroke"}: what drawings of the data set look like
 
-An array is {"type", "shape", "data"}, base64 of little-endian numbers. Weights are float16: of a number between 6e-5 and
-65504 the first 11 bits.
+An array is {"type", "shape", "data"}, base64 of little-endian numbers. Weights are float16: the first 11 bits of a
+number between 6e-5 and 65504.
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,7 +88,10 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
         if isinstance(layer, nn.Conv2d):
             whole = scale if layer is layers[-1] else 1.0
             assert layer.bias is not None
-            arrays = {"weight": half(layer.weight * whole, "a convolution"), "bias": single(layer.bias, "a convolution")}
+            arrays = {
+                "weight": half(layer.weight * whole, "a convolution"),
+                "bias": single(layer.bias, "a convolution"),
+            }
             steps.append({"kind": "conv", **arrays, "stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
             steps.append({"kind": "relu"})
@@ -148,7 +150,11 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
             if not np.isfinite(q).all():
                 raise NotCarried("the decoder's weights hold NaN or infinity")
             found.append(
-                {"weight": array(q, "int8"), "scale": array(scale, "float32"), "bias": single(linear.bias, "the decoder")}
+                {
+                    "weight": array(q, "int8"),
+                    "scale": array(scale, "float32"),
+                    "bias": single(linear.bias, "the decoder"),
+                }
             )
     return found
 

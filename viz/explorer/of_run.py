@@ -1,4 +1,4 @@
-"""What the explorer's page is made of, of a run: its trace up to the weights it carries, the network, and images to try.
+"""What the explorer's page of a run is made of: its trace up to the weights it carries, the network, images to try.
 
 run --best weights--> network, its routing of the trace's images --> trace whose last epoch is the network's
     --test images--> those it is least sure of, and three that are no digit of the set --> shelf
@@ -13,7 +13,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from graphcaps.atomic import write_text
-from graphcaps.data import DATASETS, Batches, Images, load_images, to_float
+from graphcaps.data import DATASETS, Batches, DatasetSpec, Images, load_images, to_float
 from graphcaps.data.pairs import Pairs
 from graphcaps.errors import GraphcapsError
 from graphcaps.models import CapsNet
@@ -26,7 +26,7 @@ from graphcaps.training.run_folder import Run, load_routing
 from graphcaps.viz.drawing import writable
 from graphcaps.viz.explorer.data import packed
 from graphcaps.viz.explorer.html import explorer_page
-from graphcaps.viz.explorer.network import NotCarried, network_data
+from graphcaps.viz.explorer.network import network_data
 
 HARD = 10  # test images with the lowest margins
 BATCH = 256
@@ -49,20 +49,25 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
     trace = run.trace()
     try:
         model = load_routing(run)
-        if not isinstance(model, CapsNet):
-            raise NotCarried(f"{type(model).__name__} isn't computed in the page")
         epoch = checkpoint.read(run.checkpoint("best"))[1]["state"]["epoch"]
         found = network_data(model, epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
+    found = with_shelf(found, model, _test_images(run, trace, data), DATASETS[run.config.dataset])
+    return with_routing_of(model, trace, epoch), found, ""
+
+
+def with_routing_of(model: CapsNet, trace: RoutingTrace, epoch: int) -> RoutingTrace:
+    """The trace, which holds images, up to this epoch, which is what the network's weights make of them."""
     assert trace.images is not None
     images = to_float(torch.from_numpy(trace.images))
-    trace = trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
-    test = _test_images(run, trace, data)
-    spec = DATASETS[run.config.dataset]
-    found["desk"] = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke_width(test.pixels[:500].numpy())}
-    found["shelf"] = [*_hardest(model, test), *_foreign(model, test)]
-    return trace, found, ""
+    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
+
+
+def with_shelf(network: dict, model: CapsNet, test: Images, spec: DatasetSpec) -> dict:
+    """The network's data and what the page offers to try it on: what drawings look like, and the shelf."""
+    desk = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke_width(test.pixels[:500].numpy())}
+    return {**network, "desk": desk, "shelf": [*_hardest(model, test), *_foreign(model, test)]}
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = None) -> Path:
@@ -113,7 +118,12 @@ def _hardest(model: CapsNet, test: Images) -> list[dict]:
         classes, named = test.labels[n].reshape(-1).tolist(), answer[n].tolist()
         wrong = "" if sorted(classes) == sorted(named) else f"taken for {_names(model, named)}"
         found.append(
-            {"name": _names(model, classes), "classes": classes, "pixels": packed(test.pixels[n].numpy()), "wrong": wrong}
+            {
+                "name": _names(model, classes),
+                "classes": classes,
+                "pixels": packed(test.pixels[n].numpy()),
+                "wrong": wrong,
+            }
         )
     return found
 
