@@ -11,11 +11,11 @@ import torch
 
 from graphcaps import CapsNet
 from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
+from graphcaps.explore.network import network_data
+from graphcaps.explore.of_run import with_shelf
 from graphcaps.models import doubts
 from graphcaps.trace import recording
 from graphcaps.viz import explorer_page
-from graphcaps.viz.explorer.network import network_data
-from graphcaps.viz.explorer.of_run import with_shelf
 
 
 def picture(packed: dict) -> np.ndarray:

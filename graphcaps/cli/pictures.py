@@ -79,7 +79,7 @@ def viz(
 
         chosen = named_or_newest(run, out)
         if format == "html" and (what, over) == ("all", "both"):
-            from ..viz.explorer.of_run import write_explorer
+            from ..explore.of_run import write_explorer
 
             print(write_explorer(chosen, to or chosen.path / "figures", image))
             return
@@ -165,8 +165,8 @@ def explore(
         to: Folder for the page; default: figures in the run folder.
         out: Folder that holds the run folders.
     """
+    from ..explore.of_run import write_explorer
     from ..training.run_folder import named_or_newest
-    from ..viz.explorer.of_run import write_explorer
 
     chosen = named_or_newest(run, out)
     path = write_explorer(chosen, to or chosen.path / "figures", image, data)

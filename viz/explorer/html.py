@@ -29,7 +29,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     Args:
         trace: what routing did.
         image: which image is shown first, from 0.
-        network: what ``graphcaps.viz.explorer.of_run.carried`` gives: the page then routes drawings.
+        network: what ``graphcaps.explore.of_run.carried`` gives: the page then routes drawings.
         without: why there is none, a sentence that the page shows.
 
     Raises:

@@ -219,7 +219,7 @@ class Layer {
 }
 
 class Network {
-  // `found` is what viz/explorer/network.py writes.
+  // `found` is what graphcaps/explore/network.py writes.
   constructor(found) {
     const { layers, ...rest } = decoded(found);
     Object.assign(this, rest);

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw
 
-from graphcaps.atomic import write_text
-from graphcaps.data import DATASETS, Batches, DatasetSpec, Images, load_images, to_float
-from graphcaps.data.pairs import Pairs
-from graphcaps.errors import GraphcapsError
-from graphcaps.models import CapsNet
-from graphcaps.models.objects import longest, overlaid
-from graphcaps.progress import bar
-from graphcaps.trace.image_trace import RoutingTrace
-from graphcaps.trace.recording import pictures, routing_of, to_bytes
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run, load_routing
-from graphcaps.viz.drawing import writable
-from graphcaps.viz.explorer.data import packed
-from graphcaps.viz.explorer.html import explorer_page
-from graphcaps.viz.explorer.network import network_data
+from ..atomic import write_text
+from ..data import DATASETS, Batches, DatasetSpec, Images, load_images, to_float
+from ..data.pairs import Pairs
+from ..errors import GraphcapsError
+from ..models import CapsNet
+from ..models.objects import longest, overlaid
+from ..progress import bar
+from ..trace.image_trace import RoutingTrace
+from ..trace.recording import pictures, routing_of, to_bytes
+from ..training import checkpoint
+from ..training.run_folder import Run, load_routing
+from ..viz.drawing import writable
+from ..viz.explorer.data import packed
+from ..viz.explorer.html import explorer_page
+from .network import network_data
 
 HARD = 10  # test images with the lowest margins
 BATCH = 256

@@ -23,17 +23,16 @@ number between 6e-5 and 65504.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from graphcaps.errors import GraphcapsError
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from graphcaps.models import CapsNet
+from ..errors import GraphcapsError
+from ..models import CapsNet
+from ..models.limits import BLANK, MOST
+from ..nn import ConvCaps, SharedCaps
 
 ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """Routings that the page computes."""
@@ -53,9 +52,6 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     Raises:
         NotCarried: another kind of network, or a routing that isn't in ``ROUTINGS``; weights that aren't finite.
     """
-    from graphcaps.models import CapsNet
-    from graphcaps.models.limits import BLANK, MOST
-
     if type(model) is not CapsNet:
         raise NotCarried(f"{type(model).__name__} isn't computed in the page")
     layers = [*model.between, model.capsules]
@@ -67,7 +63,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
         "shape": list(model.image_shape),
         "objects": model.objects,
         "epoch": epoch,
-        "stem": _steps([*model.stem, model.primary.conv], getattr(model.primary, "scale", 1.0)),
+        "stem": _steps([*model.stem.children(), model.primary.conv], getattr(model.primary, "scale", 1.0)),
         "primary": {"types": model.primary.num_types, "dim": model.primary.dim},
         "layers": [_layer(layer) for layer in layers],
         "decoder": _decoder(model.decoder.layers) if model.reconstructs else None,
@@ -81,8 +77,6 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
 
 def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
     """The stem, and the last convolution, whose weights are multiplied by ``scale``."""
-    from torch import nn
-
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
@@ -107,10 +101,6 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
 
 def _layer(layer: Any) -> dict:
     """A layer of capsules, its edges in the order of their numbers."""
-    import torch
-
-    from graphcaps.nn import ConvCaps, SharedCaps
-
     src, dst = layer.graph().edges(order="eid")
     positions = layer.num_children // layer.child_types if hasattr(layer, "child_types") else 1
     places = None
@@ -139,16 +129,14 @@ def _layer(layer: Any) -> dict:
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
     """Rows of a matrix in 8 bits: a decoded pixel is off by less than 0.01 of 1."""
-    from torch import nn
-
     found = []
     for linear in layers:
         if isinstance(linear, nn.Linear):
             weight = linear.weight.detach().numpy().astype(np.float64)
+            if not np.isfinite(weight).all():
+                raise NotCarried("the decoder's weights hold NaN or infinity")
             scale = np.maximum(np.abs(weight).max(axis=1), 1e-12) / 127  # (out,)
             q = (weight / scale[:, None]).round()
-            if not np.isfinite(q).all():
-                raise NotCarried("the decoder's weights hold NaN or infinity")
             found.append(
                 {
                     "weight": array(q, "int8"),
