@@ -46,7 +46,7 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
     few = images or digits()
     about = {"run": "test", "dataset": dataset, "model": "compact"}
     trace = recording.record(None, model, ImageSplits("digits", model.class_names, few, few, few), 3, "cpu", about)
-    return explorer_page(trace, 0, with_shelf(network_data(model, 3), model, few, DATASETS[dataset]))
+    return explorer_page(trace, 0, with_shelf(network_data(model, 3), model, few.pixels, few.labels, DATASETS[dataset]))
 
 
 class Answer(NamedTuple):

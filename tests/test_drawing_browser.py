@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,30 @@ def test_iteration_and_selected_parent_stay_when_an_answer_comes(page):
     assert shown_lengths(page) == pytest.approx(answer(network(), seen(page)).lengths[6], abs=0.0051)
 
 
+def test_while_the_network_is_busy_only_the_newest_question_waits(page):
+    asked = page.evaluate(
+        """() => new Promise((done) => {
+          const asked = [], post = Worker.prototype.postMessage;
+          Worker.prototype.postMessage = function (question) {
+            if (question.kind === "explain") asked.push([...question.pixels]);
+            post.call(this, question);
+          };
+          for (const value of [5, 10, 15, 20, 25, 30]) {
+            const input = document.querySelector("#turn");
+            input.value = value;
+            input.dispatchEvent(new Event("input"));
+          }
+          const wait = () => document.querySelector("main").ariaBusy === "true" ? setTimeout(wait, 20) : done(asked);
+          wait();
+        })"""
+    )
+    assert len(asked) == 2
+    slide(page, "turn", 5)
+    assert np.array_equal(seen(page).ravel(), asked[0])
+    slide(page, "turn", 30)
+    assert np.array_equal(seen(page).ravel(), asked[1])
+
+
 def test_a_finger_draws(chromium, file):
     with opened(chromium, file, width=400, height=800, has_touch=True, is_mobile=True) as page:
         answered(page)
@@ -310,6 +335,33 @@ def test_no_window_needs_scrolling_sideways(chromium, file, width, scheme):
             }).map((element) => element.tagName + element.id)"""
         )
         assert outside == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
+def test_axe_finds_nothing_to_mend(chromium, file, width, scheme):
+    source = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    with opened(chromium, file, width=width, color_scheme=scheme) as page:
+        answered(page)
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
+
+
+def test_what_a_finger_touches_is_24_pixels_high_and_the_answer_is_in_sight_of_the_sheet(chromium, file):
+    with opened(chromium, file, width=400, height=800, trouble="willReadFrequently") as page:
+        answered(page)
+        small = page.evaluate(
+            """() => [...document.querySelectorAll("button, input, .thumbs label")].filter((element) => {
+              const { width, height } = element.getBoundingClientRect();
+              return width > 0 && !element.matches(".thumbs input") && Math.min(width, height) < 23.9;
+            }).map((element) => element.outerHTML.slice(0, 60))"""
+        )
+        assert small == []
+        draw(page, SEVEN)
+        sheet, verdict = (page.locator(each).bounding_box() for each in ("#desk > canvas", "#verdict"))
+        assert verdict["y"] + verdict["height"] - sheet["y"] < 420
+        (parent, *_), *_ = answer(network(), seen(page)).tops
+        assert page.locator("#verdict").inner_text() == str(parent)
 
 
 def test_tab_reaches_what_is_new_on_the_page(page):

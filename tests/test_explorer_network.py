@@ -154,7 +154,7 @@ def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run)
 
 def test_the_shelf_holds_the_test_images_that_it_is_least_sure_of_and_three_that_are_no_digit(run):
     test = digits()
-    shelf = of_run.with_shelf({}, network(), test, DATASETS["mnist"])["shelf"]
+    shelf = of_run.with_shelf({}, network(), test.pixels, test.labels, DATASETS["mnist"])["shelf"]
     margins = []
     for pixels, label in zip(test.pixels, test.labels, strict=True):
         lengths = answer(network(), pixels.numpy()).lengths[2]

@@ -6,6 +6,7 @@ run --best weights--> network, its routing of the trace's images --> trace whose
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from ..atomic import write_text
-from ..data import DATASETS, Batches, DatasetSpec, Images, load_images, to_float
+from ..data import DATASETS, Batches, DatasetSpec, load_images, to_float
 from ..data.pairs import Pairs
 from ..errors import GraphcapsError
 from ..models import CapsNet
@@ -30,6 +31,8 @@ from .network import network_data
 
 HARD = 10  # test images with the lowest margins
 BATCH = 256
+LETTER = ((0.24, 0.8), (0.5, 0.18), (0.76, 0.8), (0.66, 0.56), (0.34, 0.56))  # an A, x and y in [0, 1]
+FINE = 4  # points per pixel and side that it is drawn with
 
 
 def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | None, str]:
@@ -53,7 +56,7 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
         found = network_data(model, epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
-    found = with_shelf(found, model, _test_images(run, trace, data), DATASETS[run.config.dataset])
+    found = with_shelf(found, model, *_test_images(run, trace, data), DATASETS[run.config.dataset])
     return with_routing_of(model, trace, epoch), found, ""
 
 
@@ -64,10 +67,19 @@ def with_routing_of(model: CapsNet, trace: RoutingTrace, epoch: int) -> RoutingT
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
 
 
-def with_shelf(network: dict, model: CapsNet, test: Images, spec: DatasetSpec) -> dict:
-    """The network's data and what the page offers to try it on: what drawings look like, and the shelf."""
-    desk = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke_width(test.pixels[:500].numpy())}
-    return {**network, "desk": desk, "shelf": [*_hardest(model, test), *_foreign(model, test)]}
+def with_shelf(network: dict, model: CapsNet, pixels: torch.Tensor, labels: torch.Tensor, spec: DatasetSpec) -> dict:
+    """The network's data and what the page offers to try it on: what drawings look like, and the shelf.
+
+    Args:
+        network: what ``network_data`` gives of the model.
+        pixels, labels: test images uint8 (N, C, H, W) and their classes (N,) or (N, K).
+        spec: of their data set.
+    """
+    labels = labels.reshape(len(labels), -1)
+    stroke = stroke_width(pixels[:500].numpy())
+    desk = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke}
+    shelf = [*_hardest(model, pixels, labels), *_foreign(model, pixels[0], labels[0], stroke)]
+    return {**network, "desk": desk, "shelf": shelf}
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = None) -> Path:
@@ -88,59 +100,55 @@ def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = N
     return path
 
 
-def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> Images:
-    """The run's test images as the network sees them, with labels (N,) or (N, K)."""
+def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The run's test images as the network sees them, uint8 (N, C, H, W), and their classes (N,) or (N, K)."""
     try:
         test = load_images(run.config.dataset, data or run.config.data, download=False).test
     except GraphcapsError:
         if data is not None or trace.labels is None:
             raise
-        return Images(torch.from_numpy(trace.images), torch.from_numpy(trace.labels))
+        return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)
     if isinstance(test, Pairs):
-        layers, classes = Batches(test, 1).at(torch.arange(len(test)))
-        return Images(torch.from_numpy(to_bytes(overlaid(layers))), classes)
-    return test
+        layers, labels = Batches(test, 1).at(torch.arange(len(test)))
+        return torch.from_numpy(to_bytes(overlaid(layers))), labels
+    return test.pixels, test.labels
 
 
 @torch.no_grad()
-def _hardest(model: CapsNet, test: Images) -> list[dict]:
-    """The test images by whose true classes the network wins least, or loses most, the hardest first."""
+def _hardest(model: CapsNet, pixels: torch.Tensor, labels: torch.Tensor) -> list[dict]:
+    """The test images by whose true classes (N, K) the network wins least, or loses most, the hardest first."""
     margins, answers = [], []
-    for pixels, labels in zip(test.pixels.split(BATCH), test.labels.split(BATCH), strict=True):
-        lengths = model(to_float(pixels)).lengths
-        true = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, labels.reshape(len(labels), -1), True)
+    for images, classes in zip(pixels.split(BATCH), labels.split(BATCH), strict=True):
+        lengths = model(to_float(images)).lengths
+        true = torch.zeros_like(lengths, dtype=torch.bool).scatter_(1, classes, True)
         least = lengths.masked_fill(~true, torch.inf).amin(dim=1)
         margins.append(least - lengths.masked_fill(true, -torch.inf).amax(dim=1))
-        answers.append(longest(lengths, model.objects).reshape(len(labels), -1))
-    answer = torch.cat(answers)
-    found = []
+        answers.append(longest(lengths, model.objects).reshape(len(classes), -1))
+    answer, found = torch.cat(answers), []
     for n in torch.cat(margins).argsort()[:HARD].tolist():
-        classes, named = test.labels[n].reshape(-1).tolist(), answer[n].tolist()
+        classes, named = labels[n].tolist(), answer[n].tolist()
         wrong = "" if sorted(classes) == sorted(named) else f"taken for {_names(model, named)}"
-        found.append(
-            {
-                "name": _names(model, classes),
-                "classes": classes,
-                "pixels": packed(test.pixels[n].numpy()),
-                "wrong": wrong,
-            }
-        )
+        found.append(_shelved(_names(model, classes), pixels[n].numpy(), classes, wrong))
     return found
 
 
-def _foreign(model: CapsNet, test: Images) -> list[dict]:
-    """Images that show no class: the first test image upside down, a letter, noise."""
+def _foreign(model: CapsNet, image: torch.Tensor, classes: torch.Tensor, stroke: float) -> list[dict]:
+    """Images that show no class: an image of these classes upside down, a letter, noise."""
     channels, height, width = model.image_shape
-    letter = Image.new("L", (4 * width, 4 * height))
-    points = [(0.24, 0.8), (0.5, 0.18), (0.76, 0.8), (0.66, 0.56), (0.34, 0.56)]
-    stroke = round(4 * stroke_width(test.pixels[:500].numpy()))
-    ImageDraw.Draw(letter).line([(4 * width * x, 4 * height * y) for x, y in points], 255, stroke, "curve")
+    letter = Image.new("L", (FINE * width, FINE * height))
+    line = [(FINE * width * x, FINE * height * y) for x, y in LETTER]
+    ImageDraw.Draw(letter).line(line, 255, round(FINE * stroke), "curve")
     small = np.asarray(letter.resize((width, height), Image.Resampling.BOX))
     noise = np.random.default_rng(0).integers(0, 256, (channels, height, width), np.uint8)
-    turned = test.pixels[0].flip(1, 2).numpy()
-    of = _names(model, test.labels[0].reshape(-1).tolist())
-    shown = {f"{of} turned": turned, "letter A": np.repeat(small[None], channels, axis=0), "noise": noise}
-    return [{"name": name, "classes": [], "pixels": packed(pixels), "wrong": ""} for name, pixels in shown.items()]
+    return [
+        _shelved(f"{_names(model, classes.tolist())} turned", image.flip(1, 2).numpy()),
+        _shelved("letter A", np.repeat(small[None], channels, axis=0)),
+        _shelved("noise", noise),
+    ]
+
+
+def _shelved(name: str, pixels: np.ndarray, classes: Sequence[int] = (), wrong: str = "") -> dict:
+    return {"name": name, "classes": list(classes), "pixels": packed(pixels), "wrong": wrong}
 
 
 def _names(model: CapsNet, classes: list[int]) -> str:

@@ -29,9 +29,9 @@ function edgesOf({ src, dst }) {
   return src.map((child, at) => places.get(child * layer.parents + dst[at]));
 }
 
-function shelved(each) {
+function shelved(each, n) {
   const { label, pixels } = each;
-  const name = stored.parents[label]?.name ?? "image";
+  const name = stored.parents[label]?.name ?? `image ${n + 1}`;
   return { name, classes: label === null ? [] : [label], pixels, wrong: wrongOf(stored, each) };
 }
 
@@ -144,7 +144,11 @@ function showAnswer(answer, { label, page, data }) {
     show({ ...stored, start: 0, epochs: [network.epoch], images }, r);
     if (findLooks) waitForRest(data, answer, label);
   }
-  showTops(answer.tops, blank);
+  showTops(answer.tops);
+  const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
+  const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
+  const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
+  $("#verdict").textContent = blank ? "No answer" : `${doubts.length ? "perhaps " : ""}${named}${mark}`;
 }
 
 // What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.

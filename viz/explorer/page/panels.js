@@ -93,14 +93,16 @@ function drawTime() {
 }
 
 function drawParents(lengths, longest, { untrained, wrong }) {
+  const objects = trace.network?.objects ?? 1, // of two digits the two longest parents are the answer
+    least = [...lengths].sort((a, b) => b - a)[objects - 1];
   $("#parents").classList.toggle("filtered", now.parent !== null);
   $("#clear").hidden = now.parent === null && now.child === null;
   lengths.forEach((length, j) => {
     const row = $("#parents").children[j];
-    row.classList.toggle("longest", j === longest && !untrained);
+    row.classList.toggle("longest", length >= least && !untrained);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
-    let mark = j === longest && !untrained ? ", the longest" : "";
+    let mark = length >= least && !untrained ? (objects === 1 ? ", the longest" : `, among the ${objects} longest`) : "";
     if (wrong && j === longest) mark += ", wrong";
     if (wrong && j === image.label) mark += ", the true label";
     row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);
