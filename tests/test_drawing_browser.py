@@ -364,6 +364,28 @@ def test_what_a_finger_touches_is_24_pixels_high_and_the_answer_is_in_sight_of_t
         assert page.locator("#verdict").inner_text() == str(parent)
 
 
+def test_a_page_cut_short_says_so(chromium, file, tmp_path):
+    text = file.read_text(encoding="utf-8")
+    for share in (0.5, 0.99):
+        cut = tmp_path / "cut.html"
+        cut.write_text(text[: int(share * len(text))], encoding="utf-8")
+        with opened(chromium, cut, trouble="cut short") as page:
+            page.locator("#broken").wait_for()
+            assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
+            assert not page.locator("h1").is_visible()
+
+
+def test_names_of_classes_stay_text(chromium, tmp_path):
+    hostile = copy.deepcopy(network())
+    name = "</script><img src=x onerror=alert(1)>"
+    hostile.class_names = (name, *hostile.class_names[1:])
+    with opened(chromium, written(tmp_path, hostile)) as page:
+        answered(page)
+        draw(page, SEVEN)
+        assert page.locator("img").count() == 0
+        assert page.locator("#parents .name").first.inner_text() == name
+
+
 def test_tab_reaches_what_is_new_on_the_page(page):
     reached = set()
     for _ in range(45):
