@@ -153,6 +153,7 @@ function drawLines(subject, r) {
   lines.forEach((texts, at) => {
     const item = $("#lines ol").children[at];
     [...item.children].forEach((part, k) => raised(part, texts[k]));
+    item.firstChild.dataset.term = { softmax: "coupling", sum: "vote" }[texts[0]] ?? texts[0];
     if (at === line) item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
   });

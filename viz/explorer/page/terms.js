@@ -25,9 +25,9 @@ function showCard(element) {
   card.textContent = TERMS[element.dataset.term];
   card.hidden = false;
   element.setAttribute("aria-describedby", "card");
-  const { innerWidth: wide, innerHeight: high } = window;
-  card.style.left = `${Math.max(8, Math.min(left, document.documentElement.clientWidth - card.offsetWidth - 8, wide))}px`;
-  card.style.top = `${bottom + 4 + card.offsetHeight < high ? bottom + 4 : Math.max(4, top - card.offsetHeight - 4)}px`;
+  const { clientWidth: wide, clientHeight: high } = document.documentElement;
+  card.style.left = `${Math.max(8, Math.min(left, wide - card.offsetWidth - 8))}px`;
+  card.style.top = `${bottom + card.offsetHeight < high ? bottom : Math.max(0, top - card.offsetHeight)}px`;
 }
 
 function hideCard() {
@@ -40,10 +40,10 @@ const termOf = ({ target }) => (target instanceof Element ? target.closest("[dat
 document.addEventListener("pointerover", (event) => {
   const element = termOf(event);
   if (element) showCard(element);
-  else if (spoken && event.target !== $("#card")) hideCard();
+  else if (spoken && spoken !== document.activeElement && event.target !== $("#card")) hideCard();
 });
 document.addEventListener("focusin", (event) => (termOf(event) ? showCard(termOf(event)) : spoken && hideCard()));
-document.addEventListener("scroll", hideCard, { passive: true });
+document.addEventListener("scroll", () => spoken && showCard(spoken), { passive: true });
 
 fill($("#terms"), Object.keys(TERMS).length, "button", (button, at) => {
   button.type = "button";

@@ -152,13 +152,16 @@ function leaveTour() {
   document.body.style.removeProperty("--tour");
   $(".toured")?.classList.remove("toured");
   giveBack();
-  $("#begin").focus();
   nameBegin();
+  $("#begin").focus();
+}
+
+function touring() {
+  return !$("#tour").hidden;
 }
 
 function nameBegin() {
-  const going = !$("#tour").hidden;
-  $("#begin").hidden = going;
+  $("#begin").hidden = touring();
   $("#begin").textContent = leg === 0 ? "Take the tour" : `Take up the tour at ${leg + 1} of ${stops.length}`;
 }
 
@@ -185,7 +188,7 @@ function bringIntoSight(target) {
 }
 
 function drawTour() {
-  if ($("#tour").hidden) return;
+  if (!touring()) return;
   const { title, say } = stops[leg],
     texts = [`${leg + 1} of ${stops.length}: ${title}`, say(facts())];
   ["#tour-head", "#tour-text"].forEach((id, at) => $(id).textContent === texts[at] || ($(id).textContent = texts[at]));
@@ -208,14 +211,16 @@ $("#tour-back").addEventListener("click", () => {
 });
 $("#tour-end").addEventListener("click", leaveTour);
 
-// Escape closes one thing: the card, else the tour; else it is the page's.
+// Escape closes a card that the focus is on, else the tour; else it is the page's.
 document.addEventListener(
   "keydown",
   (event) => {
-    if (event.key !== "Escape" || (!spoken && $("#tour").hidden)) return;
+    if (event.key !== "Escape" || !(spoken || touring())) return;
+    const card = spoken && spoken === document.activeElement;
+    hideCard();
+    if (!card && !touring()) return;
     event.stopImmediatePropagation();
-    if (spoken) hideCard();
-    else leaveTour();
+    if (!card) leaveTour();
   },
   { capture: true },
 );

@@ -130,7 +130,7 @@ class VoteView {
       many = points.length > MANY_VOTES;
     for (const n of [...edges.keys()].sort((a, b) => c[a] - c[b])) {
       const part = share(c[n]);
-      context.globalAlpha = (many ? 0.06 : 0.3) + (many ? 0.75 : 0.65) * part;
+      context.globalAlpha = (many ? 0.06 : 0.45) + (many ? 0.75 : 0.5) * part;
       context.lineWidth = (many ? 0.5 : 1) + 3 * part;
       context.strokeStyle = context.fillStyle = color;
       this.arrow(origin, place(points[n]), (many ? 2.5 : 4) + 4 * part);
@@ -149,7 +149,7 @@ class VoteView {
       this.arrow(origin, place(tip), 11);
     }
     this.name(`${trace.parents[parent].name}, length ${lengthOf(v).toFixed(2)}`, place(tip), look.ink, false, 12);
-    const named = this.pointed ?? child,
+    const named = this.pointed ?? now.hovered?.child ?? child,
       n = edges.findIndex((e) => layer.src[e] === named);
     if (n >= 0) {
       const point = place(points[n]);
