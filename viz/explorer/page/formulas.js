@@ -54,6 +54,15 @@ function strengthOf(parent) {
   return squares > 1e-24 * count ? CAPSULES.concentration / Math.sqrt(squares / count) : 0;
 }
 
+function priorOf(e) {
+  return PRIOR ? PRIOR[e] : 0;
+}
+
+// What a formula in numbers begins with where the prior is learned.
+function started(e) {
+  return PRIOR ? `${fixed(PRIOR[e], 3)} + ` : "";
+}
+
 function plus(value) {
   return `${value < 0 && fixed(value, 3) !== fixed(0, 3) ? "\u2212" : "+"} ${fixed(Math.abs(value), 3)}`;
 }
@@ -90,12 +99,13 @@ const RULES = {
       size = lengthOf(s),
       mu = s.map((value) => (size > 0 ? value / size : 0)),
       strength = strengthOf(j),
-      along = dot(voteOf(e), mu),
-      prior = PRIOR ? PRIOR[e] : 0;
+      along = dot(voteOf(e), mu);
     return {
       letters: `${PRIOR ? "prior + " : ""}κ/ρ · ⟨û, s/‖s‖⟩`,
-      numbers: `${PRIOR ? `${fixed(prior, 3)} + ` : ""}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(prior + strength * along, 3)}`,
-      note: `It replaces b, which was ${fixed(b[e], 3)}: b of iteration ${r + 2}. κ is the concentration, ρ the usual length of votes for this parent.`,
+      numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
+      note:
+        `It replaces b, which was ${fixed(b[e], 3)}: b of iteration ${r + 2}. ` +
+        "κ is the concentration, ρ the usual length of votes for this parent.",
       against: mu,
       called: "s/‖s‖",
     };
@@ -103,11 +113,11 @@ const RULES = {
   attention: (e) => {
     const { b } = routed.states[0],
       all = sumAt(layer.dst[e]),
-      prior = PRIOR ? PRIOR[e] : 0;
+      product = fixed(dot(voteOf(e), all), 3);
     return {
       letters: `${PRIOR ? "prior + " : ""}⟨û, Σ û⟩ / √${layer.dim}`,
-      numbers: `${PRIOR ? `${fixed(prior, 3)} + ` : ""}${fixed(dot(voteOf(e), all), 3)} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
-      note: "Computed once, from the votes alone: its vote against the sum of all votes for this parent. There is one pass.",
+      numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
+      note: "Computed once, before the one pass: the vote against the sum of all votes for this parent.",
       against: all,
       called: "Σ û",
     };
@@ -157,7 +167,9 @@ function drawLines(subject, r) {
     if (at === line) item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
   });
-  for (const panel of ["#softmax", "#votes", "#edge"]) $(panel).classList.toggle("spoken", line !== null && lines[line][3] === panel);
+  for (const panel of ["#softmax", "#votes", "#edge"]) {
+    $(panel).classList.toggle("spoken", line !== null && lines[line][3] === panel);
+  }
   $("#line-back").disabled = line === null || (line === 0 && (r === 0 || ONE_PASS));
   $("#line-next").disabled = line === 3 && (ONE_PASS || r === trace.iterations - 1);
   $("#line-next").textContent = line === null ? "Step through" : line === 3 && !ONE_PASS ? "Next iteration" : "Next line";
@@ -249,7 +261,8 @@ function drawDecoded({ edge, parent }, child, r) {
     [one, other] = $("#decoded").children,
     { name } = trace.parents[parent];
   const from = childName(layer.src[shown]);
-  one.lastChild.textContent = `The vote of ${from} alone, squashed to length ${fixed((n * n) / (1 + n * n), 2)}, as the decoder draws it.`;
+  const squashed = `squashed to length ${fixed((n * n) / (1 + n * n), 2)}`;
+  one.lastChild.textContent = `The vote of ${from} alone, ${squashed}, as the decoder draws it.`;
   other.lastChild.textContent = `${name} after iteration ${r + 1}, all votes counted, as the decoder draws it.`;
   for (const each of [one, other]) each.firstChild.setAttribute("aria-label", each.lastChild.textContent);
   if (decoded.shown === shown && decoded.r === r && decoded.of === routed) return;
@@ -269,8 +282,8 @@ function drawWhy(parent) {
   $("#because").hidden = $("#subject").hidden = elsewhen || subject === null;
   if (elsewhen || subject === null) return;
   const how = now.child === null ? `, the child that couples most strongly with ${trace.parents[subject.parent].name}` : "";
-  $("#subject").textContent =
-    `${sentence(childName(subject.child))}${how}, and its parent ${trace.parents[subject.parent].name}. Choose another line or child in the graph.`;
+  const both = `${sentence(childName(subject.child))}${how}, and its parent ${trace.parents[subject.parent].name}.`;
+  $("#subject").textContent = `${both} Choose another line or child in the graph.`;
   drawLines(subject, r);
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);

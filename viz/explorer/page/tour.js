@@ -7,9 +7,9 @@ const STOPS = [
     title: "A child",
     at: "#picture",
     go: () => ({ r: trace.trained - 1, child: childOfTour() }),
-    say: ({ child, few }) =>
+    say: ({ child, few, looks }) =>
       `The network turns your image into ${few}, its children. Each is a vector that describes a part. ` +
-      `${sentence(childName(child))} is selected: ${heat?.kind === "saliency" ? "the glow shows the pixels that change it most" : "the frame shows what it sees"}.`,
+      `${sentence(childName(child))} is selected: ${looks}.`,
   },
   {
     title: "Its votes",
@@ -17,8 +17,10 @@ const STOPS = [
     votes: true,
     go: () => ({ r: 0, child: childOfTour() }),
     say: ({ child, name, parents, decodes }) =>
-      `${sentence(childName(child))} casts a vote for each of ${parents}: what that parent would be if this part were in the right place. ` +
-      `Here are the votes of all children for parent ${name}.${decodes ? ` Further on, the decoder draws the one of ${childName(child)}.` : ""}`,
+      `${sentence(childName(child))} casts a vote for each of ${parents}: what that parent would be if this part were in ` +
+      `the right place. ` +
+      `Here are the votes of all children for parent ${name}.` +
+      (decodes ? ` Further on, the decoder draws the one of ${childName(child)}.` : ""),
   },
   {
     title: "Agreement",
@@ -26,7 +28,8 @@ const STOPS = [
     votes: true,
     go: () => ({ r: 0, child: childOfTour() }),
     say: ({ child, name, agreement }) =>
-      `In iteration 1, ${childName(child)} agrees with parent ${name} by ${agreement(0)}: the sum of the products of their numbers. ` +
+      `In iteration 1, ${childName(child)} agrees with parent ${name} by ${agreement(0)}: the sum of the products of their ` +
+      `numbers. ` +
       `Where bars go the same way, they agree.`,
   },
   {
@@ -36,8 +39,8 @@ const STOPS = [
     go: () => ({ r: 1, child: childOfTour() }),
     say: ({ child, name, coupling, onePass }) =>
       onePass
-        ? `A softmax makes couplings of the logits: what ${childName(child)} gives to its parents sums to 1. Parent ${name} gets ${coupling(0)}.`
-        : `A softmax makes couplings of the logits: what ${childName(child)} gives to its parents sums to 1. ` +
+        ? `A softmax makes couplings of the logits: those of ${childName(child)} sum to 1. Parent ${name} gets ${coupling(0)}.`
+        : `A softmax makes couplings of the logits: those of ${childName(child)} sum to 1. ` +
           `Parent ${name} got ${coupling(0)} in iteration 1 and gets ${coupling(1)} in iteration 2.`,
   },
   {
@@ -47,22 +50,24 @@ const STOPS = [
     go: () => ({ r: 1, child: childOfTour() }),
     say: ({ onePass }) =>
       onePass
-        ? "This routing is one pass through four lines, with the numbers of this line of the graph. Later iterations repeat it."
-        : "One iteration is four lines, here with the numbers of this line of the graph. Step through them, or play the iterations above.",
+        ? "This routing is one pass, in four lines with numbers of your image. Later iterations repeat it."
+        : "One iteration is four lines, here with numbers of your image. Step through them, or play the iterations above.",
   },
   {
     title: "Entropy",
     at: "#entropy",
     go: () => ({ r: trace.trained - 1 }),
     say: ({ entropy }) =>
-      `Children that are undecided have a high entropy. Their mean is ${entropy(0)} nat in iteration 1 and ${entropy(trace.trained - 1)} in iteration ${trace.trained}, where training ends.`,
+      `Children that are undecided have a high entropy. Their mean is ${entropy(0)} nat in iteration 1 and ` +
+      `${entropy(trace.trained - 1)} in iteration ${trace.trained}, where training ends.`,
   },
   {
     title: "What the iterations did",
     at: "#graph",
     go: () => ({ r: trace.trained - 1, child: null, parent: null }),
     say: ({ name, length, largest }) =>
-      `After ${counted(trace.trained, "iteration", "iterations")} the longest parent is ${name}, ${length(trace.trained - 1)} long; after one it was ${length(0)}. ` +
+      `After ${counted(trace.trained, "iteration", "iterations")} the longest parent is ${name}, ` +
+      `${length(trace.trained - 1)} long; after one it was ${length(0)}. ` +
       `The largest coupling went from ${largest(0)} to ${largest(trace.trained - 1)}.`,
   },
   {
@@ -73,7 +78,8 @@ const STOPS = [
       if (!chooser.some((each) => each.wrong)) return "None of the images in the list above is answered wrongly.";
       if (!wrong) return "An image that is answered wrongly is being routed.";
       return (
-        `The label of this image is ${truth}, and the network says ${name}: its parent is ${length(trace.trained - 1)} long, that of ${truth} ${ofTruth}. ` +
+        `The label of this image is ${truth}, and the network says ${name}: its parent is ${length(trace.trained - 1)} long, ` +
+        `that of ${truth} ${ofTruth}. ` +
         `Routing strengthens what votes agree on. Whether that is right it can't know.`
       );
     },
@@ -110,6 +116,7 @@ function facts() {
     name: trace.parents[parent].name,
     few: counted(trace.children, "small vector", "small vectors"),
     parents: counted(trace.parents.length, "parent", "parents"),
+    looks: heat?.kind === "saliency" ? "the glow shows the pixels that change it most" : "the frame shows what it sees",
     decodes: Boolean(trace.network?.decoder),
     onePass: ["attention", "uniform"].includes(trace.network?.layers.at(-1).routing),
     agreement: of(image.agreement, 2),

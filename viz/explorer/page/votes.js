@@ -206,13 +206,15 @@ class VoteView {
       degrees = (r) => `${((180 / Math.PI) * meanAngle(votes, this.couplings({ k: now.k, r }))).toFixed(1)}°`;
     const r = Math.round(now.r),
       before = r > 0 ? `, in iteration 1 ${degrees(0)}` : "";
-    const spread = `Dotted: the mean angle between votes and parent, weighed by coupling and length: ${degrees(r)}${before}.`;
+    const angle = `the mean angle between votes and parent, weighed by coupling and length: ${degrees(r)}${before}.`;
     $("#votes h3").textContent = `${counted(points.length, "vote", "votes")} for ${name}`;
     $("#votes figcaption").textContent =
-      `To the right is along ${name} as it is after ${counted(layer.iterations, "iteration", "iterations")}, up is across it, where ` +
-      `votes differ most. The stronger an arrow, the larger its coupling. The thick one is ${name} itself; dashed: length 1. ${spread}`;
-    const chosen = child === null ? "" : ` ${childName(child)} is marked.`;
-    this.canvas.setAttribute("aria-label", `${$("#votes h3").textContent} in the plane. Up and down choose a child.${chosen} ${spread}`);
+      `To the right is along ${name} as it is after ${counted(layer.iterations, "iteration", "iterations")}, up is across ` +
+      `it, where votes differ most. The stronger an arrow, the larger its coupling. The thick one is ${name} itself; ` +
+      `dashed: length 1. Dotted: ${angle}`;
+    const chosen = child === null ? "" : ` ${sentence(childName(child))} is marked.`,
+      label = `${$("#votes h3").textContent} in the plane. Up and down choose a child.${chosen} ${sentence(angle)}`;
+    this.canvas.setAttribute("aria-label", label);
     const { open } = $("#votes details");
     fill($("#votes tbody"), open ? edges.length : 0, "tr", (row) => {
       row.innerHTML = "<td></td><td></td><td></td><td></td><td></td>";
@@ -220,9 +222,9 @@ class VoteView {
     if (!open) return;
     const { agreement } = routed.states[r];
     edges.forEach((e, at) => {
-      const numbers = [layer.src[e], fixed(points[at][0], 3), fixed(points[at][1], 3), fixed(c[at], 3), fixed(agreement[e], 3)];
-      const row = $("#votes tbody").rows[at];
-      numbers.forEach((text, column) => (row.cells[column].textContent = text));
+      const row = $("#votes tbody").rows[at],
+        numbers = [...points[at], c[at], agreement[e]].map((value) => fixed(value, 3));
+      [layer.src[e], ...numbers].forEach((text, column) => (row.cells[column].textContent = text));
       row.classList.toggle("chosen", layer.src[e] === child);
     });
   }
