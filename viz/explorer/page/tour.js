@@ -39,9 +39,9 @@ const STOPS = [
     go: () => ({ r: 1, child: childOfTour() }),
     say: ({ child, name, coupling, onePass }) =>
       onePass
-        ? `A softmax makes couplings of the logits: those of ${childName(child)} sum to 1. Parent ${name} gets ${coupling(0)}.`
-        : `A softmax makes couplings of the logits: those of ${childName(child)} sum to 1. ` +
-          `Parent ${name} got ${coupling(0)} in iteration 1 and gets ${coupling(1)} in iteration 2.`,
+        ? `A softmax makes couplings of the logits. Those of one child sum to 1. Parent ${name} gets ${coupling(0)} of ${childName(child)}.`
+        : `A softmax makes couplings of the logits. Those of one child sum to 1. ` +
+          `Parent ${name} got ${coupling(0)} of ${childName(child)} in iteration 1 and gets ${coupling(1)} in iteration 2.`,
   },
   {
     title: "A round of routing",
