@@ -22,6 +22,7 @@ from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
 from .gradient import lean_dynamic, lean_uniform
 from .inverted import InvertedParameters, inverted
+from .proof import proven
 from .spherical import SphericalParameters, spherical
 from .uniform import uniform
 from .votes import LinearVotes, MatrixVotes
@@ -107,20 +108,22 @@ def engine_names(routing: str = "dynamic", votes: type = Tensor) -> list[str]:
 
 
 def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> str:
-    """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``torch`` if the graph is
-    complete or elsewhere than the votes; else ``dgl``.
+    """The engine ``"auto"`` stands for: ``fused``, if ``routing`` has it there; else ``torch`` if the graph is complete
+    or elsewhere than the votes; else ``dgl``.
 
-    On CUDA ``fused`` is there too, but only for those who ask for it: its kernels have never run on a GPU.
-
-    Nothing is run and nothing remembered: the same graph and votes give the same answer.
+    On CUDA ``fused`` is tried first, once for each kind of votes, device, torch and Triton, and taken only if its
+    numbers are right (``graphcaps.routing.proof``). The verdict is kept in the user's cache folder.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
     device = _device(votes)
-    if device.type == "cpu" and "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
-        return "fused"
+    if "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
+        if device.type == "cpu" or isinstance(votes, MatrixVotes):
+            return "fused"
+        if proven(routing, votes, graph.num_dst_nodes(), links(graph, graph.device).complete):
+            return "fused"
     return "dgl" if device == graph.device and not links(graph, device).complete else "torch"
 
 

@@ -290,7 +290,7 @@ class ByChild:
         self.parent_dim = self.child_dim if weight is None else weight.shape[-1]
         self.num_types = 1 if weight is None else len(weight)
         self.children_per_type = edges.num_children // self.num_types
-        self.product = _product(u)
+        self.product = product(u)
         parents = _padded(edges.num_parents)
         wide = _padded(self.parent_dim) if weight is None else max(_padded(self.parent_dim), IMAGES // parents)
         images = _padded(self.batch, max(1, TILE // (parents * wide)))
@@ -420,15 +420,15 @@ class ByChild:
         }
 
 
-def _gradient_tile(tile: dict[str, int], product: str) -> dict[str, int]:
+def _gradient_tile(tile: dict[str, int], factors: str) -> dict[str, int]:
     """The tile of `linear_gradient`: parents in blocks of as many as make GRADIENT_TILE numbers of their matrices."""
     wide, child_dim = tile["D"], tile["P"]
-    most = GRADIENT_TILE // 2 if product == "ieee" else GRADIENT_TILE
+    most = GRADIENT_TILE // 2 if factors == "ieee" else GRADIENT_TILE
     parents = min(tile["J"], max(1, most // (wide * child_dim)))
-    return {"B": 1 if product == "sum" else IMAGES, "J": parents, "D": max(wide, IMAGES // parents), "P": child_dim}
+    return {"B": 1 if factors == "sum" else IMAGES, "J": parents, "D": max(wide, IMAGES // parents), "P": child_dim}
 
 
-def _product(u: torch.Tensor) -> str:
+def product(u: torch.Tensor) -> str:
     """How linear votes are multiplied: "tf32", "ieee" (float32), or "sum" (float64)."""
     if u.dtype != torch.float32:
         return "sum" if u.dtype == torch.float64 else "tf32"
