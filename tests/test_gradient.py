@@ -109,3 +109,26 @@ def test_a_layer_is_exported_with_a_batch_of_any_size(copied):
     for images in (1, 7, 36):
         u = torch.randn(36, images, 8)
         torch.testing.assert_close(program(u), layer(u))
+
+
+@pytest.mark.parametrize("name", ["complete", "sparse_7x5"])
+def test_where_torch_is_told_to_be_deterministic_it_is(graphs, name, draw):
+    votes, found = draw(graphs[name].num_edges(), 5, 6).requires_grad_(), []
+    torch.use_deterministic_algorithms(True)
+    try:
+        for _ in range(2):
+            v = route(graphs[name], votes, engine="torch").v
+            found.append((v, *torch.autograd.grad(v.square().sum(), votes)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected")
+def test_a_compiled_layer_learns_as_an_eager_one():
+    layer, u = CapsuleLayer(8, 3, engine="torch"), torch.randn(8, 5, 8)
+    layer(u)
+    slopes = []
+    for forward in (layer, torch.compile(layer, backend="aot_eager")):
+        slopes.append(torch.autograd.grad(forward(u).square().sum(), layer.weight))
+    torch.testing.assert_close(*slopes)

@@ -7,6 +7,7 @@ neither device nor engine. test_fused_gpu.py tries the Triton kernels, on CUDA o
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import warnings
 
@@ -191,6 +192,16 @@ def test_a_device_that_is_not_there_is_no_fault_of_the_engine():
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     assert tried_apart(GIVEN, torch.device("cuda:0")) is None
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
+def test_a_place_is_a_device_and_all_programs_between_it_and_a_kernel(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"a GPU, {device}")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    found = proof.place(torch.device("cuda:1"))
+    assert found == json.loads(json.dumps(found))
+    assert found["device"] == "a GPU, cuda:1" and found["torch"] == torch.__version__ and len(found["kernels"]) == 64
+    assert {"capability", "cuda", "triton", "graphcaps"} < set(found)
 
 
 class OnCuda(torch.Tensor):

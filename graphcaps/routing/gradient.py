@@ -35,9 +35,9 @@ def lean_dynamic(
     parameters: None = None,
 ) -> Parents:
     """``dynamic`` of the same arguments, with a gradient of fewer readings and writings of the votes."""
-    needed = torch.is_grad_enabled() and (u_hat.requires_grad or prior.requires_grad)
-    transformed = torch._C._are_functorch_transforms_active()  # by torch.func, which vmaps only what it can see into
-    if not needed or transformed or torch.compiler.is_compiling():
+    # torch.func, as the compiler, wants to see into what it transforms; the latter can't see into that question
+    seen_into = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if seen_into or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
         return dynamic(edges, u_hat, activation, prior, iterations, on_iteration)
     s = _Lean.apply(u_hat, prior, edges, iterations, on_iteration)
     v = squash(s)

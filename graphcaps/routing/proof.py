@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import json
 import logging
 import os
@@ -188,13 +187,15 @@ def main() -> None:
 
 def place(device: torch.device) -> dict[str, Any]:
     """What a verdict depends on beside the question: the device, and the programs that make and start kernels."""
+    import triton
+
     sources = sorted((Path(__file__).parent / "fused" / "cuda").glob("*.py"))
     return {
         "device": torch.cuda.get_device_name(device),
         "capability": list(torch.cuda.get_device_capability(device)),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or torch.version.hip,
-        "triton": importlib.metadata.version("triton"),
+        "triton": triton.__version__,
         "graphcaps": __version__,
         "kernels": hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest(),
     }
