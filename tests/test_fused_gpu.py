@@ -43,22 +43,14 @@ def run(*arguments: str, **environment: str) -> None:
 @needs_triton
 @pytest.mark.fact(12)
 @pytest.mark.long
-@pytest.mark.parametrize("which", ["not long", "long"], ids=["quick", "long"])
-def test_all_that_follows_holds_in_the_interpreter_alone(which):
-    pytest_here = (
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--maxfail=3",
-        str(Path(__file__)),
-        "-k",
-        "not alone",
-        "-m",
-        which,
-    )
-    run(*pytest_here, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+@pytest.mark.parametrize(
+    ("which", "names"),
+    [("not long", "not alone"), ("long", "not alone and not many_children"), ("long", "many_children")],
+    ids=["quick", "long", "blocks"],
+)
+def test_all_that_follows_holds_in_the_interpreter_alone(which, names):
+    pytest_here = "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=3", str(Path(__file__))
+    run(*pytest_here, "-k", names, "-m", which, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
 
 COMPILE = """

@@ -30,6 +30,9 @@ Tried and not kept, times forward and backward on one thread:
     1152 children, 10 parents, 32 images: 122 ms instead of 93. A million random edges: 1369 ms instead of 388.
     Dense on a CPU, votes left in edge order, (I, J, *, D). The rows of a product then lie J B D numbers apart, which
     takes twice as long as one copy and products of neighbouring rows.
+    Dense, linear votes never built: (c u) W for the sums, (v W^T) u for the agreement. 1152 children, 10 parents, P 8,
+    D 16, 32 images, forward and backward: 0.77 GB moved with autograd's gradient, where built votes moved 0.87 with it,
+    and move 0.48 to 0.55 with that of ``gradient``.
 """
 
 from __future__ import annotations
