@@ -38,7 +38,13 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         GraphcapsError: numbers that are not finite.
     """
     data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, live, explained, worker = ["page.css", "explain.css", "share.css"], [*SCRIPTS, "file.js"], "", "", ""
+    style, scripts, live, explained, worker = (
+        ["page.css", "explain.css", "share.css"],
+        [*SCRIPTS, "file.js"],
+        "",
+        "",
+        "",
+    )
     if network is not None:
         style, scripts, live = [*style, "live.css", "compare.css"], [*SCRIPTS, *LIVE], _read("live.html")
         explained = _read("explained.html") + _read("compare.html")
