@@ -138,7 +138,7 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, path, page):
         assert state(other) == before
         other.locator("#clean").click()
         answered(other)
-        other.wait_for_function("() => location.hash === '#draw='")
+        other.wait_for_function("() => location.hash.startsWith('#draw=&')")
         assert other.evaluate(SEEN) != before["seen"]
         visit(other, end(link)[1:])
         assert state(other) == before
