@@ -331,6 +331,7 @@ def test_no_window_needs_scrolling_sideways(chromium, file, width, scheme):
         outside = page.evaluate(
             """() => [...document.querySelectorAll("body *")].filter((element) => {
               const { left, right, width } = element.getBoundingClientRect();
+              if (element.closest(".thumbs label")) return false; // rows of images scroll
               return width > 1 && (left < -1 || right > innerWidth + 1);
             }).map((element) => element.tagName + element.id)"""
         )

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import re
 import xml.etree.ElementTree as ElementTree
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -368,3 +369,6 @@ def test_comparison_and_links_fit_into_400_pixels_with_targets_of_24(chromium, p
               width && (Math.min(width, height) < 24 || right > 400)).length"""
         )
         assert small == 0
+        page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
