@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from .._dgl import DGLGraph, has_cuda
 from ..errors import check_whole, expect
 from ..graph import Links
 from ..routing import LinearVotes, MatrixVotes, Routed, route
+from ..routing.edge_ops import Observer
 from ..routing.engines import ROUTINGS, check_names, engine_names
 
 # Older ones trace ``structure`` only in part. There every layer is called apart.
@@ -78,16 +80,21 @@ class RoutedLayer(Protocol):
         """The children's votes, not yet multiplied out."""
 
 
-def route_layer(layer: RoutedLayer, u: torch.Tensor | Poses, squash_output: bool = True) -> Routed:
+def route_layer(
+    layer: RoutedLayer, u: torch.Tensor | Poses, squash_output: bool = True, on_iteration: Observer | None = None
+) -> Routed:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast as the layer's options say."""
     if torch.compiler.is_dynamo_compiling() and not (TRACES and _traced(layer, u)):
         from ..routing.compiled import apart
 
-        return apart(route_layer, layer, u, squash_output)
+        return apart(route_layer, layer, u, squash_output, on_iteration)
     device = _numbers(u).device
-    with torch.autocast(device.type, enabled=False):
+    # Where there is none to leave, none is: an exported program would have it as a block of its own.
+    autocast = torch.is_autocast_enabled(device.type)
+    with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         graph, votes, options = graph_of(layer, device), layer.votes(u), options_of(layer, u)
-        return route(graph, votes, iterations=layer.iterations, squash_output=squash_output, **options)
+        options |= {"squash_output": squash_output, "on_iteration": on_iteration}
+        return route(graph, votes, iterations=layer.iterations, **options)
 
 
 def graph_of(layer: RoutedLayer, device: torch.device) -> DGLGraph | Links:

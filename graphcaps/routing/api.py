@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Literal, NamedTuple, overload
 
 import torch
@@ -171,7 +172,8 @@ def _own_copies(on_iteration: Observer) -> Observer:
     gradients = torch.is_grad_enabled()  # also inside an autograd function, where they are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        with torch.set_grad_enabled(gradients):
+        same = torch.is_grad_enabled() == gradients  # no block of its own in an exported program
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
     return hand_out
