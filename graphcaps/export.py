@@ -74,7 +74,7 @@ class Answers(nn.Module):
         # Of capsule networks the parts that are needed: the decoder's weights would be most of a file.
         self.layers: Any = network if isinstance(network, CNN) else None
         if not isinstance(network, CNN):
-            self.children = nn.Sequential(network.stem, network.primary, network.between)
+            self.front = nn.Sequential(network.stem, network.primary, network.between)
             self.capsules: Any = network.capsules
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -87,7 +87,7 @@ class Answers(nn.Module):
         def keep(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
             last["c"] = c
 
-        found = route_layer(self.capsules, self.children(images), squash_output=not self.of_poses, on_iteration=keep)
+        found = route_layer(self.capsules, self.front(images), squash_output=not self.of_poses, on_iteration=keep)
         capsules = found.v.transpose(0, 1)  # (B, J, D)
         couplings = last["c"].unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.of_poses:
@@ -236,7 +236,7 @@ def _check(network: Network) -> None:
             "a last layer in which all children vote for all parents",
             "Others have no couplings (batch, I, J)",
         )
-        expect(known, "capsules", wanted, type(layer).__name__, then)
+        expect(known, "capsules", wanted, type(layer).__name__, "Others have no couplings (batch, I, J)")
     kinds = {(each.dtype, each.device.type) for each in network.parameters()}
     got = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
     expect(kinds == {(torch.float32, "cpu")}, "network", "torch.float32 on cpu", got, "network.cpu().float()")
