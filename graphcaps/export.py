@@ -232,11 +232,8 @@ def _check(network: Network) -> None:
     if not isinstance(network, CNN):
         layer: Any = network.capsules
         known = isinstance(layer, (CompleteCaps, MatrixClassCaps)) and not isinstance(layer, PrunedCaps)
-        wanted, then = (
-            "a last layer in which all children vote for all parents",
-            "Others have no couplings (batch, I, J)",
-        )
-        expect(known, "capsules", wanted, type(layer).__name__, "Others have no couplings (batch, I, J)")
+        wanted, then = "a last layer in which all children vote for all parents", "Others have no such couplings"
+        expect(known, "capsules", wanted, type(layer).__name__, then)
     kinds = {(each.dtype, each.device.type) for each in network.parameters()}
     got = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
     expect(kinds == {(torch.float32, "cpu")}, "network", "torch.float32 on cpu", got, "network.cpu().float()")
