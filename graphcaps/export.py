@@ -265,7 +265,7 @@ def _write_onnx(exported: torch.export.ExportedProgram, path: Path, said: dict[s
         warnings.simplefilter("ignore")
         written = torch.onnx.export(exported, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
     assert written is not None
-    model = written.model
+    model: Any = written.model
     model.producer_name, model.producer_version = "graphcaps", __version__
     values = [*model.graph.inputs, *model.graph.outputs]
     for part in (model, model.graph, *model.graph.all_nodes(), *values):
