@@ -53,8 +53,8 @@ def splits() -> ImageSplits:
 
 @pytest.fixture
 def use(monkeypatch):
-    for module in ("graphcaps.training.loop", "graphcaps.data"):
-        monkeypatch.setattr(f"{module}.load_images", lambda name, root: splits())
+    for module in ("graphcaps.training.loop", "graphcaps.data", "graphcaps.explore.of_run"):
+        monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: splits())
     monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
     torch.set_num_threads(1)
@@ -327,7 +327,6 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, 
     ):
         assert main([str(word) for word in words]) == 0, words
     assert "multimnist" in capsys.readouterr().out
-    monkeypatch.setattr("graphcaps.explore.of_run.load_images", lambda name, root, download: splits())
     assert main(["explore", str(run), "--no-open"]) == 0
     network = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))["network"]
     layers, labels = Batches(splits().test, 1).at(torch.arange(len(splits().test)))

@@ -150,7 +150,9 @@ class NodeCapsules(nn.Module):
         """
         feat = feat.to(torch.promote_types(feat.dtype, torch.float32))
         power = feat.square().mean((-2, -1) if len(self.weight) > 1 else -1)  # (N_src, *)
-        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power[edges.src])
+        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(
+            0, edges.dst, power.index_select(0, edges.src)
+        )
         mean = told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1))
         some = mean > LEAST
         return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]
