@@ -15,6 +15,7 @@ from ._dgl import DGLGraph, has_cuda
 from .errors import InputError, MissingError, expect, required
 from .graph import bipartite_graph
 from .nn.node_caps import NodeCapsules
+from .nn.words import pointing
 
 try:
     import torch_geometric  # noqa: F401
@@ -68,6 +69,7 @@ class CapsuleConv(MessagePassing):
     (CapsuleConv(10, 2, num_caps=3), torch.Size([4, 3, 2]))
     """
 
+    @pointing
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -112,6 +114,7 @@ class CapsuleConv(MessagePassing):
         """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
         self.capsules.reset_parameters()
 
+    @pointing
     def forward(
         self,
         x: torch.Tensor | OptPairTensor,
@@ -196,6 +199,7 @@ class CapsuleAggregation(Aggregation):
     (CapsuleAggregation(10, 16, num_caps=2), torch.Size([2, 2, 16]))
     """
 
+    @pointing
     def __init__(
         self,
         in_channels: int,
@@ -247,6 +251,7 @@ class CapsuleAggregation(Aggregation):
         # Other aggregations count from the back, where a node's features may here be two dims.
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
+    @pointing
     def forward(
         self,
         x: torch.Tensor,

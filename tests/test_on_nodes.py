@@ -417,6 +417,31 @@ def test_wrong_arguments_are_named(wrong, text):
         wrong()
 
 
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: CapsuleConv(F, D, num_heads=8), "num_heads: .* got num_heads=8. Its name is num_caps here"),
+        (lambda: CapsuleConv(F, D, heads=8), "Its name is num_caps here"),
+        (lambda: CapsuleConv(in_channels=F, out_channels=D, num_caps=K), "in_channels: .*Its name is in_feats here"),
+        (lambda: CapsuleConv(F, out_channels=D, num_caps=K), "Its name is out_feats here"),
+        (lambda: CapsuleConv(F, D, K, attn_drop=0.6), "attn_drop: .*Its name is vote_drop here"),
+        (lambda: CapsuleConv(F, D, K, dropout=0.6), "dropout: .*Its name is vote_drop here"),
+        (lambda: CapsuleConv(F, D, K, negative_slope=0.2), "Leave it out: routing has no LeakyReLU"),
+        (lambda: CapsuleConv(F, D, K, concat=True), r"Flatten the result: h.flatten\(-2\)"),
+        (lambda: CapsuleConv(F, D, K, add_self_loops=True), r"dgl.add_self_loop\(graph\)"),
+        (lambda: CapsuleConv(F, D, K, iteration=3), "Did you mean 'iterations'?"),
+        (lambda: CapsuleConv(F, D, K, lr=3), "They are in_feats, out_feats, num_caps, iterations"),
+        (lambda: CapsuleReadout(F, D, num_classes=2), "num_classes: .*Its name is num_caps here"),
+        (lambda: conv()(graph_of(), torch.ones(N, F), get_attention=True), "Its name is get_coupling here"),
+        (lambda: conv()(g=graph_of(), feat=torch.ones(N, F)), "g: .* got g. Its name is graph here"),
+    ],
+)
+def test_words_of_other_layers_are_errors_that_name_ours(wrong, text):
+    with pytest.raises(TypeError, match=text) as caught:
+        wrong()
+    assert isinstance(caught.value, InputError)
+
+
 def test_a_layer_and_its_features_share_their_precision(draw):
     with pytest.raises(InputError, match="feat: expected torch.float32, as the layer's weights, got torch.float64"):
         CapsuleConv(F, D, K)(graph_of(), draw(N, F))

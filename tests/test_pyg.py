@@ -362,6 +362,27 @@ def test_wrong_arguments_are_named(wrong, text):
         wrong()
 
 
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: pyg.CapsuleConv(F, D, heads=8), "heads: .* got heads=8. Its name is num_caps here"),
+        (lambda: pyg.CapsuleConv(in_feats=F, out_channels=D, num_caps=K), "Its name is in_channels here"),
+        (lambda: pyg.CapsuleConv(F, D, K, attn_drop=0.6), "attn_drop: .*Its name is dropout here"),
+        (lambda: pyg.CapsuleConv(F, D, K, feat_drop=0.6), r"feat_drop: .*before the layer: dropout\(x\)"),
+        (lambda: pyg.CapsuleConv(F, D, K, negative_slope=0.2), "routing has no LeakyReLU"),
+        (lambda: pyg.CapsuleConv(F, D, K, fill_value="mean"), "a self-loop has weight 1"),
+        (lambda: pyg.CapsuleConv(F, D, K, competitions="capsules"), "Did you mean 'competition'?"),
+        (lambda: pyg.CapsuleReadout(F, D, num_classes=2), "num_classes: .*Its name is num_caps here"),
+        (lambda: conv()(torch.ones(N, F), edges_of(), get_attention=True), "Its name is return_coupling here"),
+        (lambda: readout_of()(torch.ones(N, F), batch=torch.zeros(N).long()), "batch: .*Its name is index here"),
+    ],
+)
+def test_words_of_other_layers_are_errors_that_name_ours(wrong, text):
+    with pytest.raises(TypeError, match=text) as caught:
+        wrong()
+    assert isinstance(caught.value, GraphcapsError)
+
+
 def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
     monkeypatch.delitem(sys.modules, "graphcaps.pyg")

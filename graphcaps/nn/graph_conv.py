@@ -8,6 +8,7 @@ from torch import nn
 from .._dgl import DGLGraph, dgl
 from ..graph import check_graph
 from .node_caps import NodeCapsules
+from .words import pointing
 
 
 class CapsuleConv(nn.Module):
@@ -71,6 +72,7 @@ class CapsuleConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
+    @pointing
     def __init__(
         self,
         in_feats: int | tuple[int, int],
@@ -119,6 +121,7 @@ class CapsuleConv(nn.Module):
         """What DGL's ``HeteroGraphConv`` calls, which adds up several edge types."""
         self.allow_zero_in_degree = set_value
 
+    @pointing
     def forward(
         self,
         graph: DGLGraph,

@@ -8,6 +8,7 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..graph import membership
 from .node_caps import NodeCapsules
+from .words import pointing
 
 
 class CapsuleReadout(nn.Module):
@@ -58,6 +59,7 @@ class CapsuleReadout(nn.Module):
     torch.Size([2, 2, 16])
     """
 
+    @pointing
     def __init__(
         self,
         in_feats: int,
@@ -96,6 +98,7 @@ class CapsuleReadout(nn.Module):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    @pointing
     def forward(
         self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
