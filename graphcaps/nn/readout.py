@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
+from ..errors import check_whole
 from ..graph import membership
 from .node_caps import NodeCapsules
 from .words import pointing
@@ -77,6 +78,7 @@ class CapsuleReadout(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
+        check_whole("in_feats", in_feats)
         self.capsules = NodeCapsules(
             in_feats,
             out_feats,
