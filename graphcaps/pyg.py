@@ -202,8 +202,11 @@ class CapsuleConv(MessagePassing):
         wanted = bool(return_coupling or return_attention_weights or self._message_forward_hooks)
         own = target if self.residual else None
         found = self.capsules(routed.graph, x, edge_weight, wanted, edge_attr, own)
-        out, c = found if wanted else (found, None)
+        out = found[0] if wanted else found
         out = out.flatten(-2) if self.concat else out
+        if not wanted:
+            return out
+        c = found[1]
         for hook in self._message_forward_hooks.values():
             hook(self, ({"alpha": c.flatten(1)},), out)
         if not (return_coupling or return_attention_weights):
@@ -358,9 +361,9 @@ class CapsuleAggregation(Aggregation):
         graph = _once(held, (name, num_groups), lambda: held, lambda own: _members(name, own, num_groups))
         dim = dim % x.dim()
         found = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
-        out, c = found if return_coupling else (found, None)
+        out = found[0] if return_coupling else found
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
-        return (out, c.movedim(0, dim)) if return_coupling else out
+        return (out, found[1].movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"

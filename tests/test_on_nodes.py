@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from dgl.nn.pytorch import GraphConv, HeteroGraphConv
+from dgl.nn.pytorch import GATConv, GraphConv, HeteroGraphConv
 
 from graphcaps import InputError, dgl, margin_loss, squash
 from graphcaps.graph import COMPETITIONS, expand, links, membership
@@ -249,6 +249,20 @@ def test_a_bipartite_graph_is_routed_from_its_sources(competition, draw):
     assert (added(graph, (x, own)) - added(graph, (x, own.flip(1)))).abs().max() > 1e-3
     relations = HeteroGraphConv({"in": added}, aggregate="sum")
     torch.testing.assert_close(relations(graph, {"word": x, "text": own})["text"], added(graph, (x, own)), **EXACT)
+
+
+def test_a_convolution_takes_the_place_of_gat_conv_by_one_line(draw):
+    """The calls of docs/layers.md."""
+    graph, x, heads, elu = graph_of(), draw(N, F).float(), 3, torch.nn.functional.elu
+    first = CapsuleConv(F, 8, heads, feat_drop=0.6, vote_drop=0.6, activation=elu)
+    second = CapsuleConv(8 * heads, 5, 1, feat_drop=0.6, vote_drop=0.6, squash_output=False)
+    one = GATConv(F, 8, heads, feat_drop=0.6, attn_drop=0.6, activation=elu)
+    two = GATConv(8 * heads, 5, 1, feat_drop=0.6, attn_drop=0.6)
+    h, wanted = first(graph, x), one(graph, x)
+    assert h.shape == wanted.shape and second(graph, h.flatten(1)).shape == two(graph, wanted.flatten(1)).shape
+    first.eval()
+    activated, first.activation = first(graph, x), None
+    assert torch.equal(activated, elu(first(graph, x))) and activated.min() < 0
 
 
 def test_a_destinations_features_are_used_or_refused_aloud(draw):

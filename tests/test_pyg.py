@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
+    GATConv,
     HeteroConv,
     JumpingKnowledge,
     MeanAggregation,
@@ -25,6 +26,7 @@ from torch_geometric.nn import (  # noqa: E402
     SAGEConv,
     Sequential,
     SimpleConv,
+    global_add_pool,
     to_hetero,
 )
 from torch_geometric.utils import k_hop_subgraph, to_edge_index, to_torch_sparse_tensor  # noqa: E402
@@ -506,6 +508,29 @@ def test_capsules_stand_one_after_another_in_pygs_own_models(draw):
         ],
     ).double()
     assert net(x, edges, torch.tensor([0] * 4 + [1] * 5)).shape == (2, 2, 5)
+
+
+def test_layers_take_the_place_of_gat_conv_and_of_a_pooling_by_one_line_each():
+    """The calls of docs/layers.md, the dropout of which is off in ``eval``."""
+    torch.manual_seed(0)
+    heads, classes, x, edges = 3, 5, torch.randn(N, F), edges_of()
+    first = pyg.CapsuleConv(F, 8, heads, dropout=0.6, concat=True)
+    second = pyg.CapsuleConv(8 * heads, classes, num_caps=1, concat=True, dropout=0.6, squash_output=False)
+    one, two = GATConv(F, 8, heads, dropout=0.6), GATConv(8 * heads, classes, heads=1, concat=False, dropout=0.6)
+    h, wanted = first(x, edges), one(x, edges)
+    assert h.shape == wanted.shape and second(h, edges).shape == two(wanted, edges).shape == (N, classes)
+    y = x[:, :classes].argmax(1)
+    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], 0.02)
+    first.eval(), second.eval()
+    for _ in range(60):
+        loss = torch.nn.functional.cross_entropy(second(torch.nn.functional.elu(first(x, edges)), edges), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.8 < torch.log(torch.tensor(5.0))  # of chance
+    batch = torch.tensor([0] * 4 + [1] * 5)
+    pool = pyg.CapsuleReadout(8 * heads, 8 * heads // 4, num_caps=4, concat=True)
+    assert pool(h, batch).shape == global_add_pool(h, batch).shape
 
 
 def test_a_readout_keeps_the_contract_of_aggregations(draw):

@@ -176,10 +176,9 @@ class CapsuleConv(nn.Module):
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
                 "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
             )
-        known, then = edge_feat is None or self.capsules.weight_edge is not None, ""
-        if not known:
-            then = f"Give it edge_feats={edge_feat.shape[-1]}"
-        expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
+        if edge_feat is not None:
+            known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
+            expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
         residual = self.capsules.weight_target is not None
         if isinstance(feat, (tuple, list)):
             feat, target = feat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,23 +29,22 @@ def check_iterations(iterations: int) -> None:
     expect(is_whole(iterations), "iterations", "an integer >= 1", repr(iterations)[:40], then)
 
 
-def ends_of_features(
-    name: str, feats: int | None | Sequence[int | None], residual: bool
-) -> tuple[int | None, int | None]:
+def ends_of_features(name: str, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
     """Features of sources and of targets; of the latter None where nobody expects them to be used.
 
     Warns:
         UserWarning: a pair whose second number has no use.
     """
-    if not isinstance(feats, (tuple, list)):
+    if not isinstance(feats, Sequence):
         return feats, feats
     expect(len(feats) == 2, name, "a number, or a pair of (source, target)", feats)
+    source = required(feats[0], name, "a source's features", str(feats))
     if residual:
-        expect(feats[1] is not None, name, "a target's features for residual=True", tuple(feats))
+        expect(feats[1] is not None, name, "a target's features for residual=True", feats)
     elif feats[1] is not None:
         warn_unused(name, name)
-        return feats[0], None
-    return feats[0], feats[1]
+        return source, None
+    return source, feats[1]
 
 
 def warn_unused(name: str, sizes: str) -> None:
@@ -120,9 +120,9 @@ class NodeCapsules(nn.Module):
         super().__init__()
         for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
             check_whole(name, size)
-        for name, size in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
-            if size is not None and size != -1:
-                check_whole(name, size)
+        for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
+            if feats is not None and feats != -1:
+                check_whole(name, feats)
         check_competition(competition)
         check_name("routing", routing, list(ROUTINGS))
         check_options(iterations, routing, engine)
@@ -141,7 +141,8 @@ class NodeCapsules(nn.Module):
 
     def _matrices(self, feats: int) -> nn.Parameter:
         if feats == -1:
-            return UninitializedParameter()
+            unknown: Any = UninitializedParameter()
+            return unknown
         return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
 
     def reset_parameters(self) -> None:
@@ -259,7 +260,7 @@ class NodeCapsules(nn.Module):
 
     def _per_feature(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
         """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero."""
-        power = self._power(feat)[edges.src]  # (E, *)
+        power = self._power(feat).index_select(0, edges.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], _squares(edge_feat).sum(-1)
             more = more.reshape(*more.shape, *[1] * (power.dim() - more.dim()))
@@ -270,6 +271,7 @@ class NodeCapsules(nn.Module):
     def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
         """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
         target = required(target, "feat", "a pair, with the destination's features for the residual", "no second")
+        assert self.weight_target is not None
         self._check("feat[1]", target, num_parents, self.weight_target)
         own = _transform(target, self.weight_target).sum(-3)
         return own * _per_root(self._power(target)) if self.normalise_residual else own
