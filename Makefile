@@ -35,13 +35,8 @@ demo: $(VENV)/installed
 	$(STAGE) 'Training on handwritten digits: 20 to 60 seconds on a core of its own' \
 		$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 5 --batch-size 32 --name demo
 	$(STAGE) 'Animations: 10 to 20 seconds' $(VENV)/bin/graphcaps viz runs/demo
-	$(STAGE) 'The explorer, all of it in one page: 2 seconds' $(VENV)/bin/graphcaps viz runs/demo --format html
-	@printf '\nNext, draw a digit: %s -m pip install -e ".[app]", then %s explore --open\n' \
-		$(VENV)/bin/python $(VENV)/bin/graphcaps
-	@printf 'Open this page in a browser: %s\n' '$(CURDIR)/$(PAGE)'
-	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \
-		$(VENV)/bin/python -c 'import pathlib, webbrowser; webbrowser.open(pathlib.Path("$(PAGE)").absolute().as_uri())'; \
-	fi
+	$(STAGE) 'A page to draw on, with the network in it: 5 seconds' $(VENV)/bin/graphcaps explore runs/demo
+	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types
 	$(VENV)/bin/ruff check graphcaps viz tests notebooks docs/tables.py

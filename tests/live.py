@@ -1,26 +1,21 @@
-"""A live page on a free port, of a network without training whose capsules are long, on scikit-learn's digits."""
+"""The explorer of a network without training whose capsules are long, on scikit-learn's digits; what it must say."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
-import importlib.util
-import threading
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.app.answers import Explorer
-from graphcaps.data import DATASETS, Images, load_images
-
-
-def why_not_served() -> str:
-    """Why pages can't be served here, or "" where they can."""
-    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(missing)}, of the app extra, not installed" if missing else ""
+from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
+from graphcaps.explore.network import network_data
+from graphcaps.explore.of_run import with_shelf
+from graphcaps.models import doubts
+from graphcaps.trace import recording
+from graphcaps.viz import explorer_page
 
 
 def picture(packed: dict) -> np.ndarray:
@@ -29,9 +24,9 @@ def picture(packed: dict) -> np.ndarray:
 
 
 @functools.cache
-def network(preset: str = "compact", image_shape: tuple[int, int, int] = (1, 28, 28)) -> CapsNet:
+def network(preset: str = "compact", image_shape: tuple[int, int, int] = (1, 28, 28), **options) -> CapsNet:
     torch.manual_seed(0)
-    model = CapsNet.from_preset(preset, image_shape, 10).eval()
+    model = CapsNet.from_preset(preset, image_shape, 10, **options).eval()
     model.class_names = tuple("0123456789")
     with torch.no_grad():
         model.capsules.weight *= 12  # or no length would differ from 0 in the digits that are shown
@@ -40,25 +35,37 @@ def network(preset: str = "compact", image_shape: tuple[int, int, int] = (1, 28,
 
 
 @functools.cache
-def explorer(dataset: str = "mnist") -> Explorer:
-    """Digits that are drawn as this data set's."""
+def digits() -> Images:
+    """Forty, 28 x 28 pixels."""
     test = load_images("digits").test
-    few = Images(test.pixels[:40], test.labels[:40])
+    return Images(test.pixels[:40], test.labels[:40])
+
+
+def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist") -> str:
+    """The explorer as ``graphcaps explore`` writes it; drawings are framed as this data set's."""
+    few = images or digits()
     about = {"run": "test", "dataset": dataset, "model": "compact"}
-    return Explorer(network(), few, DATASETS[dataset], epoch=3, about=about)
+    trace = recording.record(None, model, ImageSplits("digits", model.class_names, few, few, few), 3, "cpu", about)
+    return explorer_page(trace, 0, with_shelf(network_data(model, 3), model, few.pixels, few.labels, DATASETS[dataset]))
 
 
-@contextlib.contextmanager
-def serving(explorer: Explorer) -> Iterator[str]:
-    """The address of the page while the block runs."""
-    from graphcaps.app import server
+class Answer(NamedTuple):
+    """Of one image: of each of ten iterations ``lengths`` (R, J) and ``c`` (R, E); of the longest parents, after those
+    of training, ``tops`` as (parent, length, capsule, uint8 picture); and ``doubts``."""
 
-    listener = server.listen(0)
-    running = server.http_server(server.make_app(explorer))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://{server.ADDRESS}:{listener.getsockname()[1]}/"
-    finally:
-        running.should_exit = True
-        thread.join()
+    lengths: np.ndarray
+    c: np.ndarray
+    tops: list[tuple[int, float, list[float], np.ndarray]]
+    doubts: list[tuple[str, str]]
+
+
+@torch.no_grad()
+def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
+    """What the network says of pixels (C, H, W) from 0 to 255."""
+    images = to_float(torch.from_numpy(pixels.astype(np.uint8)))[None]
+    states, output = recording.routing_of(model, images), model(images)
+    tops = []
+    for j in output.lengths[0].argsort(descending=True)[:3].tolist():
+        drawn = recording.to_bytes(model.decoder(output.capsules, torch.tensor([j])))[0]
+        tops.append((j, float(output.lengths[0, j]), output.capsules[0, j].tolist(), drawn))
+    return Answer(states["lengths"][:, 0], states["c"][:, 0], tops, list(doubts(model, images, output)[0]))

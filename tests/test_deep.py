@@ -15,7 +15,6 @@ import graphcaps
 from graphcaps import CapsNet
 from graphcaps.analysis.accuracy import evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage
-from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import capsnet_loss
@@ -23,6 +22,7 @@ from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
 from graphcaps.training.run_folder import Run
 
 from . import small
+from .traces import stored_in
 
 pytestmark = pytest.mark.long  # the layers and the pictures are tested one by one elsewhere
 
@@ -84,16 +84,16 @@ def test_capsule_usage_is_of_the_last_layers_children(run):
 
 
 def test_viz_explain_and_explore_take_such_a_run(run, capsys, monkeypatch):
-    monkeypatch.setattr("graphcaps.app.answers.load_images", lambda *args, **options: small.digits(size=SIZE))
+    monkeypatch.setattr("graphcaps.explore.of_run.load_images", lambda *args, **options: small.digits(size=SIZE))
     assert main(["viz", str(run), "--format", "png", "--what", "all"]) == 0
-    assert main(["viz", str(run), "--format", "html"]) == 0
+    assert main(["explore", str(run), "--no-open"]) == 0
     assert main(["explain", str(run), "--image", "3"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert (run / "figures/explorer.html").is_file() and all(Path(line).is_file() for line in printed if "/" in line)
     tree = networkx.read_graphml(run / "explain/image-3.graphml", force_multigraph=True)
     assert {tree.nodes[child]["layer"] for child, _ in tree.edges()} == {0}
-    start = Explorer.of(Run.open(run)).start()
-    assert start["answer"]["trace"]["images"][0]["saliency"] and len(start["answer"]["tops"]) == 3
+    data = stored_in((run / "figures/explorer.html").read_text(encoding="utf-8"))
+    assert data["images"][0]["saliency"] and [layer["children"] for layer in data["network"]["layers"]][-1] == 16
 
 
 def test_of_a_larger_grid_the_trace_has_fields():

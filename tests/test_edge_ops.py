@@ -13,7 +13,8 @@ CHILDREN, PARENTS, D = 4, 3, 5
 
 
 def kinds(graph, u_hat):
-    return DGLEdges(graph), DenseEdges(links(graph), u_hat.dim()), ScatterEdges(links(graph))
+    ends, dims = links(graph), u_hat.dim()
+    return DGLEdges(graph), DenseEdges(ends, dims), DenseEdges(ends, dims, copied=False), ScatterEdges(ends)
 
 
 @pytest.mark.parametrize("trailing", [(), (2,), (2, 3)], ids=str)
@@ -55,3 +56,25 @@ def test_the_kind_is_the_engines_and_the_graphs(graphs, draw):
     assert isinstance(
         edges_of("dgl", graphs["complete"], (12, 0), torch.device("cpu")), ScatterEdges
     )  # DGL refuses tensors of no numbers
+
+
+@pytest.mark.parametrize("trailing", [(), (2,), (2, 3)], ids=str)
+@pytest.mark.parametrize("kind", ["rows copied", "by parent", "by image", "scatter"])
+def test_what_a_gradient_needs_is_autograds(kind, trailing, draw):
+    ends, u_hat = links(complete_graph(CHILDREN, PARENTS)), draw(12, *trailing, D)
+    edges = ScatterEdges(ends) if kind == "scatter" else DenseEdges(ends, u_hat.dim(), copied=kind == "rows copied")
+    votes = edges.vectors_in(u_hat)
+    if kind == "by image":  # as a product of children and matrices leaves them: (I, *, J, D) in memory
+        grid = u_hat.unflatten(0, (CHILDREN, PARENTS)).movedim(1, -2).contiguous().movedim(-2, 1)
+        votes = edges.vectors_of(grid, by_image=True)
+    b, c, dc = (edges.numbers_in(draw(12, *trailing)) for _ in range(3))
+    logits = b.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(edges.child_softmax(logits), logits, dc)
+    torch.testing.assert_close(edges.through_softmax(edges.child_softmax(b), dc), wanted, rtol=1e-12, atol=1e-12)
+    parents = draw(PARENTS, *trailing, D), draw(PARENTS, *trailing, D)
+    leaf = votes.detach().requires_grad_()
+    sums = (edges.weighted_sum(c, leaf) * parents[0]).sum() + (edges.agreement(leaf, parents[1]) * b).sum()
+    (wanted,) = torch.autograd.grad(sums, leaf)
+    found = edges.outer((c, b), parents, votes)
+    assert found.stride() == votes.stride()
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)

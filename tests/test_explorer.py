@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import html.parser
-import json
 import re
 
 import numpy as np
@@ -16,7 +15,7 @@ from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
-from .traces import entropy_by_hand, make_trace, with_pictures
+from .traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
 
@@ -162,7 +161,7 @@ def test_names_from_a_trace_stay_text(trace):
     text = viz.explorer_page(hostile)
     page, plain = Page(text), Page(viz.explorer_page(trace))
     assert page.tags == plain.tags
-    data = json.loads(re.search(r'<script type="application/json" id="trace">(.*?)</script>', text, re.DOTALL)[1])
+    data = stored_in(text)
     assert data["parents"][0]["name"] == HOSTILE and data["title"] == f"$policy on {HOSTILE}"
     assert HOSTILE in "".join(page.texts["title"])
 
@@ -179,7 +178,7 @@ def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
 def test_a_page_of_random_votes_has_no_picture_and_is_small():
     text = viz.explorer_page(RoutingTrace.random(20, 10))
     assert len(text) < 100_000
-    assert json.loads(re.search(r'id="trace">(.*?)</script>', text)[1])["images"][0]["pixels"] is None
+    assert stored_in(text)["images"][0]["pixels"] is None
 
 
 def test_a_compact_run_of_many_epochs_stays_under_3_megabytes():

@@ -249,7 +249,7 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
     Both are scaled to that child's couplings, as the scale below says.
     """
     c = TRACE.c[-1, -1, 0].astype(np.float64)
-    order = page.evaluate("JSON.parse(document.querySelector('#trace').textContent).images[0].order")
+    order = explorer_data(TRACE)["images"][0]["order"]
     height = page.locator(".stage > canvas").bounding_box()["height"]
     for edge in (c.argmax(), c.argmin(), np.argsort(c)[-4]):
         child, parent = divmod(int(edge), 10)
@@ -324,7 +324,7 @@ def test_keys_move_through_time_and_children(page):
     settle(page)
     assert text(page, "#iterations output").startswith("9 of 10") and text(page, "#epochs output") == "2 of 6"
     page.locator(".stage > canvas").focus()
-    order = page.evaluate("JSON.parse(document.querySelector('#trace').textContent).images[0].order")
+    order = explorer_data(TRACE)["images"][0]["order"]
     for child in (order[0], order[1]):
         page.keyboard.press("ArrowDown")
         settle(page)

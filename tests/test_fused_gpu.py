@@ -8,6 +8,8 @@ compiler would refuse is seen by compiling every kernel for an H200, which needs
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import gc
 import os
 import subprocess
@@ -19,10 +21,12 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, route
-from graphcaps.routing import fused
+from graphcaps.routing import engines, fused
+from graphcaps.routing.proof import Question, question_of, trial
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ROOT = Path(__file__).parents[1]
+COMPILED = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "0", "OMP_NUM_THREADS": "1"}
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
 
 
@@ -39,47 +43,50 @@ def run(*arguments: str, **environment: str) -> None:
 @needs_triton
 @pytest.mark.fact(12)
 @pytest.mark.long
-@pytest.mark.parametrize("which", ["not long", "long"], ids=["quick", "long"])
-def test_all_that_follows_holds_in_the_interpreter_alone(which):
-    pytest_here = (
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--maxfail=3",
-        str(Path(__file__)),
-        "-k",
-        "not alone",
-        "-m",
-        which,
-    )
-    run(*pytest_here, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+@pytest.mark.parametrize(
+    ("which", "names"),
+    [("not long", "not alone"), ("long", "not alone and not many_children"), ("long", "many_children")],
+    ids=["quick", "long", "blocks"],
+)
+def test_all_that_follows_holds_in_the_interpreter_alone(which, names):
+    pytest_here = "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=3", str(Path(__file__))
+    run(*pytest_here, "-k", names, "-m", which, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
 
 COMPILE = """
+import sys
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-class H200:
-    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+capability, shared = int(sys.argv[1]), int(sys.argv[2])
+
+class Target:
+    get_current_target = lambda self: GPUTarget("cuda", capability, 32)
     get_current_device = lambda self: 0
     get_current_stream = lambda self, device=None: 0
 
-driver.set_active(H200())
+driver.set_active(Target())
 launch, compiled = JITFunction.run, set()
 
 def compile_only(self, *arguments, grid, warmup, **options):
-    assert "cubin" in launch(self, *arguments, grid=grid, warmup=True, **options).asm
-    compiled.add(self.fn.__name__)
+    made = launch(self, *arguments, grid=grid, warmup=True, **options)
+    name = self.fn.__name__
+    assert "cubin" in made.asm
+    assert made.metadata.shared <= shared, (name, made.metadata.shared, options)
+    if name == "over_children" and options["PRODUCT"] == "tf32":
+        needs = fused_gpu_launch.shared_for_votes(options, options["votes"].element_size())
+        assert made.metadata.shared <= needs, (made.metadata.shared, needs)
+        assert made.metadata.shared > 0.8 * needs or needs < 2**15, (made.metadata.shared, needs)
+    compiled.add(name)
 
 JITFunction.run = compile_only
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, route
 from graphcaps.routing import fused
-from graphcaps.routing.fused.cuda import dynamic as fused_gpu
+from graphcaps.routing.fused.cuda import dynamic as fused_gpu, launch as fused_gpu_launch
 fused.MODULES["cpu"] = "cuda.dynamic"
+fused_gpu_launch.shared_memory = lambda device: shared
 
 def leaf(*shape, dtype):
     return torch.randn(shape).to(dtype).requires_grad_()
@@ -91,10 +98,11 @@ def given(graph, dtype):
     votes = leaf(graph.num_edges(), 5, 7, dtype=dtype)
     both_ways(graph, votes, votes)
 
-def linear(graph, weight, dtype):
-    u, weight = leaf(graph.num_src_nodes(), 5, weight[-2], dtype=dtype), leaf(*weight, dtype=dtype)
+def linear(graph, weight, dtype, batch=5):
+    u, weight = leaf(graph.num_src_nodes(), batch, weight[-2], dtype=dtype), leaf(*weight, dtype=dtype)
     both_ways(graph, LinearVotes(u, weight), u, weight)
-
+"""
+KERNELS = """
 sparse, complete = bipartite_graph([0, 0, 2, 2, 1], [1, 0, 1, 1, 1], 4, 3), complete_graph(5, 3)
 given(sparse, torch.float32)
 given(complete, torch.bfloat16)
@@ -107,12 +115,30 @@ given(bipartite_graph([0, 0, 2, 2, 1], [1, 0, 1, 1, 1], 4, 3), torch.float32)
 kernels = {"couple", "over_parents", "squash_sums", "votes_gradient", "over_children", "linear_gradient"}
 assert compiled == kernels, compiled
 """
+WIDE = """
+torch.set_float32_matmul_precision(sys.argv[3])
+for parents, parent_dim, child_dim in ((10, 16, 8), (64, 16, 8), (64, 32, 8), (1, 64, 128)):
+    linear(complete_graph(2, parents), (parents * 2, child_dim, parent_dim), torch.float32, 16)
+assert {"over_children", "linear_gradient"} <= compiled, compiled
+"""
 
 
 @needs_triton
 @pytest.mark.long
 def test_every_kernel_compiles_for_an_h200_alone(tmp_path):
-    run("-c", COMPILE, TRITON_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT), TRITON_INTERPRET="0")
+    run("-c", COMPILE + KERNELS, "90", str(227 * 1024), TRITON_CACHE_DIR=str(tmp_path), **COMPILED)
+
+
+# Bytes of shared memory that a program may ask for: NVIDIA's CUDA programming guide, table of compute capabilities.
+SHARED = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+
+
+@needs_triton
+@pytest.mark.long
+@pytest.mark.parametrize(("capability", "precision"), zip(SHARED, ["highest", "high", "high", "highest"], strict=True))
+def test_wide_layers_fit_a_processors_shared_memory_alone(tmp_path, capability, precision):
+    asked = str(capability), str(SHARED[capability]), precision
+    run("-c", COMPILE + WIDE, *asked, TRITON_CACHE_DIR=str(tmp_path), **COMPILED)
 
 
 def test_without_triton_the_error_says_so_alone(monkeypatch):
@@ -153,6 +179,7 @@ def few_programs(device, monkeypatch):
 
     monkeypatch.setattr(launch, "PROGRAMS", 2)
     monkeypatch.setattr(launch, "TILE", 64)
+    monkeypatch.setattr(launch, "GRADIENT_TILE", 64)
 
 
 @pytest.fixture
@@ -236,6 +263,15 @@ def test_a_complete_graph_of_wide_votes_routes_by_parent(device, monkeypatch, dr
     assert_equals_naive(complete_graph(3, 2), leaf(draw, 6, 5, 7), leaf(draw, 6), device)
 
 
+def test_matrices_too_large_for_a_program_are_multiplied_out(device, monkeypatch, draw):
+    from graphcaps.routing.fused.cuda import launch as launch
+
+    monkeypatch.setattr(launch, "WIDEST_MATRIX", 64)
+    monkeypatch.setattr(launch, "linear_gradient", None)
+    votes = LinearVotes(leaf(draw, 6, 3, 5), leaf(draw, 18, 5, 7))
+    assert_equals_naive(complete_graph(6, 3), votes, leaf(draw, 18), device)
+
+
 @pytest.mark.parametrize("make", [sparse, lambda: complete_graph(9, 7)], ids=["sparse", "complete"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, FLOAT32), (torch.bfloat16, BFLOAT16)])
 def test_votes_of_fewer_bits_are_summed_in_float32(device, make, dtype, tolerance, draw):
@@ -284,8 +320,15 @@ def multiply():
     ],
     ids=["float32", "tf32", "bfloat16"],
 )
-def test_linear_votes_are_multiplied_in_their_precision(device, multiply, kind, dtype, precision, tolerance, draw):
+@pytest.mark.parametrize("roomy", [True, False], ids=["", "little_shared_memory"])
+def test_linear_votes_are_multiplied_in_their_precision(
+    device, multiply, monkeypatch, kind, dtype, precision, tolerance, roomy, draw
+):
+    from graphcaps.routing.fused.cuda import launch as launch
+
     multiply(precision)
+    if not roomy:
+        monkeypatch.setattr(launch, "shared_memory", lambda device: 0)
     votes = LinearVotes(leaf(draw, 6, 20, 5, dtype=dtype), leaf(draw, *WEIGHTS[kind], dtype=dtype))
     assert_equals_naive(complete_graph(6, 3), votes, leaf(draw, 18, dtype=torch.float32), device, tolerance)
 
@@ -373,9 +416,51 @@ def test_index_arrays_are_taken_once_and_go_with_the_graph(device, draw):
     assert len(fused_gpu._edges_by_parent.kept) == before
 
 
+QUESTIONS = {
+    "sparse": Question("dynamic", "given", "float32", "float32", 0, 5, 0),
+    "complete": Question("dynamic", "given", "bfloat16", "bfloat16", 3, 5, 0),
+    "uniform": Question("uniform", "given", "float64", "float64", 3, 5, 0),
+    "per edge": Question("dynamic", "per edge", "float32", "float32", 3, 5, 4),
+    "per type": Question("dynamic", "per type", "float32", "tf32", 3, 5, 4),
+    "shared": Question("dynamic", "shared", "bfloat16", "bfloat16", 3, 5, 4),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [*list(QUESTIONS)[:2], *(pytest.param(k, marks=pytest.mark.long) for k in list(QUESTIONS)[2:])]
+)
+def test_the_engine_proves_itself(device, kind):
+    question = QUESTIONS[kind]
+    exact = functools.partial(engines.run, question.routing, "torch")
+    assert trial(question, device, engines.ROUTINGS[question.routing].fused, exact) == ""
+
+
+@pytest.mark.long
+def test_a_kernel_with_a_wrong_index_does_not_pass(device, monkeypatch):
+    from graphcaps.routing.fused.cuda import dynamic as fused_gpu
+
+    def shifted(graph, device):
+        edges = arrays(graph, device)
+        return dataclasses.replace(edges, eid=edges.eid.roll(1))
+
+    arrays = fused_gpu._edges_by_parent
+    monkeypatch.setattr(fused_gpu, "_edges_by_parent", shifted)
+    exact = functools.partial(engines.run, "dynamic", "torch")
+    assert "off by" in trial(QUESTIONS["sparse"], device, engines.ROUTINGS["dynamic"].fused, exact)
+
+
+def test_a_question_says_what_kernels_are_compiled_for(device):
+    weight = torch.zeros(12, 8, 16, device=device)
+    linear = LinearVotes(torch.zeros(4, 5, 8, device=device), weight)
+    assert question_of("dynamic", linear, 3, True) == Question("dynamic", "per edge", "float32", "float32", 3, 16, 8)
+    assert question_of("uniform", weight.half(), 3, True)[1:] == ("given", "float16", "float16", 3, 16, 0)
+    built = Question("dynamic", "given", "float32", "float32", 0, 16, 0)
+    assert question_of("dynamic", linear, 3, False) == question_of("dynamic", weight, 999, True) == built
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-def test_on_cuda_fused_is_for_those_who_ask():
+def test_on_cuda_auto_takes_the_engine_that_proved_itself():
     votes = torch.zeros(6, 4, device="cuda")
-    assert choose_engine(complete_graph(3, 2), votes) == "torch" and not fused.why_not(votes)
+    assert choose_engine(complete_graph(3, 2), votes) == "fused" and not fused.why_not(votes, "dynamic", ("cuda",))
     with pytest.raises(InputError, match="engine: expected capsules of at most 256 numbers for 'fused'"):
         route(complete_graph(1, 1), torch.zeros(1, 300, device="cuda"), engine="fused")

@@ -8,6 +8,7 @@ import pytest
 from numba import config
 
 import graphcaps
+from graphcaps.routing.fused import user_cache
 from graphcaps.routing.fused.cpu import kernel_cache, kernels, kernels_em
 from graphcaps.routing.fused.cpu.kernel_cache import cache_folder, compiled
 
@@ -22,7 +23,7 @@ def doubled(x):
 def home(monkeypatch, tmp_path) -> Path:
     """Of a user on Linux who has set nothing."""
     monkeypatch.setattr(config, "CACHE_DIR", "")
-    monkeypatch.setattr(kernel_cache.sys, "platform", "linux")
+    monkeypatch.setattr(user_cache.sys, "platform", "linux")
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
@@ -59,7 +60,7 @@ def test_a_kernel_is_kept_in_the_users_cache_folder(home):
     ],
 )
 def test_each_platform_has_its_place_for_caches(home, monkeypatch, platform, name, value, folder):
-    monkeypatch.setattr(kernel_cache.sys, "platform", platform)
+    monkeypatch.setattr(user_cache.sys, "platform", platform)
     monkeypatch.setenv(name, value)
     assert cache_folder().parent == home / folder / "graphcaps"
 

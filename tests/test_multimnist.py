@@ -13,7 +13,6 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, InputError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation, evaluate, examples
-from graphcaps.app.answers import Explorer
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
@@ -27,6 +26,8 @@ from graphcaps.trace.recording import record, to_bytes
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
+
+from .traces import stored_in
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 SIZE = 8
@@ -52,8 +53,8 @@ def splits() -> ImageSplits:
 
 @pytest.fixture
 def use(monkeypatch):
-    for module in ("graphcaps.training.loop", "graphcaps.data"):
-        monkeypatch.setattr(f"{module}.load_images", lambda name, root: splits())
+    for module in ("graphcaps.training.loop", "graphcaps.data", "graphcaps.explore.of_run"):
+        monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: splits())
     monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
     torch.set_num_threads(1)
@@ -326,14 +327,14 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, 
     ):
         assert main([str(word) for word in words]) == 0, words
     assert "multimnist" in capsys.readouterr().out
-    monkeypatch.setattr("graphcaps.app.answers.load_images", lambda name, root, download: splits())
-    live = Explorer.of(Run.open(run))
-    layers, labels = Batches(splits().test, 1).at(torch.tensor([3]))
-    shown = live.image({"image": 3})
-    assert shown["name"] == " + ".join("abcd"[k] for k in labels[0].tolist())
-    pixels = np.frombuffer(base64.b64decode(shown["pixels"]["data"]), np.uint8).reshape(16, 16)
-    assert np.array_equal(pixels, to_bytes(overlaid(layers))[0, 0])
-    assert len(live.start()["examples"]) == 4
+    assert main(["explore", str(run), "--no-open"]) == 0
+    network = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))["network"]
+    layers, labels = Batches(splits().test, 1).at(torch.arange(len(splits().test)))
+    shown = network["shelf"][0]
+    assert network["objects"] == 2 and shown["name"] == " + ".join("abcd"[k] for k in shown["classes"])
+    pixels = np.frombuffer(base64.b64decode(shown["pixels"]["data"]), np.uint8).reshape(1, 16, 16)
+    same = [np.array_equal(pixels, image) for image in to_bytes(overlaid(layers))]
+    assert labels[same.index(True)].tolist() == shown["classes"]
 
 
 def test_examples_are_the_first_right_and_wrong_ones_with_their_own_capsules(model):

@@ -63,7 +63,7 @@ def arguments(mutation: dict) -> tuple[str, ...]:
 def project(tmp_path_factory) -> Iterator[Nursery]:
     """One copy for all mutations, so that what Numba has compiled in it serves the next."""
     folder = tmp_path_factory.mktemp("project")
-    copy_project(folder, *{arguments(mutation)[0] for mutation in MUTATIONS})
+    copy_project(folder, *{arguments(mutation)[0].partition("::")[0] for mutation in MUTATIONS})
     nursery = Nursery(folder)
     yield nursery
     nursery.close()

@@ -13,13 +13,13 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet
-from graphcaps.app.explain import explain_image
 from graphcaps.cli import main
 from graphcaps.data import to_float
 from graphcaps.models.objects import overlaid
 from graphcaps.training.run_folder import Run
 
 from . import small
+from .traces import stored_in
 
 SIZE = 19  # 8 types at 4 x 4 positions: too many children for saliency
 
@@ -68,7 +68,8 @@ def test_the_trace_is_the_networks_routing_and_says_what_each_child_sees(run):
     np.testing.assert_array_equal(trace.fields, net.receptive_fields())
 
 
-def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, capsys):
+def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, monkeypatch):
+    small.use(monkeypatch, small.digits(size=SIZE))
     assert main(["viz", str(run), "--what", "places", "--format", "png", "--to", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["places.png"]
     assert main(["explain", str(run), "--image", "1", "--device", "cpu"]) == 0
@@ -76,8 +77,11 @@ def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, ca
     child = next(node for node in tree["nodes"] if node["layer"] == 0)
     assert (child["height"], child["width"]) == (13, 13)
     assert main(["evaluate", str(run), "--device", "cpu"]) == 0
-    drawn = explain_image(graphcaps.load(run), Run.open(run).trace().images[0])["trace"]
-    assert len(drawn["fields"]["places"]) == 16 and drawn["images"][0]["credit"]
+    assert main(["explore", str(run), "--no-open"]) == 0
+    data = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))
+    assert (
+        len(data["fields"]["places"]) == 16 and data["images"][0]["credit"] and data["network"]["layers"][0]["places"]
+    )
 
 
 def test_pruning_it_is_refused_since_edges_share_matrices(run, capsys):

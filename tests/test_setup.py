@@ -253,7 +253,7 @@ def test_a_stage_says_what_it_is_how_long_it_took_and_fails_with_its_command():
 
 def test_the_demo_ends_with_the_explorers_page(checkout):
     planned = make(checkout, "--dry-run", "demo")
-    assert planned.index("viz runs/demo --format html") < planned.index("runs/demo/figures/explorer.html")
+    assert planned.index("explore runs/demo") < planned.index("runs/demo/figures/explorer.html")
 
 
 def test_ci_runs_the_test_command_of_the_readme():

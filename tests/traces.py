@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import gzip
+import json
 import math
+import re
 
 import numpy as np
 
@@ -35,6 +39,12 @@ def make_trace(
         lengths=lengths.astype(np.float32),
         **{"trained_iterations": 3, **fields},
     )
+
+
+def stored_in(page: str) -> dict:
+    """The data in the text of an explorer's page."""
+    packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def with_pictures(trace, channels=1, size=12):

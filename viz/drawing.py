@@ -82,7 +82,7 @@ def draw(
         if on_written is not None:
             on_written(path)
 
-    with _made(folder):
+    with writable(folder):
         if format == "html":
             path = folder / "explorer.html"
             with bar(path.name):
@@ -134,7 +134,7 @@ def draw_graph(
         check_video()
     medium = style.COLUMN if format in STILL else style.SCREEN
     path = Path(folder) / f"molecule-{image}.{format}"
-    with _made(path.parent):
+    with writable(path.parent):
         picture = MoleculePicture(trace, image, medium=medium)
         if format in STILL:
             picture.show(picture.timeline.trained - 1)
@@ -147,7 +147,7 @@ def draw_graph(
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
+def writable(folder: Path) -> Iterator[None]:
     """Make the folder, or say why files can't be written there before anything is drawn; errors leave no empty one."""
     with ExitStack() as stack:
         try:

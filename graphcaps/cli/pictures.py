@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import re
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import check_whole, expect
 from .arguments import Folder, Run
 
 
@@ -40,7 +41,7 @@ def viz(
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
             the entropy's curves, sized for a column of a paper.
-            html: the explorer, one page with all images, iterations and epochs, to open from the disk.
+            html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
             with graphs: which graph.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
@@ -77,6 +78,11 @@ def viz(
         from ..training.run_folder import named_or_newest
 
         chosen = named_or_newest(run, out)
+        if format == "html" and (what, over) == ("all", "both"):
+            from ..explore.of_run import write_explorer
+
+            print(write_explorer(chosen, to or chosen.path / "figures", image))
+            return
         trace, folder = chosen.trace(), chosen.path / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
@@ -140,39 +146,35 @@ def explain(
 
 def explore(
     run: Run = None,
-    port: int = 8000,
-    open: tyro.conf.FlagCreatePairsOff[bool] = False,
+    open: bool = True,
+    image: int = 0,
     data: Folder = None,
+    to: Folder = None,
     out: Path = Path("runs"),
 ) -> None:
-    """Draw a digit on a local page and see at once how the network routes it. Needs: pip install -e ".[app]".
+    """Write a page to draw on, that routes what is drawn: one file with the network in it. Open it in the browser.
 
-    Serves http://127.0.0.1:PORT to this machine alone until Ctrl-C; no network is needed.
+    The page needs no server and no network. Send it to someone, or put it on any web server.
 
     Args:
         run: Run folder; default: the newest one.
-        port: Port to serve at; 0: any free one.
-        open: Open the page in the browser.
-        data: Folder with the data set, whose test images can be picked; default: the one used in training, and where it
-            isn't there, the images in the run's trace.
+        open: Open the page in the browser, where there is a display.
+        image: Which of the trace's test images is shown first, from 0; there is one per class.
+        data: Folder with the data set, whose hardest test images the page offers; default: the one used in training,
+            and where it isn't there, the images in the run's trace.
+        to: Folder for the page; default: figures in the run folder.
         out: Folder that holds the run folders.
     """
-    check_whole("port", port, 0, 65535)
+    from ..explore.of_run import write_explorer
     from ..training.run_folder import named_or_newest
 
     chosen = named_or_newest(run, out)
-    try:
-        from ..app import server
-    except ModuleNotFoundError as error:
-        then = 'pip install -e ".[app]"'
-        raise GraphcapsError(f"explore: expected starlette and uvicorn, got no {error.name}. {then}") from None
-    from ..app.answers import Explorer
+    path = write_explorer(chosen, to or chosen.path / "figures", image, data)
+    print(path)
+    if open and _display():
+        webbrowser.open(path.resolve().as_uri())
 
-    listener = server.listen(port)
-    app = server.make_app(Explorer.of(chosen, data))
-    url = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
-    print(f"{chosen}: {url} (Ctrl-C stops it)", flush=True)
-    if open:
-        webbrowser.open(url)
-    with contextlib.suppress(KeyboardInterrupt):
-        server.http_server(app).run(sockets=[listener])
+
+def _display() -> bool:
+    """Whether there is a screen that a browser could open a window on."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -32,9 +32,10 @@ def check_children(u: torch.Tensor, num_children: int, dim: int) -> None:
     """
     expect(isinstance(u, torch.Tensor), "u", "a tensor", type(u).__name__)
     shape, then = tuple(u.shape), ""
-    if len(shape) == 3 and shape[1:] == (num_children, dim):
-        then = "Capsules come first, then the batch: u.transpose(0, 1)"
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
+    # asked only then: torch.export would take the question for a limit of the batch
+    if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
+        then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
     expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
 

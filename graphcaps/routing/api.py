@@ -178,9 +178,9 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
     expect(isinstance(votes, torch.Tensor), "u_hat", "a tensor or LinearVotes", type(votes).__name__)
     fits = votes.dim() >= 2 and len(votes) == num_edges
     then, shape = "", tuple(votes.shape)
-    if len(shape) >= 3 and shape[1] == num_edges:
+    if not fits and len(shape) >= 3 and shape[1] == num_edges:
         then = "Edges come first: u_hat.transpose(0, 1)"
-    elif len(shape) >= 3 and shape[:2] == (graph.num_src_nodes(), graph.num_dst_nodes()):
+    elif not fits and len(shape) >= 3 and shape[:2] == (graph.num_src_nodes(), graph.num_dst_nodes()):
         then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")

@@ -20,7 +20,9 @@ from .attention import attention
 from .dynamic import dynamic
 from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
+from .gradient import lean_dynamic, lean_uniform
 from .inverted import InvertedParameters, inverted
+from .proof import proven
 from .spherical import SphericalParameters, spherical
 from .uniform import uniform
 from .votes import LinearVotes, MatrixVotes
@@ -41,6 +43,7 @@ class Routing:
     Args:
         algorithm: as the paper has it, over ``edge_ops``; runs on the engines ``dgl`` and ``torch``.
         naive: the oracle, in loops.
+        lean: the algorithm with a gradient of its own that moves less memory, for the engine ``torch``, or None.
         fused: the engine of few passes, or None.
         fused_votes: the kinds of votes that ``fused`` takes as they are, of half precision too.
         fused_devices: where ``fused`` runs.
@@ -52,6 +55,7 @@ class Routing:
 
     algorithm: Callable[..., Parents]
     naive: Engine
+    lean: Callable[..., Parents] | None = None
     fused: Engine | None = None
     fused_votes: tuple[type, ...] = (Tensor, LinearVotes)
     fused_devices: tuple[str, ...] = ("cpu", "cuda")
@@ -62,13 +66,13 @@ class Routing:
 
 
 ROUTINGS = {
-    "dynamic": Routing(dynamic, naive.dynamic, fused.dynamic),
-    "uniform": Routing(uniform, naive.uniform, fused.uniform, one_pass=True),
-    "attention": Routing(attention, naive.attention, fused.attention, fused_devices=("cpu",), one_pass=True),
+    "dynamic": Routing(dynamic, naive.dynamic, lean_dynamic, fused.dynamic),
+    "uniform": Routing(uniform, naive.uniform, lean_uniform, fused.uniform, one_pass=True),
+    "attention": Routing(attention, naive.attention, fused=fused.attention, fused_devices=("cpu",), one_pass=True),
     "spherical": Routing(
         spherical,
         naive.spherical,
-        fused.spherical,
+        fused=fused.spherical,
         fused_devices=("cpu",),
         parameters=SphericalParameters,
     ),
@@ -81,7 +85,7 @@ ROUTINGS = {
     "em": Routing(
         em,
         naive.em,
-        fused.matrix_em,
+        fused=fused.matrix_em,
         fused_votes=(MatrixVotes,),
         fused_devices=("cpu",),
         not_fused="also needs, for each number of the votes, the sum of squares around a parent's mean",
@@ -104,20 +108,22 @@ def engine_names(routing: str = "dynamic", votes: type = Tensor) -> list[str]:
 
 
 def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> str:
-    """The engine ``"auto"`` stands for: ``fused`` on the CPU, if ``routing`` has it; else ``torch`` if the graph is
-    complete or elsewhere than the votes; else ``dgl``.
+    """The engine ``"auto"`` stands for: ``fused``, if ``routing`` has it there; else ``torch`` if the graph is complete
+    or elsewhere than the votes; else ``dgl``.
 
-    On CUDA ``fused`` is there too, but only for those who ask for it: its kernels have never run on a GPU.
-
-    Nothing is run and nothing remembered: the same graph and votes give the same answer.
+    On CUDA ``fused`` is tried first, once for each kind of votes, device, torch and Triton, and taken only if its
+    numbers are right (``graphcaps.routing.proof``). The verdict is kept in the user's cache folder.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
     device = _device(votes)
-    if device.type == "cpu" and "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
-        return "fused"
+    if "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
+        if device.type == "cpu" or isinstance(votes, MatrixVotes):
+            return "fused"
+        if proven(routing, votes, graph.num_dst_nodes(), links(graph, graph.device).complete):
+            return "fused"
     return "dgl" if device == graph.device and not links(graph, device).complete else "torch"
 
 
@@ -167,7 +173,7 @@ def run(
         return record.naive(graph, _built(votes, graph).to(b.dtype), *options)
     edges = edges_of(engine, graph, (*b.shape, _dim(votes)), b.device)
     if isinstance(edges, DenseEdges) and isinstance(votes, LinearVotes):
-        u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype))
+        u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype), by_image=True)
     else:
         u_hat = edges.vectors_in(_built(votes, graph).to(b.dtype))
     if engine == "dgl":
@@ -179,7 +185,8 @@ def run(
         def observer(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
             on_iteration(r, edges.numbers_out(b), edges.numbers_out(c), v, edges.numbers_out(agreement))
 
-    found = record.algorithm(edges, u_hat, activation, edges.numbers_in(b), iterations, observer, parameters)
+    algorithm = record.lean if engine == "torch" and record.lean is not None else record.algorithm
+    found = algorithm(edges, u_hat, activation, edges.numbers_in(b), iterations, observer, parameters)
     return (found.v if squash_output else found.pose), found.activation
 
 

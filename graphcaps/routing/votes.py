@@ -83,7 +83,8 @@ class LinearVotes(NamedTuple):
         if weight.dim() == 2:
             return (u @ weight).index_select(0, edges.src)
         if weight.dim() == 4:
-            weight = weight[edges.src // (edges.num_children // weight.shape[0]), edges.dst]
+            type_of_child = edges.src // (edges.num_children // weight.shape[0])
+            weight = weight.flatten(0, 1).index_select(0, type_of_child * edges.num_parents + edges.dst)
         return torch.einsum("e...p,epd->e...d", u.index_select(0, edges.src), weight)
 
     def grid(self, edges: Links) -> torch.Tensor:
@@ -145,5 +146,5 @@ class MatrixVotes(NamedTuple):
         votes = LinearVotes(u.unflatten(-1, (4, 4)), weight, index).build(graph).flatten(-2)
         if shift is None:
             return votes
-        shift = shift.detach()[links(graph, u.device).src]  # (E, 16)
+        shift = shift.detach().index_select(0, links(graph, u.device).src)  # (E, 16)
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)

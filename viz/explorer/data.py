@@ -14,6 +14,9 @@ Version 1, keys at the top::
     choices    number of parents a child chooses from, null where children differ
     unlinked   children without edges
     degrees    the different numbers of edges that children have, ascending
+    order      the I children from top to bottom: by the mean place of the parents they go to, over all images, after
+               the trained iterations of the last epoch
+    looks      whether images have saliency
     fields     null, or {"places": F times [top, left, height, width] in pixels, "of": I indices of places}
     images     N times:
 
@@ -21,7 +24,7 @@ Version 1, keys at the top::
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
       src, dst   ends of the M edges kept for this image; all of them where there are at most 120 children, else all
                  edges of the children that couple most strongly with each parent at the end
-      order      children of those edges, as they are drawn from top to bottom
+      order      children of those edges, in that order
       range      [smallest, largest] coupling of those edges: the thinnest and the widest line
       c, b, agreement   of those edges, quantised (K, R, M)
       entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
@@ -76,6 +79,8 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
     degrees = np.bincount(trace.src, minlength=trace.num_children)
     present = np.unique(degrees[degrees > 0])
+    trained = min(trace.trained_iterations, trace.num_iterations)
+    order = children_in_order(trace, trace.c[-1, trained - 1].astype(np.float64).mean(axis=0))
     names = trace.class_names or [f"parent {j}" for j in range(trace.num_parents)]
     return {
         "version": VERSION,
@@ -87,13 +92,15 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "edges": trace.num_edges,
         "epochs": trace.epochs.tolist(),
         "iterations": trace.num_iterations,
-        "trained": min(trace.trained_iterations, trace.num_iterations),
+        "trained": trained,
         "level": float(np.log(degrees[degrees > 0]).mean()),
         "choices": int(present[0]) if len(present) == 1 else None,
         "unlinked": np.flatnonzero(degrees == 0).tolist(),
         "degrees": present.tolist(),
+        "order": order.tolist(),
+        "looks": trace.saliency is not None,
         "fields": _fields(trace),
-        "images": [_image(trace, n, degrees) for n in range(trace.num_images)],
+        "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
     }
 
 
@@ -110,10 +117,9 @@ def _fields(trace: RoutingTrace) -> dict | None:
     return {"places": places.tolist(), "of": of.tolist()}
 
 
-def _image(trace: RoutingTrace, n: int, degrees: np.ndarray) -> dict:
+def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     kept = _kept_edges(trace, c[-1, -1])
-    order = children_in_order(trace, c[-1, -1])
     states = c.reshape(-1, trace.num_edges)  # (K * R, E)
     linked = np.zeros((*c.shape[:2], trace.num_children))
     linked[..., degrees > 0] = entropies(trace, states)[0].reshape(*c.shape[:2], -1)

@@ -1,13 +1,14 @@
-"""The routing explorer: one HTML file with everything in it, which asks no one for anything; and its live form.
+"""The routing explorer: one HTML file with everything in it, which asks no one for anything.
 
-The page in ``page/`` is filled with a trace's data, its scripts and its style. A content security policy allows these
-and nothing else, by their hashes: no request leaves the page, and no name in a trace can become a script. The live
-page, which ``graphcaps explore`` serves, may ask its own server; a trace comes with every answer.
+The page in ``page/`` is filled with a trace's data, its scripts and its style, and where one is given with a network
+that it computes with in a thread of its own. A content security policy allows these scripts and nothing else, by their
+hashes: no request leaves the page, and no name in a trace can become a script.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -18,51 +19,49 @@ from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js")
+WORKER = ("network.js", "saliency.js", "worker.js")
+LIVE = ("desk.js", "answer.js", "doubts.js", "live.js")
 
 
-def explorer_page(trace: RoutingTrace, image: int = 0) -> str:
+def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
     """The explorer of a trace as the text of an HTML file.
 
     Args:
         trace: what routing did.
         image: which image is shown first, from 0.
+        network: what ``graphcaps.explore.of_run.carried`` gives: the page then routes drawings.
+        without: why there is none, a sentence that the page shows.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't hold this image.
         GraphcapsError: numbers that are not finite.
     """
-    data = explorer_data(trace, image)
-    return _page(data, data, style=["page.css"], scripts=[*SCRIPTS, "file.js"])[0]
-
-
-def live_page(start: dict) -> tuple[str, str]:
-    """The explorer that shows what its server answers, and its content security policy, for the header.
-
-    Args:
-        start: what ``graphcaps.app.answers.Explorer.start`` returns.
-    """
-    scripts = [*SCRIPTS, "desk.js", "live.js"]
-    trace = start["answer"]["trace"]
-    text, policy = _page(
-        start, trace, style=["page.css", "live.css"], scripts=scripts, ask="'self'", live=_read("live.html")
-    )
-    return text, f"{policy}; frame-ancestors 'none'"
-
-
-def _page(
-    data: dict, trace: dict, style: list[str], scripts: list[str], ask: str = "'none'", live: str = ""
-) -> tuple[str, str]:
-    """The filled page and its policy."""
+    data = explorer_data(trace, image) | {"network": network, "without": without}
+    style, scripts, live, worker = ["page.css"], [*SCRIPTS, "file.js"], "", ""
+    if network is not None:
+        style, scripts, live = [*style, "live.css"], [*SCRIPTS, *LIVE], _read("live.html")
+        worker = "\n".join(map(_read, WORKER))
     look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(look)}; connect-src {ask}; "
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(look)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-    # In a script element only "<" could end it; JSON may spell it otherwise.
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    title = html.escape(" - ".join(["Routing explorer", trace["title"], *trace["source"]]))
-    filled = {"policy": policy, "title": title, "style": look, "script": script, "data": text, "live": live}
-    return string.Template(_read("page.html")).substitute(filled), policy
+    filled = {
+        "policy": policy,
+        "title": html.escape(" - ".join(["Routing explorer", data["title"], *data["source"]])),
+        "style": look,
+        "script": script,
+        "worker": worker,
+        "live": live,
+        "data": _compressed(data),
+    }
+    return string.Template(_read("page.html")).substitute(filled)
+
+
+def _compressed(data: dict) -> str:
+    """JSON, gzipped, as base64: no letter of it could end a script element, and the same data give the same page."""
+    text = json.dumps(data, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _read(name: str) -> str:

@@ -1,7 +1,7 @@
 """The fused engine: routing in as few passes over the votes as there are iterations, by Numba or by Triton.
 
 Numba runs it on the CPU. On CUDA it is Triton, with kernels that were tested through Triton's interpreter and compiler
-but have never run on a GPU: there `"auto"` leaves the engine alone, and ``engine="fused"`` asks for it.
+but have never run on a GPU: there `"auto"` tries the engine first, and ``engine="fused"`` takes it untried.
 README.md beside this file has the derivation, the notation and the order in which to read the files.
 """
 

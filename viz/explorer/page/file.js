@@ -1,17 +1,13 @@
 // A page from a file: its trace is in it.
 
-const stored = JSON.parse($("#trace").textContent);
+const stored = await storedData();
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
-// The network's answer is the longest parent after the iterations of training.
-function wrongOf(each) {
-  const longest = indexOfLargest(each.lengths.at(-1)[stored.trained - 1]);
-  return isWrong(each, longest) ? `taken for ${stored.parents[longest].name}` : "";
-}
-
+$("#without").textContent = stored.without;
+$("#without").hidden = !stored.without;
 show(stored);
 showImages(
-  stored.images.map((each, n) => ({ name: nameOf(each, n), pixels: each.pixels, wrong: wrongOf(each) })),
+  stored.images.map((each, n) => ({ name: nameOf(each, n), pixels: each.pixels, wrong: wrongOf(stored, each) })),
   now.n,
   takeImage,
 );

@@ -1,14 +1,67 @@
-// A page from `graphcaps explore`: what is drawn goes to the server, and its answer is shown.
+// A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
-const start = JSON.parse($("#trace").textContent);
-const desk = new Desk($("#desk > canvas"), start, changed);
-const [, high, wide] = start.shape;
-let top1, // the longest parent as the server told it
-  label = null, // of the test image on the desk
+const stored = await storedData(),
+  { network } = stored,
+  { shape } = network,
+  [, high, wide] = shape;
+const ITERATIONS = stored.iterations,
+  TOPS = Math.min(3, stored.parents.length),
+  REST = 350; // milliseconds after which a drawing is taken to be done
+const layer = lastLayer(network),
+  pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
+const shelf = [...stored.images.map(shelved), ...network.shelf];
+let shown = { at: null, label: null, name: "" }, // what lies on the desk: an image of the shelf, or a drawing
+  routed = null, // the newest answer: u_hat (E, D), states of all iterations, tops
+  top1, // its longest parent
   underway = 0; // questions without an answer
 
-// A function that asks the server: one question at a time, and of those that came meanwhile only the newest.
-function newest(path, arrived) {
+// Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
+function lastLayer({ layers }) {
+  const { src, dst, children, parents, weight, iterations, routing } = layers.at(-1),
+    whole = ({ data }) => new Int32Array(bytes(data).buffer);
+  return { src: whole(src), dst: whole(dst), children, parents, dim: weight.shape[2], iterations, routing };
+}
+
+// Which edges of the last layer a stored image keeps.
+function edgesOf({ src, dst }) {
+  const place = (e) => layer.src[e] * layer.parents + layer.dst[e],
+    places = new Map([...layer.src.keys()].map((e) => [place(e), e]));
+  return src.map((child, at) => places.get(child * layer.parents + dst[at]));
+}
+
+function shelved(each, n) {
+  const { label, pixels } = each;
+  const name = stored.parents[label]?.name ?? `image ${n + 1}`;
+  return { name, classes: label === null ? [] : [label], pixels, wrong: wrongOf(stored, each) };
+}
+
+// Ask a thread: ask(kind, question) is a promise of its answer.
+function thread() {
+  const url = URL.createObjectURL(new Blob([$("#worker").textContent], { type: "text/javascript" })),
+    worker = new Worker(url),
+    waiting = new Map();
+  let count = 0;
+  worker.onmessage = ({ data: { id, ...answer } }) => {
+    waiting.get(id)(answer);
+    waiting.delete(id);
+  };
+  worker.onerror = ({ message }) => waiting.forEach((done) => done({ error: message || "The page's thread has stopped." }));
+  const ask = (kind, question) =>
+    new Promise((done) => {
+      waiting.set(++count, done);
+      worker.postMessage({ id: count, kind, ...question });
+    });
+  ask("load", { network }).then(({ error }) => error && trouble(error));
+  return ask;
+}
+
+function trouble(error) {
+  $("#trouble").hidden = !error;
+  if (error) $("#trouble").textContent = `The network can't answer: ${error}.`;
+}
+
+// A function that asks one question at a time; of those that came meanwhile only the newest waits.
+function newest(ask, kind, arrived) {
   let waiting = null,
     busy = false;
   return async (question, about) => {
@@ -19,10 +72,9 @@ function newest(path, arrived) {
     while (waiting) {
       const asked = waiting;
       waiting = null;
-      const { error, ...answer } = await post(path, asked.question);
-      $("#trouble").hidden = !error;
-      if (error) $("#trouble").textContent = error;
-      else arrived(answer, asked.about);
+      const { error, ...answer } = await ask(kind, asked.question);
+      trouble(error);
+      if (!error) arrived(answer, asked.about);
     }
     busy = false;
     expectAnswers(-1);
@@ -34,69 +86,104 @@ function expectAnswers(more) {
   $("main").setAttribute("aria-busy", underway > 0);
 }
 
-async function post(path, question) {
-  try {
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(question) });
-    return await response.json();
-  } catch {
-    return { error: "No answer. Is graphcaps explore still running?" };
-  }
+const ask = thread(),
+  askLooks = stored.looks ? thread() : null; // where children look takes a second
+const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
+const decode = newest(ask, "decode", ({ picture }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
+const findLooks = askLooks && newest(askLooks, "saliency", (answer, about) => addSaliency(answer, about));
+
+function showPixels(canvas, data) {
+  const whole = photograph({ shape, data });
+  Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 
-const explain = newest("explain", (answer, about) => showAnswer(answer, Math.round(now.r), about));
-const decode = newest("decode", ({ picture }, of) => of === top1 && showPicture($("#answer > canvas"), picture));
-const fetchImage = newest("image", (shown, image) => {
-  untick();
-  takePicture(`Test image ${image}`, shown);
-});
+const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, changed);
 
-function untick() {
-  for (const input of document.querySelectorAll("#images input")) input.checked = false;
-}
-
-function takePicture(said, { name, classes, pixels: { shape, data } }) {
-  $("#shown").textContent = `${said}: ${name}`;
-  label = classes.length === 1 ? classes[0] : null;
-  desk.take(photograph({ shape, data: bytes(data) }));
+// Put an image of the shelf on the desk.
+function takeShelved(at) {
+  const { name, classes, pixels } = shelf[at];
+  shown = { at, label: classes.length === 1 ? classes[0] : null, name };
+  desk.take(photograph({ shape: pixels.shape, data: bytes(pixels.data) }));
 }
 
 // The desk has changed: show it, and ask what the network makes of it.
 function changed() {
   if (!desk.picture) {
-    label = null;
-    $("#shown").textContent = desk.lines.length ? "Your drawing." : "An empty sheet.";
-    untick();
+    shown = { at: null, label: null, name: desk.lines.length ? "Your drawing." : "An empty sheet." };
+    for (const input of document.querySelectorAll("#images input, #hard input")) input.checked = false;
   }
+  const bent = Object.values(desk.adjust).some((value) => value !== 0),
+    { label, at } = shown;
+  $("#shown").textContent = at === null ? shown.name : `Test image: ${shown.name}${bent ? ", changed" : ""}`;
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
   }
-  const pixels = desk.pixels(),
-    row = (c, y) => [...pixels.subarray((c * high + y) * wide, (c * high + y + 1) * wide)];
-  desk.draw(pixels);
-  const photo = photograph({ shape: start.shape, data: pixels });
-  Object.assign($("#seen canvas"), { width: wide, height: high }).getContext("2d").drawImage(photo, 0, 0);
-  const planes = Array.from({ length: desk.channels }, (_, c) => Array.from({ length: high }, (_, y) => row(c, y)));
-  explain({ pixels: planes }, label);
+  const data = desk.pixels();
+  desk.draw(data);
+  showPixels($("#seen canvas"), data);
+  const page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
+  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data });
 }
 
-function showAnswer({ trace: explained, tops, doubts }, r, label = null) {
+function showAnswer(answer, { label, page, data }) {
+  const r = routed ? Math.round(now.r) : stored.trained - 1,
+    pixels = { shape, data };
+  routed = answer;
+  const lengths = [...answer.states[layer.iterations - 1].lengths].sort((a, b) => b - a),
+    doubts = doubtsOf(network, data, lengths, reconstructionOf(answer));
   const blank = doubts.some(({ kind }) => kind === "blank");
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
   $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.`;
-  explained.images[0].label = label;
-  show(explained, r);
+  if (page !== null) {
+    show({ ...stored, start: page }, r);
+    image.edges = edgesOf(image);
+  } else {
+    const images = [computed(answer, layer, stored, pixels, label)];
+    show({ ...stored, start: 0, epochs: [network.epoch], images }, r);
+    if (findLooks) waitForRest(data, answer, label);
+  }
+  showTops(answer.tops);
+  const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
+  const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
+  const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
+  $("#verdict").textContent = blank ? "No answer" : `${doubts.length ? "perhaps " : ""}${named}${mark}`;
+}
+
+// What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.
+function reconstructionOf({ tops }) {
+  if (!network.decoder || tops.length < network.objects) return null;
+  const [first, ...others] = tops.slice(0, network.objects).map(({ picture }) => picture);
+  return first.map((value, x) => Math.min(255, others.reduce((sum, picture) => sum + picture[x], value)));
+}
+
+let resting = 0;
+function waitForRest(data, answer, label) {
+  clearTimeout(resting);
+  resting = setTimeout(() => findLooks({ pixels: data }, { answer, data, label }), REST);
+}
+
+// Where children look, of the answer on the page, which came first.
+function addSaliency({ saliency }, { answer, data, label }) {
+  if (answer !== routed) return;
+  const spots = { shape: [layer.children, high, wide], data: saliency };
+  trace.images[0] = computed({ ...answer, saliency: spots }, layer, stored, { shape, data }, label);
+  takeImage(now.n);
+}
+
+function showTops(tops) {
   fill($("#tops"), tops.length, "li", (item) => {
     item.innerHTML = '<canvas role="img"></canvas><span class="name"></span> <span class="value"></span>';
   });
   tops.forEach(({ parent, length, picture }, at) => {
     const [canvas, name, value] = $("#tops").children[at].children;
-    showPicture(canvas, picture);
+    canvas.hidden = !picture;
+    if (picture) showPixels(canvas, picture);
     name.textContent = trace.parents[parent].name;
     value.textContent = length.toFixed(2);
     canvas.setAttribute("aria-label", `Reconstruction of ${name.textContent}`);
+    $("#tops").children[at].classList.toggle("answer", at < network.objects);
   });
   top1 = tops[0];
   const { parent, capsule } = top1;
@@ -124,13 +211,13 @@ function vary() {
 function goBack() {
   for (const input of document.querySelectorAll("#numbers input")) input.value = 0;
   varied().forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
-  showPicture($("#answer > canvas"), top1.picture);
+  if (top1.picture) showPixels($("#bend > canvas"), top1.picture);
 }
 
 for (const [id, most] of [
   ["right", Math.round(wide / 4)],
   ["down", Math.round(high / 4)],
-  ["thick", Math.round(2 * start.stroke) / 4],
+  ["thick", Math.round(2 * network.desk.stroke) / 4],
 ]) {
   Object.assign($(`#${id}`), { min: -most, max: most });
 }
@@ -142,17 +229,13 @@ for (const id of Object.keys(desk.adjust)) {
 }
 $("#clean").addEventListener("click", () => desk.take(null));
 $("#back").addEventListener("click", goBack);
+$("#bend").hidden = !network.decoder;
 $("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
-if (!start.limited) {
+if (network.limits.answer === null) {
   const without = " This run has no limits, so only blank sheets are doubted. graphcaps evaluate writes them.";
   $("#seen figcaption").textContent += without;
 }
-$("#count").textContent = `of 0 to ${start.count - 1}`;
-$("#pick").max = start.count - 1;
-$("#pick").addEventListener("change", ({ target }) => {
-  if (target.value && target.reportValidity()) fetchImage({ image: Number(target.value) }, target.value);
-});
 
-showAnswer(start.answer, start.answer.trace.trained - 1);
-showImages(start.examples, 0, (n) => takePicture("Test image", start.examples[n]));
-takePicture("Test image", start.examples[0]);
+show(stored);
+showImages(shelf, stored.start, takeShelved);
+takeShelved(stored.start);

@@ -103,6 +103,7 @@ function recolor() {
 
 // Draw everything at the next frame.
 function redraw() {
+  if (!image) return; // the data aren't read yet
   if (!waiting) requestAnimationFrame(() => ((waiting = false), draw()));
   waiting = true;
 }

@@ -50,8 +50,15 @@ function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
-function isWrong({ label }, longest) {
-  return label in trace.parents && label !== longest;
+// Of an image as it stands in a trace's JSON, what it was taken for, or "". The network's answer is the longest parent
+// after the iterations of training.
+function wrongOf({ trained, parents }, each) {
+  const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
+  return isWrong(each, longest, parents) ? `taken for ${parents[longest].name}` : "";
+}
+
+function isWrong({ label }, longest, parents = trace.parents) {
+  return label in parents && label !== longest;
 }
 
 function small(text) {
@@ -86,14 +93,16 @@ function drawTime() {
 }
 
 function drawParents(lengths, longest, { untrained, wrong }) {
+  const objects = trace.network?.objects ?? 1, // of two digits the two longest parents are the answer
+    least = [...lengths].sort((a, b) => b - a)[objects - 1];
   $("#parents").classList.toggle("filtered", now.parent !== null);
   $("#clear").hidden = now.parent === null && now.child === null;
   lengths.forEach((length, j) => {
     const row = $("#parents").children[j];
-    row.classList.toggle("longest", j === longest && !untrained);
+    row.classList.toggle("longest", length >= least && !untrained);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
-    let mark = j === longest && !untrained ? ", the longest" : "";
+    let mark = length >= least && !untrained ? (objects === 1 ? ", the longest" : `, among the ${objects} longest`) : "";
     if (wrong && j === longest) mark += ", wrong";
     if (wrong && j === image.label) mark += ", the true label";
     row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);

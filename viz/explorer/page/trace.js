@@ -37,6 +37,23 @@ function at(read, { k, r }) {
   return k > k0 ? mixed(along(k0), along(k0 + 1), k - k0) : along(k0);
 }
 
+// The data in the page, gzipped JSON; without them it says why there is nothing to see.
+async function storedData() {
+  try {
+    const unzipped = new Blob([bytes($("#trace").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return await new Response(unzipped).json();
+  } catch {
+    fail("This page is damaged or cut short: its data can't be read. Save or download it again.");
+  }
+}
+
+function fail(said) {
+  $("#broken").textContent = said;
+  $("#broken").hidden = false;
+  $("#page").hidden = true;
+  throw new Error(said);
+}
+
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
 function unpacked(trace, n) {
   const { epochs, iterations: R, parents } = trace,
@@ -44,6 +61,7 @@ function unpacked(trace, n) {
     raw = trace.images[n];
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
+  if (typeof raw.c === "function") return raw; // computed in the page
   const { bins, counts } = raw.histogram;
   const entropy = packed("entropy"),
     linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));

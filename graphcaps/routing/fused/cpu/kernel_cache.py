@@ -9,8 +9,6 @@ source, so each version of graphcaps has a folder of its own.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import numba
 from numba import njit
 
 from ...._version import __version__
+from ..user_cache import user_cache
 
 config: Any = numba.config  # whose settings its types don't know
 
@@ -31,15 +30,7 @@ def cache_folder() -> Path:
     """
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR)
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        caches = Path(local) if local else Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        caches = Path.home() / "Library" / "Caches"
-    else:
-        named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        caches = named if named.is_absolute() else Path.home() / ".cache"  # its specification: ignore relative paths
-    return caches / "graphcaps" / f"kernels-{__version__}-numba-{numba.__version__}"
+    return user_cache() / f"kernels-{__version__}-numba-{numba.__version__}"
 
 
 def compiled(function: Callable) -> Callable:

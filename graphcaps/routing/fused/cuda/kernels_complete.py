@@ -115,23 +115,27 @@ def _load_matrices(
 def linear_gradient(
     u, weight, c, ds, db, v, du, dweight,
     num_children, num_parents, batch, parent_dim, child_dim,
-    children_per_type, type_stride, parent_stride, iterations, c_stride, ds_stride, child_parts, image_parts,
+    children_per_type, type_stride, parent_stride, iterations, c_stride, ds_stride,
+    child_parts, image_parts, parent_blocks,
     B: tl.constexpr, J: tl.constexpr, D: tl.constexpr, P: tl.constexpr, PRODUCT: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of u and weight, through that of the votes of one child and B images at a time.
+    """The gradient of u and weight, through that of the votes of one child for J parents and B images at a time.
 
-    A program has one of ``child_parts`` of a type's children and one of ``image_parts`` of the blocks of images;
-    its sum is dweight (types, child_parts * image_parts, J, child_dim, parent_dim).
+    A program has one of ``parent_blocks`` of J parents, one of ``child_parts`` of a type's children and one of
+    ``image_parts`` of the blocks of images. Its sums are du (parent_blocks, I, batch, child_dim) and
+    dweight (types, child_parts * image_parts, J, child_dim, parent_dim).
     """
-    program = tl.program_id(0).to(tl.int64)
+    parent_block = (tl.program_id(0) % parent_blocks).to(tl.int64)
+    program = (tl.program_id(0) // parent_blocks).to(tl.int64)
     parts = child_parts * image_parts
     type_of_child = program // parts
     child_part = program % parts // image_parts
-    parent = tl.arange(0, J).to(tl.int64)
+    first_parent = parent_block * J
+    parent = first_parent + tl.arange(0, J).to(tl.int64)
     d = tl.arange(0, D)
     p = tl.arange(0, P)
-    matrices = weight + type_of_child * type_stride
-    matrix = _load_matrices(matrices, num_parents, parent_dim, child_dim, parent_stride, J, D, P)
+    matrices = weight + type_of_child * type_stride + first_parent * parent_stride
+    matrix = _load_matrices(matrices, num_parents - first_parent, parent_dim, child_dim, parent_stride, J, D, P)
     matrix = matrix.to(c.dtype.element_ty)
     total = tl.zeros((P, J * D), c.dtype.element_ty)
     per_part = tl.cdiv(children_per_type, child_parts)
@@ -152,7 +156,8 @@ def linear_gradient(
             child_mask = (image < batch)[:, None] & (p < child_dim)[None, :]
             left = tl.load(u + child_offsets, mask=child_mask, other=0.0).to(total.dtype)
             total += _matmul(tl.trans(left), du_hat, PRODUCT)
-            tl.store(du + child_offsets, _matmul(du_hat, tl.trans(matrix), PRODUCT), mask=child_mask)
+            part = du + parent_block * num_children * batch * child_dim + child_offsets
+            tl.store(part, _matmul(du_hat, tl.trans(matrix), PRODUCT), mask=child_mask)
     row = (program * num_parents + parent[None, :, None]) * child_dim + p[:, None, None]
     offsets = row * parent_dim + d[None, None, :]
     mask = (p < child_dim)[:, None, None] & (parent < num_parents)[None, :, None] & (d < parent_dim)[None, None, :]

@@ -20,8 +20,11 @@ from .kernels_complete import linear_gradient, over_children
 PROGRAMS = 528  # four for each of an H200's 132 processors; the same on every GPU, so that all cut sums alike
 WIDEST_CHILD = 2048  # numbers of one child's votes for one image, padded, that are held in registers
 WIDEST_WEIGHTS = 32768  # and of its weights
+WIDEST_MATRIX = 8192  # and of one matrix, whose gradient is summed up in registers: with more of them, they spill
 TILE = 2048  # numbers in a program's tile of votes
+GRADIENT_TILE = 2048  # numbers of the matrices whose gradient a program sums up; half of that in full precision
 IMAGES = 16  # images, and at least as many rows and columns, that `tl.dot` multiplies at once: it takes no fewer
+MOST_SHARED, LEAST_SHARED = 227 * 1024, 64 * 1024  # bytes of an H200's program, and of one on any GPU since Turing
 
 Seen = Callable[[int, torch.Tensor], None]
 OptionalTensor = torch.Tensor | None
@@ -51,8 +54,27 @@ class EdgesByParent:
 
 def fits(num_parents: int, parent_dim: int, child_dim: int = 0) -> bool:
     """Whether a child's votes for all parents, and its weights where votes are linear, are few enough for `ByChild`."""
-    child = _padded(num_parents) * _padded(parent_dim)
-    return child <= WIDEST_CHILD and (child_dim == 0 or child * max(IMAGES, _padded(child_dim)) <= WIDEST_WEIGHTS)
+    child, matrix_rows = _padded(num_parents) * _padded(parent_dim), max(IMAGES, _padded(child_dim))
+    if child > WIDEST_CHILD or child_dim == 0:
+        return child <= WIDEST_CHILD
+    return child * matrix_rows <= WIDEST_WEIGHTS and _padded(parent_dim) * matrix_rows <= WIDEST_MATRIX
+
+
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that a program may have on ``device``."""
+    if device.type != "cuda":
+        return MOST_SHARED
+    found = torch.cuda.get_device_properties(device)
+    return getattr(found, "shared_memory_per_block_optin", LEAST_SHARED)  # torch before 2.4 doesn't say
+
+
+def shared_for_votes(tile: dict[str, int], size: int) -> int:
+    """Bytes that `over_children` may need to make votes in one product: twice its factors, of ``size`` bytes a number.
+
+    Counted from what Triton 3.9 takes, which is up to a tenth less; test_fused_gpu.py compiles and compares.
+    """
+    matrices, children = tile["P"] * tile["J"] * tile["D"], tile["B"] * tile["P"]
+    return 2 * size * (matrices + tile["J"] * tile["D"] + children) + 1024
 
 
 def _padded(size: int, most: int = 2**31) -> int:
@@ -268,16 +290,20 @@ class ByChild:
         self.parent_dim = self.child_dim if weight is None else weight.shape[-1]
         self.num_types = 1 if weight is None else len(weight)
         self.children_per_type = edges.num_children // self.num_types
-        self.product = _product(u)
+        self.product = product(u)
         parents = _padded(edges.num_parents)
         wide = _padded(self.parent_dim) if weight is None else max(_padded(self.parent_dim), IMAGES // parents)
         images = _padded(self.batch, max(1, TILE // (parents * wide)))
-        self.tile = {
-            "B": IMAGES if weight is not None and self.product == "tf32" else images,
-            "J": parents,
-            "D": wide,
-            "P": 1 if weight is None else max(IMAGES, _padded(self.child_dim)),
-        }
+        rows = 1 if weight is None else max(IMAGES, _padded(self.child_dim))
+        self.tile = {"B": images, "J": parents, "D": wide, "P": rows}
+        self.gradient_tile = _gradient_tile(self.tile, self.product)
+        self.votes_product = self.product
+        if weight is not None and self.product == "tf32":
+            at_once = self.tile | {"B": IMAGES}
+            if shared_for_votes(at_once, u.element_size()) <= shared_memory(u.device):
+                self.tile = at_once
+            else:
+                self.votes_product = "ieee"  # a row of the matrices at a time
         self.blocks = triton.cdiv(self.batch, self.tile["B"])
         self.children_per_program = triton.cdiv(edges.num_children, max(1, PROGRAMS // self.blocks))
         self.ranges = triton.cdiv(edges.num_children, self.children_per_program)
@@ -313,30 +339,37 @@ class ByChild:
         """The gradients of the votes and None, or of u and weight."""
         if self.weight is None:
             return ByParent(self.u, self.edges, self.like).gradient(c, ds, db, v)
-        tile = self.tile | {"B": 1 if self.product == "sum" else IMAGES}
-        child_parts = min(self.children_per_type, triton.cdiv(PROGRAMS, self.num_types))
-        image_parts = min(triton.cdiv(self.batch, tile["B"]), triton.cdiv(PROGRAMS, self.num_types * child_parts))
+        tile = self.gradient_tile
+        parent_blocks = triton.cdiv(self.edges.num_parents, tile["J"])
+        share = triton.cdiv(PROGRAMS, self.num_types * parent_blocks)  # of the programs, for each block and type
+        child_parts = min(self.children_per_type, share)
+        image_parts = min(triton.cdiv(self.batch, tile["B"]), triton.cdiv(share, child_parts))
         du = torch.empty_like(self.u)
+        sums = du if parent_blocks == 1 else self.like.new_empty(parent_blocks, *du.shape)
         dweight = self.like.new_empty(self.num_types, child_parts * image_parts, *self.weight.shape[1:])
         _launch(
             linear_gradient,
-            self.num_types * child_parts * image_parts,
-            tile["J"] * tile["D"] * IMAGES,
+            self.num_types * child_parts * image_parts * parent_blocks,
+            2 * tile["J"] * tile["D"] * tile["P"],
             u=self.u,
             c=c,
             ds=ds,
             db=db,
             v=v,
-            du=du,
+            du=sums,
             dweight=dweight,
             **self._constants(),
+            PRODUCT=self.product,
             iterations=len(c),
             c_stride=c.stride(0),
             ds_stride=ds.stride(0),
             child_parts=child_parts,
             image_parts=image_parts,
+            parent_blocks=parent_blocks,
             **tile,
         )
+        if parent_blocks > 1:
+            du = sums.sum(0).to(du.dtype)
         return du, dweight.sum(1).to(self.weight.dtype)
 
     def _parts(self) -> torch.Tensor:
@@ -367,6 +400,7 @@ class ByChild:
             children_per_program=self.children_per_program,
             image_blocks=self.blocks,
             **tile,
+            PRODUCT=self.votes_product,
             BACK=back,
         )
 
@@ -383,11 +417,18 @@ class ByChild:
             "children_per_type": self.children_per_type,
             "type_stride": type_stride,
             "parent_stride": parent_stride,
-            "PRODUCT": self.product,
         }
 
 
-def _product(u: torch.Tensor) -> str:
+def _gradient_tile(tile: dict[str, int], factors: str) -> dict[str, int]:
+    """The tile of `linear_gradient`: parents in blocks of as many as make GRADIENT_TILE numbers of their matrices."""
+    wide, child_dim = tile["D"], tile["P"]
+    most = GRADIENT_TILE // 2 if factors == "ieee" else GRADIENT_TILE
+    parents = min(tile["J"], max(1, most // (wide * child_dim)))
+    return {"B": 1 if factors == "sum" else IMAGES, "J": parents, "D": max(wide, IMAGES // parents), "P": child_dim}
+
+
+def product(u: torch.Tensor) -> str:
     """How linear votes are multiplied: "tf32", "ieee" (float32), or "sum" (float64)."""
     if u.dtype != torch.float32:
         return "sum" if u.dtype == torch.float64 else "tf32"

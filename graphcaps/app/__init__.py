@@ -1,1 +1,0 @@
-"""``graphcaps explore``: a trained network answers a drawing, on a page of this machine."""

@@ -1,0 +1,176 @@
+"""A trained network as the JSON that the explorer's page computes with: ``page/network.js`` reads it.
+
+Keys::
+
+    shape      [C, H, W] of an image           objects  K, how many classes an image shows
+    epoch      epochs of training that made the weights
+    stem       steps from the image to the features, and the primary capsules' convolution, each
+               {"kind": "conv", "weight", "bias", "stride", "groups"}, {"kind": "relu"} or
+               {"kind": "affine", "scale", "shift"}: batch normalisation, by what it has learned
+    primary    {"types", "dim"}: T and P
+    layers     of capsules, the last one is drawn: {"children", "parents", "src", "dst", "matrix", "weight", "places",
+               "prior", "routing", "iterations", "concentration"}; edge e carries matrix[e] of weight (M, P, D).
+               places (I, 2): row and column that a child's votes are made with, else null; prior (E,) or null
+    decoder    null, or linear layers {"weight": int8, "scale", "bias"}: a row's numbers are its integers times its
+               scale; all but the last are followed by ReLU, the last by a sigmoid
+    limits     null, or what right answers keep to: {"most", "answer", "other", "likeness", "blank"}
+    desk       {"ink", "detail", "stroke"}: what drawings of the data set look like
+
+An array is {"type", "shape", "data"}, base64 of little-endian numbers. Weights are float16: the first 11 bits of a
+number between 6e-5 and 65504.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..errors import GraphcapsError
+from ..models import CapsNet
+from ..models.limits import BLANK, MOST
+from ..nn import ConvCaps, SharedCaps
+
+ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
+"""Routings that the page computes."""
+
+
+class NotCarried(GraphcapsError):
+    """A network that the page can't compute with; the text is why."""
+
+
+def network_data(model: CapsNet, epoch: int = 0) -> dict:
+    """The network as a dict for ``json.dumps``, as this module's docstring describes it, without ``desk``.
+
+    Args:
+        model: on the CPU.
+        epoch: epochs of training that made its weights.
+
+    Raises:
+        NotCarried: another kind of network, or a routing that isn't in ``ROUTINGS``; weights that aren't finite.
+    """
+    if type(model) is not CapsNet:
+        raise NotCarried(f"{type(model).__name__} isn't computed in the page")
+    layers = [*model.between, model.capsules]
+    missing = sorted({layer.routing for layer in layers} - set(ROUTINGS))
+    if missing:
+        raise NotCarried(f"routing '{missing[0]}' isn't computed in the page")
+    limits = model.limits
+    return {
+        "shape": list(model.image_shape),
+        "objects": model.objects,
+        "epoch": epoch,
+        "stem": _steps([*model.stem.children(), model.primary.conv], getattr(model.primary, "scale", 1.0)),
+        "primary": {"types": model.primary.num_types, "dim": model.primary.dim},
+        "layers": [_layer(layer) for layer in layers],
+        "decoder": _decoder(model.decoder.layers) if model.reconstructs else None,
+        "limits": {
+            "blank": BLANK,
+            "most": MOST,
+            **{name: getattr(limits, name, None) for name in ("answer", "other", "likeness")},
+        },
+    }
+
+
+def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
+    """The stem, and the last convolution, whose weights are multiplied by ``scale``."""
+    steps: list[dict] = []
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            whole = scale if layer is layers[-1] else 1.0
+            assert layer.bias is not None
+            arrays = {
+                "weight": half(layer.weight * whole, "a convolution"),
+                "bias": single(layer.bias, "a convolution"),
+            }
+            steps.append({"kind": "conv", **arrays, "stride": list(layer.stride), "groups": layer.groups})
+        elif isinstance(layer, nn.ReLU):
+            steps.append({"kind": "relu"})
+        elif isinstance(layer, nn.BatchNorm2d):
+            assert layer.running_var is not None and layer.running_mean is not None
+            factor = layer.weight / (layer.running_var + layer.eps).sqrt()
+            shift = layer.bias - factor * layer.running_mean
+            steps.append({"kind": "affine", "scale": single(factor, "the stem"), "shift": single(shift, "the stem")})
+        else:
+            raise NotCarried(f"a stem with {type(layer).__name__} isn't computed in the page")
+    return steps
+
+
+def _layer(layer: Any) -> dict:
+    """A layer of capsules, its edges in the order of their numbers."""
+    src, dst = layer.graph().edges(order="eid")
+    positions = layer.num_children // layer.child_types if hasattr(layer, "child_types") else 1
+    places = None
+    if isinstance(layer, ConvCaps):
+        matrix = layer.index
+    elif isinstance(layer, SharedCaps):
+        positions = layer.num_children * layer.num_parents // len(layer.weight)
+        matrix, places = (src // positions) * layer.num_parents + dst, single(layer.places[:, 0], "places")
+    else:
+        matrix = torch.arange(len(src))
+    concentration = layer.learned().concentration if layer.routing == "spherical" else 1.0
+    return {
+        "children": layer.num_children,
+        "parents": layer.num_parents,
+        "src": whole(src),
+        "dst": whole(dst),
+        "matrix": whole(matrix),
+        "weight": half(layer.weight, "the votes' matrices"),
+        "places": places,
+        "prior": None if layer.prior is None else single(layer.prior, "the prior"),
+        "routing": layer.routing,
+        "iterations": layer.iterations,
+        "concentration": float(torch.as_tensor(concentration).detach()),
+    }
+
+
+def _decoder(layers: nn.Sequential) -> list[dict]:
+    """Rows of a matrix in 8 bits: a decoded pixel is off by less than 0.01 of 1."""
+    found = []
+    for linear in layers:
+        if isinstance(linear, nn.Linear):
+            weight = linear.weight.detach().numpy().astype(np.float64)
+            if not np.isfinite(weight).all():
+                raise NotCarried("the decoder's weights hold NaN or infinity")
+            scale = np.maximum(np.abs(weight).max(axis=1), 1e-12) / 127  # (out,)
+            q = (weight / scale[:, None]).round()
+            found.append(
+                {
+                    "weight": array(q, "int8"),
+                    "scale": array(scale, "float32"),
+                    "bias": single(linear.bias, "the decoder"),
+                }
+            )
+    return found
+
+
+def half(values: torch.Tensor, name: str) -> dict:
+    """Packed in float16; raise ``NotCarried`` where a number isn't finite there."""
+    return _finite(values, "float16", name)
+
+
+def single(values: torch.Tensor, name: str) -> dict:
+    """Packed in float32."""
+    return _finite(values, "float32", name)
+
+
+def whole(values: torch.Tensor) -> dict:
+    """Packed in int32."""
+    return array(values.numpy(), "int32")
+
+
+def _finite(values: torch.Tensor, kind: str, name: str) -> dict:
+    with np.errstate(over="ignore"):
+        kept = values.detach().cpu().numpy().astype(kind)
+    if not np.isfinite(kept).all():
+        raise NotCarried(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
+    return array(kept, kind)
+
+
+def array(values: np.ndarray, kind: str) -> dict:
+    """{"type", "shape", "data"} of the numbers."""
+    packed = np.ascontiguousarray(values.astype(np.dtype(kind).newbyteorder("<")))
+    return {"type": kind, "shape": list(values.shape), "data": base64.b64encode(packed.tobytes()).decode()}

@@ -1,0 +1,66 @@
+"""Whether the network in the explorer's page says what PyTorch says of all test images of a run's data set.
+
+``python tests/equal_in_browser.py RUN [DATA]`` prints how many classes are the same, how far lengths and couplings are
+apart after the trained iterations, and how many milliseconds routing takes in Chromium.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from graphcaps.data import load_images, to_float
+from graphcaps.explore.network import network_data
+from graphcaps.nn.routed import options_of
+from graphcaps.progress import bar
+from graphcaps.trace.image_trace import observe
+from graphcaps.training.run_folder import Run, load_routing
+from graphcaps.viz.explorer.html import WORKER
+
+sys.path.insert(0, str(Path(__file__).parent))
+from browser import browser
+
+BATCH = 50
+LOAD = "(found) => { window.network = new Network(found); }"
+ASK = """(batch) => batch.map((pixels) => {
+  const { last } = network, started = performance.now();
+  const u_hat = network.votes(pixels), { c, v, lengths } = last.route(u_hat).at(-1);
+  const longest = lengths.indexOf(Math.max(...lengths));
+  if (network.decoder) network.decode(longest, v.slice(longest * last.dim, (longest + 1) * last.dim));
+  return { lengths: [...lengths], c: [...c], milliseconds: performance.now() - started };
+})"""
+
+
+def main(run: str, data: str | None = None) -> None:
+    chosen = Run.open(run)
+    model, test = load_routing(chosen), load_images(chosen.config.dataset, Path(data or chosen.config.data)).test
+    layer, same, lengths, couplings, times = model.capsules, 0, 0.0, 0.0, []
+    with browser() as chromium, bar("test images") as on_share:
+        page = chromium.new_page()
+        for name in WORKER[:2]:
+            page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+        page.evaluate(LOAD, network_data(model))
+        for at, pixels in enumerate(test.pixels.split(BATCH)):
+            with torch.no_grad():
+                u = model.children_of(to_float(pixels))
+                graph, options = layer.graph(), options_of(layer, u)
+                wanted = observe(graph, layer.votes(u), layer.iterations, **options)
+            for n, got in enumerate(page.evaluate(ASK, [image.flatten().tolist() for image in pixels])):
+                same += int(np.argmax(got["lengths"])) == int(wanted["lengths"][-1, n].argmax())
+                lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][-1, n]).max())
+                couplings = max(couplings, np.abs(got["c"] - wanted["c"][-1, n].astype(float)).max())
+                times.append(got["milliseconds"])
+            on_share(min(1.0, (at + 1) * BATCH / len(test.pixels)))
+    print(f"{chosen}: {chosen.config.model}, {chosen.config.routing}")
+    print(f"the same class for {same} of {len(times)} test images")
+    print(f"lengths differ by at most {lengths:.1e}, couplings by at most {couplings:.1e}")
+    print(f"routed and decoded in {statistics.median(times):.0f} ms (median), {min(times):.0f} ms (fastest)")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

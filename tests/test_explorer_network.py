@@ -1,0 +1,219 @@
+"""The network in the explorer's page says what PyTorch says, and a page without one says why."""
+
+from __future__ import annotations
+
+import copy
+from importlib.resources import files
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import gaussian_filter
+from torch import nn
+from torch.nn.functional import interpolate
+
+from graphcaps import CapsNet, TrainConfig, cli
+from graphcaps.data import DATASETS, ImageSplits
+from graphcaps.errors import GraphcapsError
+from graphcaps.explore import of_run
+from graphcaps.explore.network import NotCarried, network_data
+from graphcaps.models.matrix import MatrixCapsNet
+from graphcaps.trace import recording
+from graphcaps.training import checkpoint
+from graphcaps.training.run_folder import Run
+from graphcaps.viz.explorer.html import WORKER, explorer_page
+
+from .browser import browser, why_not
+from .live import answer, digits, network, picture
+from .traces import make_trace, stored_in, with_pictures
+
+in_browser = pytest.mark.skipif(bool(why_not()), reason=why_not())
+SIZE = (1, 28, 28)
+
+
+# (preset, shape, options): every stem, every kind of layer, every routing that the page knows
+NETWORKS = [
+    ("compact", SIZE, {}),
+    ("compact", (3, 20, 24), {"routing": "attention", "prior": "learned"}),
+    ("parts", SIZE, {"routing": "spherical"}),
+    ("parts", (1, 20, 16), {"iterations": 2}),
+    ("deep", (1, 26, 23), {}),
+    pytest.param("paper", (3, 20, 18), {"routing": "uniform", "protocol": "official"}, marks=pytest.mark.long),
+]
+
+ASK = """({ found, pixels, rounds }) => {
+  const network = new Network(found), { last } = network, u_hat = network.votes(pixels);
+  const states = last.route(u_hat, rounds), at = states[last.iterations - 1];
+  const longest = at.lengths.indexOf(Math.max(...at.lengths));
+  const capsule = at.v.slice(longest * last.dim, (longest + 1) * last.dim);
+  const looks = network.layers.length === 1 && last.children < 65 ? [...saliency(network, pixels)] : null;
+  return {
+    lengths: states.map(({ lengths }) => [...lengths]),
+    c: states.map(({ c }) => [...c]),
+    picture: [...network.decode(longest, capsule)],
+    looks,
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
+    with browser() as chromium:
+        page = chromium.new_page()
+        for name in WORKER[:2]:
+            page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+
+        def ask(model: CapsNet, pixels: np.ndarray) -> dict:
+            asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
+            return page.evaluate(ASK, asked)
+
+        yield ask
+
+
+def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
+    """With statistics, priors and a concentration of its own; its numbers are those that half precision can hold."""
+    model = copy.deepcopy(network(preset, shape, **options))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(std=0.1)
+                module.running_var.uniform_(0.5, 2)
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_(std=0.1)
+        if model.capsules.prior is not None:
+            model.capsules.prior.normal_()
+        if model.capsules.routing == "spherical":
+            model.capsules.learned.log_concentration.fill_(1.0)
+        if len(model.between):
+            model.capsules.weight /= 12  # its children are long
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half())
+    return model
+
+
+@in_browser
+@pytest.mark.parametrize(("preset", "shape", "options"), NETWORKS, ids=lambda value: str(value))
+def test_lengths_couplings_pictures_and_looks_are_pytorchs(engine, preset, shape, options):
+    model = trained(preset, shape, options)
+    pixels = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    got, wanted = engine(model, pixels), answer(model, pixels)
+    assert np.ptp(wanted.lengths[2]) > 0.01  # not all alike
+    np.testing.assert_allclose(got["lengths"], wanted.lengths, atol=2e-4)
+    np.testing.assert_allclose(got["c"], wanted.c, atol=1e-3)  # a trace keeps 11 bits of them
+    assert np.abs(np.array(got["picture"]) - wanted.tops[0][3].ravel().astype(int)).max() <= 4
+    images = torch.from_numpy(pixels)[None] / 255
+    looks = recording.kept_saliency(model, images) if got["looks"] else None
+    if looks is not None:
+        spots = np.array(got["looks"]).reshape(looks.shape[1:])
+        for spot, slopes in zip(spots, looks[0], strict=True):
+            assert np.corrcoef(spot.ravel(), blurred(slopes).ravel())[0, 1] > 0.99
+
+
+def blurred(slopes: np.ndarray) -> np.ndarray:
+    return gaussian_filter(slopes.astype(np.float64), 1.5, mode="nearest", truncate=3.4)
+
+
+def test_what_the_page_cannot_compute_is_named():
+    with pytest.raises(NotCarried, match="MatrixCapsNet isn't computed in the page"):
+        network_data(MatrixCapsNet.from_preset("matrix-small"))
+    with pytest.raises(NotCarried, match="routing 'em' isn't computed in the page"):
+        network_data(network(routing="em"))
+    for broken, value in (("stem.0.weight", float("nan")), ("capsules.weight", 1e6), ("decoder.layers.0.bias", np.inf)):
+        model = copy.deepcopy(network())
+        dict(model.named_parameters())[broken].data.flatten()[0] = value
+        with pytest.raises(NotCarried, match="NaN, infinity|NaN or infinity"):
+            network_data(model)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    """A run folder with weights after three epochs, and a trace of five."""
+    made = Run.create(TrainConfig(dataset="digits", out=tmp_path_factory.mktemp("runs"), name="live"))
+    head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}}
+    checkpoint.write(made.checkpoint("best"), checkpoint.model_tensors(network()), head)
+    few, trace = digits(), None
+    splits = ImageSplits("digits", network().class_names, few, few, few)
+    for epoch in (0, 1, 5):
+        about = {"run": "live", "dataset": "digits", "model": "compact"}
+        trace = recording.record(trace, network(), splits, epoch, "cpu", about)
+    trace.save(made.path / "trace.npz")
+    return made
+
+
+def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run):
+    trace, found, without = of_run.carried(run)
+    assert without == "" and found["epoch"] == 3 and trace.epochs.tolist() == [0, 1, 3]
+    wanted = answer(network(), trace.images[2])
+    np.testing.assert_allclose(trace.lengths[-1, :, 2], wanted.lengths, atol=1e-5)
+    data = stored_in(explorer_page(trace, 0, found))
+    assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
+    assert data["looks"] and data["without"] == ""
+
+
+def test_the_shelf_holds_the_test_images_that_it_is_least_sure_of_and_three_that_are_no_digit(run):
+    test = digits()
+    shelf = of_run.with_shelf({}, network(), test.pixels, test.labels, DATASETS["mnist"])["shelf"]
+    margins = []
+    for pixels, label in zip(test.pixels, test.labels, strict=True):
+        lengths = answer(network(), pixels.numpy()).lengths[2]
+        margins.append(lengths[label] - np.delete(lengths, label).max())
+    hardest = np.argsort(margins)[:10]
+    assert [each["classes"] for each in shelf[:10]] == [[int(test.labels[n])] for n in hardest]
+    for each, n in zip(shelf, hardest, strict=False):
+        assert np.array_equal(picture(each["pixels"]), test.pixels[n])
+        assert bool(each["wrong"]) == (margins[n] < 0)
+    name, letter, noise = shelf[10:]
+    assert (name["name"], letter["name"], noise["name"]) == (f"{int(test.labels[0])} turned", "letter A", "noise")
+    assert np.array_equal(picture(name["pixels"]), test.pixels[0].numpy()[:, ::-1, ::-1])
+    ink = picture(letter["pixels"]) > 128
+    assert 0.04 < ink.mean() < 0.45 and 0.45 < (picture(noise["pixels"]) > 128).mean() < 0.55
+
+
+def test_without_the_data_set_the_shelf_is_of_the_traces_images(run, monkeypatch, tmp_path):
+    def none(name, root, download):
+        assert not download
+        raise GraphcapsError(f"digits: nothing in {root}")
+
+    monkeypatch.setattr("graphcaps.explore.of_run.load_images", none)
+    trace, found, _ = of_run.carried(run)
+    images = {image.tobytes() for image in trace.images}
+    assert all(picture(each["pixels"]).tobytes() in images for each in found["shelf"][:10])
+    with pytest.raises(GraphcapsError, match="digits: nothing in"):
+        of_run.carried(run, tmp_path)
+
+
+def test_a_run_that_is_not_carried_has_a_page_that_says_why(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(of_run, "network_data", lambda model, epoch: network_data(network(routing="em"), epoch))
+    data = stored_in(of_run.write_explorer(run, tmp_path).read_text(encoding="utf-8"))
+    assert data["network"] is None
+    assert data["without"] == "Nothing can be drawn here: routing 'em' isn't computed in the page."
+
+
+def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monkeypatch, capsys, tmp_path):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    path = tmp_path / "explorer.html"
+    for display, words, wanted in ((":0", [], [path.as_uri()]), (":0", ["--no-open"], []), ("", [], [])):
+        opened.clear()
+        monkeypatch.setenv("DISPLAY", display)
+        monkeypatch.setattr("sys.platform", "linux")
+        assert cli.main(["explore", str(run.path), "--to", str(tmp_path), *words]) == 0
+        assert capsys.readouterr().out == f"{path}\n" and opened == wanted
+    assert stored_in(path.read_text(encoding="utf-8"))["network"]["epoch"] == 3
+
+
+def test_a_page_of_a_trace_alone_has_no_sheet(tmp_path):
+    text = explorer_page(with_pictures(make_trace()))
+    assert 'id="desk"' not in text and stored_in(text)["network"] is None
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_the_width_of_strokes_is_measured(width):
+    lines = torch.zeros(1, 1, 280, 280)
+    lines[..., 60:220, 103 : 103 + 10 * width] = 255
+    lines[..., 60 : 60 + 10 * width, 103:220] = 255
+    small = interpolate(lines, size=(28, 28), mode="area").numpy()
+    assert of_run.stroke_width(small) == pytest.approx(width, rel=0.25)

@@ -1,0 +1,87 @@
+// What the network said of one image, as the page draws it: the same numbers that data.py takes from a trace.
+
+const MOST_CHILDREN = 120, // shown of a larger graph; more lines can't be told apart
+  BINS = 35;
+
+// An image as `unpacked` gives it, whose readers know one epoch. `states` are those of the network's last layer.
+function computed({ states, saliency = null }, { src, dst, children, parents }, trace, pixels, label) {
+  const couplings = states.map(({ c }) => c),
+    edges = keptEdges(couplings.at(-1), src, dst, children, parents),
+    kept = new Set(edges.map((e) => src[e])),
+    linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
+  const reader = (rows) => (k, r) => rows[r],
+    taken = (name) => states.map((state) => Float64Array.from(edges, (e) => state[name][e]));
+  const c = taken("c"),
+    entropy = couplings.map((row) => entropies(row, src, children)),
+    bins = binsOf(couplings);
+  return {
+    label,
+    src: edges.map((e) => src[e]),
+    dst: edges.map((e) => dst[e]),
+    edges,
+    order: trace.order.filter((child) => kept.has(child)),
+    range: wideRange(...endsOf(c)),
+    pixels,
+    saliency,
+    c: reader(c),
+    b: reader(taken("b")),
+    agreement: reader(taken("agreement")),
+    entropy: reader(entropy),
+    linked,
+    lowest: Math.min(...entropy.map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
+    credit: saliency || !trace.fields ? null : reader(states.map((state) => creditOf(state, src, dst, trace.fields, parents))),
+    meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
+    largest: reader(couplings.map((row) => endsOf([row])[1])),
+    aboveHalf: reader(couplings.map((row) => row.reduce((count, value) => count + (value > 0.5), 0))),
+    lengths: reader(states.map(({ lengths }) => [...lengths])),
+    bins,
+    counts: reader(couplings.map((row) => countedInBins(row, dst, bins, parents))),
+  };
+}
+
+// The smallest and the largest of all numbers in some rows of couplings.
+function endsOf(rows) {
+  let [low, high] = [1, 0];
+  for (const row of rows) for (const value of row) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  return [low, high];
+}
+
+// Indices of the edges shown: all, or those of the children that couple most with each parent in the end.
+function keptEdges(last, src, dst, children, parents) {
+  const all = [...src.keys()];
+  if (new Set(src).size <= MOST_CHILDREN) return all;
+  const each = Math.max(1, Math.floor(MOST_CHILDREN / parents)),
+    taken = Array(parents).fill(0),
+    kept = new Set();
+  for (const e of all.sort((a, b) => last[b] - last[a] || a - b)) if (taken[dst[e]]++ < each) kept.add(src[e]);
+  return [...src.keys()].filter((e) => kept.has(src[e]));
+}
+
+// (I,) -sum c ln c over each child's edges, in nats.
+function entropies(c, src, children) {
+  const sums = new Float64Array(children);
+  c.forEach((value, e) => value > 0 && (sums[src[e]] -= value * Math.log(value)));
+  return sums;
+}
+
+// From the smallest to the largest coupling, or from 0 where that is near.
+function binsOf(couplings) {
+  const [least, high] = wideRange(...endsOf(couplings)),
+    low = least < 0.3 * high ? 0 : least;
+  return Array.from({ length: BINS + 1 }, (_, at) => low + ((high - low) * at) / BINS);
+}
+
+// (J, BINS): how many couplings lie in each bin; the last one holds both of its ends.
+function countedInBins(c, dst, bins, parents) {
+  const counts = new Float64Array(parents * BINS),
+    step = (bins[BINS] - bins[0]) / BINS;
+  c.forEach((value, e) => counts[dst[e] * BINS + Math.min(BINS - 1, Math.max(0, Math.floor((value - bins[0]) / step)))]++);
+  return counts;
+}
+
+// (J * F): over the children of each place, the sum of c <u_hat, v>, what they give to a parent's length; 0 below.
+function creditOf({ c, agreement }, src, dst, { places, of }, parents) {
+  const sums = new Float64Array(parents * places.length);
+  c.forEach((value, e) => (sums[dst[e] * places.length + of[src[e]]] += value * agreement[e]));
+  return sums.map((value) => Math.max(0, value));
+}

@@ -1,0 +1,53 @@
+// When an answer is doubtful, as graphcaps/models/limits.py says it.
+
+// [{kind, text}] of pixels in 0 to 255, the longest lengths, descending, and the reconstruction; texts have no full stop.
+function doubtsOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
+  const apart = contrastOf(pixels, shape);
+  if (apart < limits.blank) {
+    const least = limits.blank.toFixed(2);
+    const text = `the image is blank: its lightest and its darkest pixel are ${apart.toFixed(2)} apart, less than ${least} of 1`;
+    return [{ kind: "blank", text }];
+  }
+  const found = [],
+    most = `${limits.most} of right answers have`,
+    rank = (n) => `the ${{ 1: "", 2: "second ", 3: "third " }[n] ?? `${n}th `}longest capsule`;
+  const short = limits.answer !== null && lengths[objects - 1] < limits.answer;
+  if (short) {
+    const what = objects === 1 ? "nothing is" : `fewer than ${objects} are`,
+      value = `${rank(objects)} has ${lengths[objects - 1].toFixed(2)}`;
+    found.push({ kind: "short", text: `${what} long: ${value}, ${most} ${limits.answer.toFixed(2)} or more` });
+  }
+  if (limits.other !== null && lengths.length > objects && lengths[objects] > limits.other && !short) {
+    const what = objects === 1 ? "two are" : `more than ${objects} are`,
+      value = `${rank(objects + 1)} has ${lengths[objects].toFixed(2)}`;
+    found.push({ kind: "several", text: `${what} long: ${value}, ${most} ${limits.other.toFixed(2)} or less` });
+  }
+  const like = reconstruction ? correlation(pixels, reconstruction) : 1;
+  if (limits.likeness !== null && like < limits.likeness) {
+    const what = `the reconstruction is unlike the image: their correlation is ${like.toFixed(2)}`;
+    found.push({ kind: "unlike", text: `${what}, ${most} ${limits.likeness.toFixed(2)} or more` });
+  }
+  return found;
+}
+
+// In [0, 1]: how far the lightest and the darkest pixel are apart, in any channel.
+function contrastOf(pixels, [channels, height, width]) {
+  const size = height * width;
+  return Math.max(
+    ...Array.from({ length: channels }, (_, channel) => {
+      const plane = pixels.subarray(channel * size, (channel + 1) * size);
+      return (plane.reduce((a, b) => Math.max(a, b)) - plane.reduce((a, b) => Math.min(a, b))) / 255;
+    }),
+  );
+}
+
+// In [-1, 1]; 0 where one of them is of one tone.
+function correlation(some, others) {
+  const centred = (values) => {
+    const mean = values.reduce((a, b) => a + b, 0) / values.length;
+    return Float64Array.from(values, (value) => (value - mean) / 255);
+  };
+  const [x, y] = [centred(some), centred(others)],
+    product = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
+  return product(x, y) / Math.max(Math.sqrt(product(x, x) * product(y, y)), 1e-6);
+}

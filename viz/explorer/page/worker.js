@@ -1,0 +1,37 @@
+// The network in a thread of its own, so that the page never waits. A question {id, kind, ...} gets {id, ...answer},
+// or {id, error}. The first one is {kind: "load", network}.
+
+let network;
+
+const ANSWERS = {
+  load: (question) => {
+    network = new Network(question.network);
+    return {};
+  },
+  // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times; and what the decoder makes of the longest parents.
+  explain: ({ pixels, rounds, routing, tops }) => {
+    const { last } = network,
+      u_hat = network.votes(pixels),
+      states = last.route(u_hat, Math.max(rounds, last.iterations), routing),
+      { v, lengths } = states[last.iterations - 1];
+    const longest = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b).slice(0, tops);
+    return {
+      states,
+      u_hat: Float32Array.from(u_hat),
+      tops: longest.map((parent) => {
+        const capsule = [...v.subarray(parent * last.dim, (parent + 1) * last.dim)];
+        return { parent, length: lengths[parent], capsule, picture: network.decode(parent, capsule) };
+      }),
+    };
+  },
+  decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),
+  saliency: ({ pixels }) => ({ saliency: saliency(network, pixels) }),
+};
+
+onmessage = ({ data: { id, kind, ...question } }) => {
+  try {
+    postMessage({ id, ...ANSWERS[kind](question) });
+  } catch (error) {
+    postMessage({ id, error: String(error.message) });
+  }
+};
