@@ -18,9 +18,9 @@ from importlib.resources import files
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
-SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js")
+SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js", "terms.js", "tour.js")
 WORKER = ("network.js", "saliency.js", "worker.js")
-LIVE = ("desk.js", "answer.js", "doubts.js", "live.js")
+LIVE = ("desk.js", "answer.js", "doubts.js", "live.js", "votes.js", "formulas.js")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -37,9 +37,10 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         GraphcapsError: numbers that are not finite.
     """
     data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, live, worker = ["page.css"], [*SCRIPTS, "file.js"], "", ""
+    style, scripts, live, explained, worker = ["page.css", "explain.css"], [*SCRIPTS, "file.js"], "", "", ""
     if network is not None:
         style, scripts, live = [*style, "live.css"], [*SCRIPTS, *LIVE], _read("live.html")
+        explained = _read("explained.html")
         worker = "\n".join(map(_read, WORKER))
     look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
     policy = (
@@ -53,6 +54,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         "script": script,
         "worker": worker,
         "live": live,
+        "explained": explained,
         "data": _compressed(data),
     }
     return string.Template(_read("page.html")).substitute(filled)

@@ -11,3 +11,9 @@ showImages(
   now.n,
   takeImage,
 );
+
+// A function that shows the image shown now again.
+function keepImage() {
+  const input = $(".thumbs").children[now.n].querySelector("input");
+  return () => input.click();
+}

@@ -106,6 +106,18 @@ function takeShelved(at) {
   desk.take(photograph({ shape: pixels.shape, data: bytes(pixels.data) }));
 }
 
+// A function that puts what lies on the desk now on it again.
+function keepImage() {
+  const { picture, lines, adjust } = desk,
+    kept = shown;
+  return () => {
+    shown = kept;
+    if (kept.at !== null) document.querySelectorAll("#images input")[kept.at].checked = true;
+    Object.assign(desk, { picture, lines, adjust });
+    changed();
+  };
+}
+
 // The desk has changed: show it, and ask what the network makes of it.
 function changed() {
   if (!desk.picture) {

@@ -8,7 +8,9 @@ const STEP = 900,
 
 const graph = new Graph($(".stage > canvas"));
 const now = { n: 0, k: 0, r: 0, parent: null, child: null, hovered: null, playing: null, last: "iterations" };
+const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
 let trace,
+  chooser, // the images to choose from
   image,
   heat,
   photo,
@@ -48,6 +50,7 @@ function show(data, r = data.trained - 1) {
 
 // The chooser: `images` have a name, pixels or null, and of a wrong answer a note; pick(n) is called with the one chosen.
 function showImages(images, chosen, pick) {
+  chooser = images;
   $("#images").hidden = images.length < 2 && !images[0].pixels;
   fill($(".thumbs"), images.length, "label", (label, n) => {
     label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
@@ -95,9 +98,10 @@ function takeImage(n) {
 function recolor() {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim();
-  const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value);
-  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color, value("paper")) : color));
-  look = { ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
+  const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value),
+    paper = value("paper");
+  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color, paper) : color));
+  look = { paper, ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
   parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
 }
 
@@ -124,6 +128,7 @@ function draw() {
   drawEntropy($("#entropy canvas"), trace, image, now, now.child, look);
   drawHistogram($("#histogram canvas"), trace, image, now, parent, look);
   drawNumbers(parent, longest, lengths, verdict);
+  for (const extra of extras) extra(parent);
 }
 
 function choose(selection) {
@@ -184,16 +189,22 @@ graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
 graph.canvas.addEventListener("pointerleave", () => choose({ hovered: null }));
 graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
   const found = graph.under(x, y, now);
-  choose(found ? { child: found.child === now.child ? null : found.child } : { child: null, parent: null });
+  if (!found) choose({ child: null, parent: null });
+  else if (found.edge === undefined) choose({ child: found.child === now.child ? null : found.child });
+  else if (found.child === now.child && found.parent === now.parent) choose({ child: null, parent: null });
+  else choose({ child: found.child, parent: found.parent });
 });
-graph.canvas.addEventListener("keydown", (event) => {
+graph.canvas.addEventListener("keydown", stepChild);
+
+// Up and down choose the child before and after.
+function stepChild(event) {
   const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!by) return;
   event.preventDefault();
   const count = image.order.length,
     from = now.child === null ? (by > 0 ? -1 : count) : image.order.indexOf(now.child);
   choose({ child: image.order[(from + by + count) % count], hovered: null });
-});
+}
 
 // Keys of the whole page; a control keeps those it has a use for.
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,343 @@
+"""The explorer says why, in Chromium: votes in the plane, formulas with this image's numbers, the tour, terms.
+
+The network isn't trained, and its capsules are long. Its numbers are those that half precision can hold, so that the
+page routes with the same ones as ``graphcaps.routing.naive`` here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import CapsNet, viz
+from graphcaps.data import Images, to_float
+from graphcaps.routing import naive
+
+from .browser import browser, opened, settle, why_not
+from .live import digits, network, page_of
+from .test_explorer_browser import contrast
+from .traces import make_trace, with_pictures
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+FIRST = [int((digits().labels == label).int().argmax()) for label in range(4)]
+FEW = Images(digits().pixels[FIRST], digits().labels[FIRST])  # one of each class, as traces take them
+ROUNDS = 4
+NEAR = 6e-4  # three digits are shown; the page has u_hat in single precision
+
+
+@functools.cache
+@torch.no_grad()
+def model_of(routing: str = "dynamic") -> CapsNet:
+    torch.manual_seed(2)
+    model = copy.deepcopy(network(routing=routing, **({} if routing == "dynamic" else {"prior": "learned"})))
+    if routing != "dynamic":
+        model.capsules.prior.normal_()
+    if routing == "spherical":
+        model.capsules.learned.log_concentration.fill_(0.8)
+    for parameter in model.parameters():
+        parameter.copy_(parameter.half())
+    return model
+
+
+@functools.cache
+def page_text(routing: str = "dynamic") -> str:
+    return page_of(model_of(routing), FEW)
+
+
+@functools.cache
+@torch.no_grad()
+def by_hand(routing: str = "dynamic") -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
+    """The first image's votes (I, J, D), and of each iteration b, c, agreement (I, J) and v (J, D), by naive loops."""
+    model, seen = model_of(routing), []
+    layer = model.capsules
+    u = model.children_of(to_float(FEW.pixels[:1]))[:, 0].double()  # (I, P)
+    graph = layer.graph()
+    u_hat = torch.einsum("ep,epd->ed", u[graph.edges(order="eid")[0]], layer.weight.double())
+
+    def keep(r, b, c, v, agreement):
+        state = {"b": b, "c": c, "v": v, "agreement": agreement}
+        seen.append({name: value.numpy().reshape(16 if name != "v" else 10, -1) for name, value in state.items()})
+
+    prior = torch.zeros(160) if layer.prior is None else layer.prior
+    parameters = tuple(layer.learned()) if routing == "spherical" else None
+    getattr(naive, routing)(graph, u_hat, None, prior.double(), ROUNDS, keep, parameters=parameters)
+    return u_hat.numpy().reshape(16, 10, -1), seen
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+@contextlib.contextmanager
+def shown(chromium, folder, text, **looks):
+    path = folder / "explorer.html"
+    path.write_text(text, encoding="utf-8")
+    with opened(chromium, path, reduced_motion="reduce", **looks) as page:
+        if page.locator("#desk").count():
+            answered(page)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def page(chromium, tmp_path_factory):
+    """Of dynamic routing; it stays open, so a test begins with setting what it needs."""
+    with shown(chromium, tmp_path_factory.mktemp("page"), page_text()) as page:
+        yield page
+
+
+def answered(page) -> None:
+    page.locator("main[aria-busy=false]").wait_for()
+    settle(page)
+
+
+def numbers(text: str) -> list[float]:
+    """Those with a point: labels have none."""
+    plain = text.replace("\u2212 ", "-").replace("\u2212", "-").replace("\u202f", "")
+    return [float(number) for number in re.findall(r"-?\d+\.\d+", plain)]
+
+
+def select(page, presses: int, parent: int) -> int:
+    """Choose a parent, and by so many keys a child, which is told."""
+    page.keyboard.press("Escape")
+    page.locator(".stage > canvas").focus()
+    for _ in range(presses):
+        page.keyboard.press("ArrowDown")
+    page.locator("#parents button").nth(parent).click()
+    settle(page)
+    return int(re.match(r"Child (\d+) ", page.locator("#child h2").inner_text())[1])
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "spherical", "attention", "uniform"])
+def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, routing):
+    u_hat, seen = by_hand(routing)
+    with shown(chromium, tmp_path, page_text(routing)) as page:
+        for presses, parent, r in ((5, 3, 0), (11, 8, 1)):
+            child = select(page, presses, parent)
+            page.locator("#iteration").fill(str(r + 1))
+            settle(page)
+            state, then = seen[r], seen[r + 1]
+            b, c, agreement = (state[name][child, parent] for name in ("b", "c", "agreement"))
+            said = numbers(page.locator("#edge .formula").inner_text())
+            assert said[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
+            if routing == "dynamic":
+                assert said[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
+            if routing == "uniform":
+                assert numbers(page.locator("#edge > figcaption").inner_text())[-1] == pytest.approx(
+                    agreement, abs=NEAR
+                )
+            rows = np.array([numbers(row)[-3:] for row in page.locator("#softmax tbody tr").all_inner_texts()])
+            assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
+            assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
+            assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)
+            s = state["c"][:, parent] @ u_hat[:, parent]
+            length = np.linalg.norm(state["v"][parent])
+            lines = page.locator("#lines li").all_inner_texts()
+            one_pass = page.locator("#lines-head").inner_text().startswith("The one pass")
+            assert one_pass == (routing in ("attention", "uniform"))
+            if routing == "attention":
+                lines = [*lines[1:], lines[0]]
+            assert numbers(lines[0])[-1] == pytest.approx(c, abs=NEAR)
+            assert numbers(lines[1])[-1] == pytest.approx(np.linalg.norm(s), abs=NEAR)
+            assert numbers(lines[2]) == pytest.approx([s @ s, 1 + s @ s, length], abs=NEAR)
+            assert numbers(lines[3])[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
+            bars = np.array(numbers(page.locator("#edge > canvas").get_attribute("aria-label"))).reshape(-1, 2).T
+            assert bars[0] == pytest.approx(u_hat[child, parent], abs=5.1e-3)
+            if routing in ("dynamic", "uniform"):
+                assert bars[1] == pytest.approx(state["v"][parent], abs=5.1e-3)
+
+
+def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
+    u_hat, seen = by_hand()
+    parent = 6
+    votes, v = u_hat[:, parent], seen[2]["v"][parent]
+    along = v / np.linalg.norm(v)
+    left = votes - np.outer(votes @ along, along)
+    across = np.linalg.eigh(np.cov(left.T))[1][:, -1]
+    across *= np.sign(across[np.abs(across).argmax()])
+    select(page, 4, parent)
+    page.locator("#votes summary").click()
+    for r in (0, 3):
+        page.locator("#iteration").fill(str(r + 1))
+        settle(page)
+        rows = np.array([numbers(row) for row in page.locator("#votes tbody tr").all_inner_texts()])
+        c, agreement = seen[r]["c"][:, parent], seen[r]["agreement"][:, parent]
+        wanted = np.stack([votes @ along, votes @ across, c, agreement], axis=1)
+        np.testing.assert_allclose(rows, wanted, atol=NEAR)
+        mean = np.linalg.norm(c @ votes) / (c @ np.linalg.norm(votes, axis=1))
+        degrees = numbers(page.locator("#votes figcaption").inner_text())
+        assert degrees[0] == pytest.approx(np.degrees(np.arccos(mean)), abs=0.051)
+
+
+def test_a_vote_is_decoded_as_if_it_were_the_parent(page):
+    u_hat, seen = by_hand()
+    child = select(page, 7, 2)
+    page.locator("#iteration").fill("3")
+    s = torch.from_numpy(u_hat[child, 2])
+    capsules = torch.zeros(1, 10, 16)
+    read = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, at) => at % 4 == 0)"
+    for canvas, capsule in ((0, s * s.norm() / (1 + s @ s)), (1, torch.from_numpy(seen[2]["v"][2]))):
+        capsules[0, 2] = capsule
+        with torch.no_grad():
+            wanted = 255 * model_of().decoder(capsules, torch.tensor([2])).flatten().numpy()
+        answered(page)
+        got = np.array(page.locator("#decoded canvas").nth(canvas).evaluate(read))
+        assert np.ptp(wanted) > 50 and np.abs(got - wanted).max() <= 5
+
+
+def test_lines_are_stepped_through_from_one_iteration_to_the_next(page):
+    page.locator("#iteration").fill("1")
+    page.locator("#line-next").focus()
+    for r, name in ((1, "softmax"), (1, "sum"), (1, "squash"), (1, "agreement"), (2, "softmax")):
+        page.keyboard.press("Enter")
+        settle(page)
+        assert page.locator("#lines [aria-current=step] strong").inner_text() == name
+        assert page.locator("#lines-head").inner_text().startswith(f"Iteration {r} ")
+    page.locator("#line-back").click()
+    settle(page)
+    assert page.locator("#lines [aria-current=step] strong").inner_text() == "agreement"
+    assert page.locator("#iteration").input_value() == "1"
+
+
+def test_a_line_that_is_clicked_is_the_one_explained(page):
+    page.keyboard.press("Escape")
+    canvas = page.locator(".stage > canvas")
+    canvas.scroll_into_view_if_needed()
+    place = {"x": canvas.bounding_box()["width"] * 0.97, "y": canvas.bounding_box()["height"] * 0.347}
+    canvas.hover(position=place)
+    settle(page)
+    child, parent = re.match(r"child (\d+) → (\d)", page.locator("#tip").inner_text()).groups()
+    canvas.click(position=place)
+    settle(page)
+    assert page.locator("#edge h3").inner_text() == f"Child {child} → {parent}"
+    assert page.locator("#votes h3").inner_text() == f"16 votes for {parent}"
+    canvas.click(position=place)
+    settle(page)
+    assert page.locator("#parents button[aria-pressed=true]").count() == 0
+
+
+BOXES = """() => {
+  const [time, target, tour] = ["#time", ".toured", "#tour"].map((name) => document.querySelector(name));
+  const box = (element) => element.getBoundingClientRect(), inner = target.querySelector("canvas, ol, table");
+  return [box(time).bottom, box(target).top, box(inner).bottom, box(tour).top];
+}"""
+
+
+def press_next(page) -> None:
+    for _ in range(4):
+        if page.evaluate("document.activeElement.id") == "tour-next":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (400, 800)])
+def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(chromium, tmp_path, width, height):
+    with shown(chromium, tmp_path, page_text(), width=width, height=height, trouble="willReadFrequently") as page:
+        box = page.locator("#desk > canvas").bounding_box()
+        for n, (x, y) in enumerate([(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]):
+            page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
+            page.mouse.down() if n == 0 else None
+        page.mouse.up()
+        answered(page)
+        own = page.locator("#seen canvas").evaluate("(canvas) => canvas.toDataURL()")
+        page.locator("#begin").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "tour-head"
+        said = set()
+        for n in range(8):
+            answered(page)
+            assert page.locator("#tour-head").inner_text().startswith(f"{n + 1} of 8: ")
+            said.add(page.locator("#tour-text").inner_text())
+            sliders, top, bottom, tour = page.evaluate(BOXES)
+            assert sliders <= top and bottom <= tour, (n, sliders, top, bottom, tour)
+            shown_now = page.locator("#seen canvas").evaluate("(canvas) => canvas.toDataURL()")
+            assert (shown_now == own) == (n < 7)  # the last one is of an image that is answered wrongly
+            press_next(page)
+        assert len(said) == 8 and any("The label of this image is" in text for text in said)
+        answered(page)
+        assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"
+        assert page.locator("#begin").inner_text() == "Take the tour"
+        assert page.locator("#seen canvas").evaluate("(canvas) => canvas.toDataURL()") == own
+
+
+def test_the_tour_is_left_and_taken_up_where_it_was(page):
+    page.locator("#begin").focus()
+    page.keyboard.press("Enter")
+    press_next(page)
+    press_next(page)
+    page.keyboard.press("Escape")
+    assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"
+    assert page.locator("#begin").inner_text() == "Take up the tour at 3 of 8"
+    page.keyboard.press("Enter")
+    assert page.locator("#tour-head").inner_text() == "3 of 8: Agreement"
+    assert page.evaluate("document.activeElement.id") == "tour-head"
+    page.keyboard.press("Escape")
+
+
+def test_every_term_has_a_sentence_on_focus_and_on_hover(page):
+    page.mouse.move(2, 2)
+    terms = page.locator("#terms button")
+    assert terms.count() == 12
+    said = set()
+    for n in range(12):
+        terms.nth(n).focus()
+        card = page.locator("#card")
+        assert card.is_visible() and terms.nth(n).get_attribute("aria-describedby") == "card"
+        assert re.fullmatch(r"[A-Z][^.]+(?:\.[^ ][^.]*)*\.", card.inner_text())
+        said.add(card.inner_text())
+    assert len(said) == 12
+    page.keyboard.press("Escape")
+    assert page.locator("#card").is_hidden()
+    page.locator("#children-head").hover()
+    assert page.locator("#card").inner_text().startswith("A child is")
+    used = page.evaluate("[...document.querySelectorAll('[data-term]')].map(({ dataset }) => dataset.term)")
+    assert set(used) == set(terms.all_inner_texts())
+
+
+def test_a_page_without_a_network_has_the_terms_and_the_stops_that_need_no_votes(chromium, tmp_path):
+    (path,) = viz.draw(with_pictures(make_trace()), tmp_path, format="html")
+    with opened(chromium, path, reduced_motion="reduce") as page:
+        assert page.locator("#why").count() == 0 and page.locator("#terms button").count() == 12
+        page.locator("#begin").click()
+        heads = []
+        for _ in range(4):
+            heads.append(page.locator("#tour-head").inner_text())
+            press_next(page)
+        titles = ["A child", "Entropy", "What the iterations did", "Where it goes wrong"]
+        assert heads == [f"{n} of 4: {title}" for n, title in enumerate(titles, 1)]
+        assert page.locator("#tour").is_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_explanations_fit_400_pixels_with_targets_of_24_and_texts_that_stand_out(chromium, tmp_path, scheme):
+    with shown(chromium, tmp_path, page_text(), width=400, height=800, color_scheme=scheme) as page:
+        page.locator("#begin").click()
+        page.locator("#votes summary").click()
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        small = page.evaluate(
+            """() => [...document.querySelectorAll("#why :is(button, summary), #tour button, #terms button, #begin")]
+                 .filter((element) => element.offsetParent && element.getBoundingClientRect().height < 24)
+                 .map((element) => element.textContent)"""
+        )
+        assert small == []
+        colors = page.evaluate(
+            """() => [...document.querySelectorAll("#why *, #tour *, #terms *")].filter((element) =>
+                 [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).map((element) => {
+                   let under = element;
+                   while (getComputedStyle(under).backgroundColor === "rgba(0, 0, 0, 0)") under = under.parentElement;
+                   return [getComputedStyle(element).color, getComputedStyle(under).backgroundColor];
+                 })"""
+        )
+        pairs = {tuple(tuple(map(int, re.findall(r"\d+", color)[:3])) for color in pair) for pair in colors}
+        assert len(pairs) > 2
+        assert [pair for pair in pairs if contrast(*pair) < 4.5] == []

@@ -1,0 +1,312 @@
+// Where a coupling comes from, in this image's numbers: one edge's logit, one child's softmax, one iteration in its four
+// lines, as graphcaps/routing/naive.py has them. Numbers are those of `routed`, live.js's newest answer.
+
+const CAPSULES = network.layers.at(-1),
+  PRIOR = CAPSULES.prior && new Float32Array(bytes(CAPSULES.prior.data).buffer),
+  EDGES = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
+const view = new VoteView($("#votes canvas"));
+let line = null, // of the four, which is spoken of
+  decoded = {}; // what the decoder was asked for last
+
+function voteOf(e) {
+  return routed.u_hat.subarray(e * layer.dim, (e + 1) * layer.dim);
+}
+
+function parentAt(r, parent) {
+  return routed.states[r].v.subarray(parent * layer.dim, (parent + 1) * layer.dim);
+}
+
+function edgesFrom(child) {
+  return [...Array(layer.parents).keys()].map((j) => EDGES.get(child * layer.parents + j)).filter((e) => e !== undefined);
+}
+
+// The child that couples most strongly with a parent after the iterations of training, among those drawn.
+function strongestOf(parent) {
+  const { c } = routed.states[layer.iterations - 1],
+    edges = image.order.map((child) => EDGES.get(child * layer.parents + parent)).filter((e) => e !== undefined);
+  return edges.length ? layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
+}
+
+// The edge that is spoken of: of the selected child, or the one that couples most strongly with the parent.
+function subjectOf(parent) {
+  const child = now.child ?? strongestOf(parent);
+  if (child === null) return null;
+  const { c } = routed.states[layer.iterations - 1],
+    edge = EDGES.get(child * layer.parents + parent) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
+  return { child, edge, parent: layer.dst[edge] };
+}
+
+// The sum that comes in at a parent in an iteration, s (D,), with weights c, or of all votes with 1.
+function sumAt(parent, c = null) {
+  const s = new Float64Array(layer.dim);
+  layer.dst.forEach((j, e) => j === parent && voteOf(e).forEach((value, d) => (s[d] += (c ? c[e] : 1) * value)));
+  return s;
+}
+
+// kappa / rho of a parent, of spherical routing.
+function strengthOf(parent) {
+  let [squares, count] = [0, 0];
+  layer.dst.forEach((j, e) => {
+    if (j !== parent) return;
+    squares += dot(voteOf(e), voteOf(e));
+    count++;
+  });
+  return squares > 1e-24 * count ? CAPSULES.concentration / Math.sqrt(squares / count) : 0;
+}
+
+function priorOf(e) {
+  return PRIOR ? PRIOR[e] : 0;
+}
+
+// What a formula in numbers begins with where the prior is learned.
+function started(e) {
+  return PRIOR ? `${fixed(PRIOR[e], 3)} + ` : "";
+}
+
+function plus(value) {
+  return `${value < 0 && fixed(value, 3) !== fixed(0, 3) ? "\u2212" : "+"} ${fixed(Math.abs(value), 3)}`;
+}
+
+// Numbers of any size: 0.137, 12.4, 3.1 × 10^5.
+function short(value) {
+  if (value !== 0 && (value >= 1e5 || value < 1e-3)) {
+    const [digits, power] = value.toExponential(1).split("e");
+    return `${digits} × 10^${Number(power)}`.replace("-", "\u2212");
+  }
+  return value >= 1000 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(3);
+}
+
+// What an edge's logit is made of: the formula in letters (`start`: with the number that it starts from), in numbers, a
+// note, and the vector that the vote is held against, with its name.
+const RULES = {
+  dynamic: (e, r) => {
+    const { b, agreement } = routed.states[r],
+      v = parentAt(r, layer.dst[e]);
+    const last = r === layer.iterations - 1 ? ` Training ends after iteration ${r + 1}, so this b is no longer used.` : "";
+    return {
+      letters: "b + ⟨û, v⟩",
+      start: `${fixed(b[e], 3)} + ⟨û, v⟩`,
+      numbers: `${fixed(b[e], 3)} ${plus(agreement[e])} = ${fixed(b[e] + agreement[e], 3)}`,
+      note: `The agreement is added: b of iteration ${r + 2}.${last}`,
+      against: v,
+      called: "v",
+    };
+  },
+  spherical: (e, r) => {
+    const { c, b } = routed.states[r],
+      j = layer.dst[e],
+      s = sumAt(j, c),
+      size = lengthOf(s),
+      mu = s.map((value) => (size > 0 ? value / size : 0)),
+      strength = strengthOf(j),
+      along = dot(voteOf(e), mu);
+    return {
+      letters: `${PRIOR ? "prior + " : ""}κ/ρ · ⟨û, s/‖s‖⟩`,
+      numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
+      note:
+        `It replaces b, which was ${fixed(b[e], 3)}: b of iteration ${r + 2}. ` +
+        "κ is the concentration, ρ the usual length of votes for this parent.",
+      against: mu,
+      called: "s/‖s‖",
+    };
+  },
+  attention: (e) => {
+    const { b } = routed.states[0],
+      all = sumAt(layer.dst[e]),
+      product = fixed(dot(voteOf(e), all), 3);
+    return {
+      letters: `${PRIOR ? "prior + " : ""}⟨û, Σ û⟩ / √${layer.dim}`,
+      numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
+      note: "Computed once, before the one pass: the vote against the sum of all votes for this parent.",
+      against: all,
+      called: "Σ û",
+    };
+  },
+  uniform: (e, r) => {
+    const { b, agreement } = routed.states[0];
+    return {
+      letters: PRIOR ? "prior" : "0",
+      numbers: fixed(b[e], 3),
+      note: `Its agreement ⟨û, v⟩ is ${fixed(agreement[e], 3)}, and uniform routing doesn't use it. There is one pass.`,
+      against: parentAt(r, layer.dst[e]),
+      called: "v",
+    };
+  },
+};
+
+const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
+
+// One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
+function linesOf({ edge, parent }, r) {
+  const { b, c, lengths } = routed.states[r],
+    { letters, numbers } = RULES[layer.routing](edge, r),
+    total = edgesFrom(layer.src[edge]).reduce((sum, e) => sum + Math.exp(b[e]), 0),
+    n = lengthOf(sumAt(parent, c)),
+    { name } = trace.parents[parent],
+    count = layer.dst.reduce((sum, j) => sum + (j === parent), 0);
+  const lines = [
+    ["softmax", "c = e^b / Σ e^b", `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
+    ["sum", "s = Σ c û", `${counted(count, "vote", "votes")} for ${name}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
+    ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(lengths[parent], 3)}`, "#votes"],
+  ];
+  const agreement = ["agreement", `b ← ${letters}`, numbers, "#edge"];
+  return layer.routing === "attention" ? [agreement, ...lines] : [...lines, agreement];
+}
+
+function drawLines(subject, r) {
+  const lines = linesOf(subject, r);
+  const pass = ONE_PASS ? "The one pass" : `Iteration ${r + 1}`;
+  $("#lines-head").textContent = `${pass} in its four lines`;
+  fill($("#lines ol"), lines.length, "li", (item) => {
+    item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
+  });
+  lines.forEach((texts, at) => {
+    const item = $("#lines ol").children[at];
+    [...item.children].forEach((part, k) => raised(part, texts[k]));
+    item.firstChild.dataset.term = { softmax: "coupling", sum: "vote" }[texts[0]] ?? texts[0];
+    if (at === line) item.setAttribute("aria-current", "step");
+    else item.removeAttribute("aria-current");
+  });
+  for (const panel of ["#softmax", "#votes", "#edge"]) {
+    $(panel).classList.toggle("spoken", line !== null && lines[line][3] === panel);
+  }
+  $("#line-back").disabled = line === null || (line === 0 && (r === 0 || ONE_PASS));
+  $("#line-next").disabled = line === 3 && (ONE_PASS || r === trace.iterations - 1);
+  $("#line-next").textContent = line === null ? "Step through" : line === 3 && !ONE_PASS ? "Next iteration" : "Next line";
+}
+
+// A text whose ^ raises what follows it, up to a blank.
+function raised(element, text) {
+  const parts = text.split(/\^([\w\u2212]+)/);
+  const nodes = parts.map((part, at) => (at % 2 ? Object.assign(document.createElement("sup"), { textContent: part }) : part));
+  element.replaceChildren(...nodes);
+}
+
+function drawEdge({ child, edge, parent }, r) {
+  const { letters, start = letters, numbers, note, against, called } = RULES[layer.routing](edge, r),
+    { name } = trace.parents[parent],
+    vote = voteOf(edge),
+    sizes = [lengthOf(vote), lengthOf(against)],
+    product = dot(vote, against);
+  $("#edge h3").textContent = `${sentence(childName(child))} → ${name}`;
+  raised($("#edge .formula"), `b = ${start} = ${numbers}`);
+  $("#edge .legend span").textContent = `${called} of ${name}`;
+  $("#edge .own").style.setProperty("--of", look.parents[parent]);
+  const cosine = sizes[0] * sizes[1] > 0 ? product / (sizes[0] * sizes[1]) : 0;
+  $("#edge > figcaption").textContent =
+    `${layer.dim} numbers of each, to its own largest; below, what each pair adds to ⟨û, ${called}⟩ = ` +
+    `${fixed(sizes[0], 3)} · ${fixed(sizes[1], 3)} · cos ${fixed(cosine, 3)} = ${fixed(product, 3)}. ${note}`;
+  const pairs = [...vote].map((value, d) => `${fixed(value, 2)} and ${fixed(against[d], 2)}`).join("; ");
+  $("#edge > canvas").setAttribute("aria-label", `The vote and ${called} of ${name}, number by number: ${pairs}`);
+  drawBars($("#edge > canvas"), vote, against, look.parents[parent]);
+}
+
+// Two vectors' numbers as bars over one another, and their products below.
+function drawBars(canvas, vote, against, color) {
+  const { context, width, height } = surface(canvas),
+    room = width / vote.length,
+    most = (x) => Math.max(1e-12, ...Array.from(x, Math.abs));
+  const [upper, lower] = [0.36 * height, 0.85 * height];
+  const bars = (numbers, middle, reach, share, paint) =>
+    numbers.forEach((value, d) => {
+      const tall = (value * reach) / most(numbers);
+      paint(value, room * (d + (1 - share) / 2), middle - Math.max(0, tall), room * share, Math.abs(tall));
+    });
+  const filled = (style) => (value, ...box) => {
+    context.fillStyle = style(value);
+    context.fillRect(...box);
+  };
+  for (const middle of [upper, lower]) filled(() => look.faint)(0, 0, middle - 0.5, width, 1);
+  bars(against, upper, 0.34 * height, 0.8, filled(() => color));
+  bars(vote, upper, 0.34 * height, 0.4, (value, ...box) => {
+    filled(() => look.paper)(value, ...box);
+    Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
+    context.strokeRect(...box);
+  });
+  const products = Array.from(vote, (value, d) => value * against[d]);
+  bars(products, lower, 0.13 * height, 0.6, filled((value) => (value > 0 ? look.accent : look.muted)));
+}
+
+function drawSoftmax({ child, edge }, r) {
+  const { b, c } = routed.states[r],
+    edges = edgesFrom(child),
+    total = edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
+  $("#softmax h3").textContent = `The softmax of ${childName(child)}`;
+  const own = `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
+  raised($("#softmax .formula"), `c = e^b / Σ e^b = ${own}`);
+  fill($("#softmax tbody"), edges.length, "tr", (row) => {
+    row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
+  });
+  edges.forEach((e, at) => {
+    const row = $("#softmax tbody").rows[at],
+      parent = layer.dst[e];
+    row.classList.toggle("chosen", e === edge);
+    row.cells[0].textContent = trace.parents[parent].name;
+    row.cells[1].textContent = fixed(b[e], 3);
+    raised(row.cells[2], short(Math.exp(b[e])));
+    row.cells[3].firstChild.style.setProperty("--share", c[e]);
+    row.cells[3].firstChild.style.setProperty("--of", look.parents[parent]);
+    row.cells[4].textContent = fixed(c[e], 3);
+  });
+}
+
+const decodeVotes = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
+const decodeParents = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
+
+// What the decoder makes of the vote as if it were the parent, squashed, and of the parent.
+function drawDecoded({ edge, parent }, child, r) {
+  const shown = EDGES.get(child * layer.parents + parent) ?? edge,
+    n = lengthOf(voteOf(shown)),
+    vote = Array.from(voteOf(shown), (value) => (value * n) / (1 + n * n)),
+    [one, other] = $("#decoded").children,
+    { name } = trace.parents[parent];
+  const from = childName(layer.src[shown]);
+  const squashed = `squashed to length ${fixed((n * n) / (1 + n * n), 2)}`;
+  one.lastChild.textContent = `The vote of ${from} alone, ${squashed}, as the decoder draws it.`;
+  other.lastChild.textContent = `${name} after iteration ${r + 1}, all votes counted, as the decoder draws it.`;
+  for (const each of [one, other]) each.firstChild.setAttribute("aria-label", each.lastChild.textContent);
+  if (decoded.shown === shown && decoded.r === r && decoded.of === routed) return;
+  decoded = { shown, r, of: routed };
+  decodeVotes({ parent, capsule: vote }, one.firstChild);
+  decodeParents({ parent, capsule: [...parentAt(r, parent)] }, other.firstChild);
+}
+
+function drawWhy(parent) {
+  if (!routed) return;
+  const last = trace.epochs.length - 1,
+    elsewhen = now.k !== last,
+    subject = subjectOf(parent),
+    r = Math.round(now.r);
+  $("#elsewhen").hidden = !elsewhen;
+  $("#elsewhen span").textContent = `Votes are those of the network that the page carries, after epoch ${trace.epochs[last]}.`;
+  $("#because").hidden = $("#subject").hidden = elsewhen || subject === null;
+  if (elsewhen || subject === null) return;
+  const how = now.child === null ? `, the child that couples most strongly with ${trace.parents[subject.parent].name}` : "";
+  const both = `${sentence(childName(subject.child))}${how}, and its parent ${trace.parents[subject.parent].name}.`;
+  $("#subject").textContent = `${both} Choose another line or child in the graph.`;
+  drawLines(subject, r);
+  view.draw(subject.parent, subject.child);
+  drawEdge(subject, r);
+  drawSoftmax(subject, r);
+  if (network.decoder) drawDecoded(subject, view.pointed ?? subject.child, r);
+}
+
+function stepLine(by) {
+  const r = Math.round(now.r);
+  if (line === null) line = 0;
+  else if (line + by > 3) {
+    line = 0;
+    go({ r: r + 1 });
+  } else if (line + by < 0) {
+    line = 3;
+    go({ r: r - 1 });
+  } else line += by;
+  redraw();
+}
+
+$("#line-next").addEventListener("click", () => stepLine(1));
+$("#line-back").addEventListener("click", () => stepLine(-1));
+$("#elsewhen button").addEventListener("click", () => go({ k: trace.epochs.length - 1 }));
+$("#votes details").addEventListener("toggle", redraw);
+$("#decoded").hidden = !network.decoder;
+extras.push(drawWhy);
