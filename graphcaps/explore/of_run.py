@@ -127,8 +127,9 @@ def _hardest(model: CapsNet, pixels: torch.Tensor, labels: torch.Tensor) -> list
     answer, found = torch.cat(answers), []
     for n in torch.cat(margins).argsort()[:HARD].tolist():
         classes, named = labels[n].tolist(), answer[n].tolist()
-        wrong = "" if sorted(classes) == sorted(named) else f"taken for {_names(model, named)}"
-        found.append(_shelved(_names(model, classes), pixels[n].numpy(), classes, wrong))
+        wrong = "" if sorted(classes) == sorted(named) else _names(model, named)
+        group = "Hardest for this network"
+        found.append(_shelved(_names(model, classes), pixels[n].numpy(), group, classes, wrong))
     return found
 
 
@@ -140,15 +141,17 @@ def _foreign(model: CapsNet, image: torch.Tensor, classes: torch.Tensor, stroke:
     ImageDraw.Draw(letter).line(line, 255, round(FINE * stroke), "curve")
     small = np.asarray(letter.resize((width, height), Image.Resampling.BOX))
     noise = np.random.default_rng(0).integers(0, 256, (channels, height, width), np.uint8)
+    digits = all(name.isdecimal() for name in model.class_names)
+    group = "No digit at all" if digits else "Of none of the classes"
     return [
-        _shelved(f"{_names(model, classes.tolist())} turned", image.flip(1, 2).numpy()),
-        _shelved("letter A", np.repeat(small[None], channels, axis=0)),
-        _shelved("noise", noise),
+        _shelved(f"{_names(model, classes.tolist())} turned", image.flip(1, 2).numpy(), group),
+        _shelved("letter A", np.repeat(small[None], channels, axis=0), group),
+        _shelved("noise", noise, group),
     ]
 
 
-def _shelved(name: str, pixels: np.ndarray, classes: Sequence[int] = (), wrong: str = "") -> dict:
-    return {"name": name, "classes": list(classes), "pixels": packed(pixels), "wrong": wrong}
+def _shelved(name: str, pixels: np.ndarray, group: str, classes: Sequence[int] = (), wrong: str = "") -> dict:
+    return {"name": name, "classes": list(classes), "pixels": packed(pixels), "wrong": wrong, "group": group}
 
 
 def _names(model: CapsNet, classes: list[int]) -> str:

@@ -18,9 +18,10 @@ from importlib.resources import files
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
-SCRIPTS = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js", "terms.js", "tour.js")
+DRAWN = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js", "terms.js", "tour.js")
+SCRIPTS = (*DRAWN, "state.js", "shapes.js", "view.js", "share.js")
 WORKER = ("network.js", "saliency.js", "worker.js")
-LIVE = ("desk.js", "answer.js", "doubts.js", "live.js", "votes.js", "formulas.js")
+LIVE = ("desk.js", "answer.js", "doubts.js", "live.js", "votes.js", "formulas.js", "compare.js", "restore.js")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -37,10 +38,10 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         GraphcapsError: numbers that are not finite.
     """
     data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, live, explained, worker = ["page.css", "explain.css"], [*SCRIPTS, "file.js"], "", "", ""
+    style, scripts, live, explained, worker = ["page.css", "explain.css", "share.css"], [*SCRIPTS, "file.js"], "", "", ""
     if network is not None:
-        style, scripts, live = [*style, "live.css"], [*SCRIPTS, *LIVE], _read("live.html")
-        explained = _read("explained.html")
+        style, scripts, live = [*style, "live.css", "compare.css"], [*SCRIPTS, *LIVE], _read("live.html")
+        explained = _read("explained.html") + _read("compare.html")
         worker = "\n".join(map(_read, WORKER))
     look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
     policy = (

@@ -3,7 +3,7 @@
 // A canvas made ready for drawing in CSS pixels, empty.
 function surface(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas,
-    dense = window.devicePixelRatio || 1;
+    dense = canvas.dense || window.devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * dense), Math.round(height * dense)];
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   const context = canvas.getContext("2d");

@@ -4,6 +4,7 @@
 const FINE = 4; // points per pixel, and side, of what is averaged to pixels
 const DOT = 2; // a drawing that isn't larger is not enlarged
 const HAIR = 0.01; // a line without length has no round ends: a canvas doesn't paint it
+const GRID = 16; // places of a drawing per pixel and direction, so that a link holds it as it is
 const AS_DRAWN = { scale: 1, x: 0, y: 0 };
 const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
@@ -47,7 +48,8 @@ class Desk {
       angle = (-turn * Math.PI) / 180;
     const x = (clientX - left) / unit - this.width / 2 - right,
       y = (clientY - top) / unit - this.height / 2 - down;
-    return [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
+    const turned = [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
+    return turned.map((value) => Math.round(GRID * value) / GRID);
   }
 
   // Paint at `unit` points per pixel; lines are moved by -x, -y and scaled, their width is not.

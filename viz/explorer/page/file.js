@@ -14,6 +14,24 @@ showImages(
 
 // A function that shows the image shown now again.
 function keepImage() {
-  const input = $(".thumbs").children[now.n].querySelector("input");
+  const input = chooserInput(now.n);
   return () => input.click();
 }
+
+share({
+  limits: {
+    images: stored.images.length,
+    iterations: stored.iterations,
+    epochs: stored.epochs,
+    children: stored.children,
+    parents: stored.parents.length,
+    sliders: {},
+    routings: [],
+  },
+  read: () => ({ image: now.n === stored.start ? null : now.n }),
+  restore({ image: n = stored.start }, moment) {
+    if (chooserInput(n)) chooserInput(n).checked = true;
+    takeImage(n);
+    resume(moment);
+  },
+});

@@ -32,7 +32,8 @@ function edgesOf({ src, dst }) {
 function shelved(each, n) {
   const { label, pixels } = each;
   const name = stored.parents[label]?.name ?? `image ${n + 1}`;
-  return { name, classes: label === null ? [] : [label], pixels, wrong: wrongOf(stored, each) };
+  const classes = label === null ? [] : [label];
+  return { name, classes, pixels, wrong: wrongOf(stored, each), group: "One of each class" };
 }
 
 // Ask a thread: ask(kind, question) is a promise of its answer.
@@ -97,13 +98,19 @@ function showPixels(canvas, data) {
   Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 
-const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, changed);
+const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed());
 
-// Put an image of the shelf on the desk.
-function takeShelved(at) {
-  const { name, classes, pixels } = shelf[at];
+// Lay an image of the shelf on the desk, without showing it yet.
+function layOut(at) {
+  const { name, classes, pixels } = shelf[at],
+    picture = photograph({ shape: pixels.shape, data: bytes(pixels.data) });
   shown = { at, label: classes.length === 1 ? classes[0] : null, name };
-  desk.take(photograph({ shape: pixels.shape, data: bytes(pixels.data) }));
+  Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
+}
+
+function takeShelved(at) {
+  layOut(at);
+  changed();
 }
 
 // A function that puts what lies on the desk now on it again.
@@ -112,14 +119,14 @@ function keepImage() {
     kept = shown;
   return () => {
     shown = kept;
-    if (kept.at !== null) document.querySelectorAll("#images input")[kept.at].checked = true;
+    if (kept.at !== null) chooserInput(kept.at).checked = true;
     Object.assign(desk, { picture, lines, adjust });
     changed();
   };
 }
 
 // The desk has changed: show it, and ask what the network makes of it.
-function changed() {
+function changed(moment = null) {
   if (!desk.picture) {
     shown = { at: null, label: null, name: desk.lines.length ? "Your drawing." : "An empty sheet." };
     for (const input of document.querySelectorAll("#images input, #hard input")) input.checked = false;
@@ -135,10 +142,10 @@ function changed() {
   desk.draw(data);
   showPixels($("#seen canvas"), data);
   const page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
-  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data });
+  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data, moment });
 }
 
-function showAnswer(answer, { label, page, data }) {
+function showAnswer(answer, { label, page, data, moment }) {
   const r = routed ? Math.round(now.r) : stored.trained - 1,
     pixels = { shape, data };
   routed = answer;
@@ -161,6 +168,8 @@ function showAnswer(answer, { label, page, data }) {
   const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
   const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
   $("#verdict").textContent = blank ? "No answer" : `${doubts.length ? "perhaps " : ""}${named}${mark}`;
+  if (moment) resume(moment);
+  showCompared(answer, { label, blank });
 }
 
 // What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.

@@ -48,25 +48,41 @@ function show(data, r = data.trained - 1) {
   takeImage(now.n);
 }
 
-// The chooser: `images` have a name, pixels or null, and of a wrong answer a note; pick(n) is called with the one chosen.
+// The chooser: `images` have a name, pixels or null, what a wrong answer took them for, and the group they stand in;
+// pick(n) is called with the one chosen.
 function showImages(images, chosen, pick) {
   chooser = images;
   $("#images").hidden = images.length < 2 && !images[0].pixels;
-  fill($(".thumbs"), images.length, "label", (label, n) => {
-    label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
-    label.firstChild.addEventListener("change", () => pick(n));
-  });
+  const groups = [...new Set(images.map(({ group = "" }) => group))];
+  for (const [at, group] of groups.entries()) {
+    const row = $("#images").appendChild(document.createElement("div"));
+    row.innerHTML = '<p></p><div class="thumbs"></div>';
+    const [head, thumbs] = row.children;
+    head.textContent = group;
+    head.hidden = !group;
+    head.id = `group-${at}`;
+    if (group) thumbs.setAttribute("role", "group");
+    if (group) thumbs.setAttribute("aria-labelledby", head.id);
+  }
   images.forEach((each, n) => {
-    const [input, canvas, name] = $(".thumbs").children[n].children;
+    const label = document.createElement("label"),
+      { name, wrong, pixels, group = "" } = each;
+    label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
+    const [input, canvas, said] = label.children;
+    input.addEventListener("change", () => pick(n));
     input.checked = n === chosen;
-    name.textContent = name.title = each.name;
-    if (each.wrong) {
-      name.textContent += ` ${WRONG}`;
-      name.title += `, ${each.wrong}`;
-    }
-    canvas.hidden = !each.pixels;
-    if (each.pixels) showPicture(canvas, each.pixels);
+    said.textContent = wrong ? `${name} ${WRONG} ${wrong}` : name;
+    said.title = wrong ? `${name}, taken for ${wrong}` : name;
+    input.setAttribute("aria-label", said.title);
+    canvas.hidden = !pixels;
+    if (pixels) showPicture(canvas, pixels);
+    document.querySelectorAll(".thumbs")[groups.indexOf(group)].append(label);
   });
+}
+
+// The control that chooses image n.
+function chooserInput(n) {
+  return document.querySelectorAll("#images input")[n];
 }
 
 function takeImage(n) {

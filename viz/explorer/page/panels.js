@@ -54,7 +54,7 @@ function isUntrained({ k }) {
 // after the iterations of training.
 function wrongOf({ trained, parents }, each) {
   const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
-  return isWrong(each, longest, parents) ? `taken for ${parents[longest].name}` : "";
+  return isWrong(each, longest, parents) ? parents[longest].name : "";
 }
 
 function isWrong({ label }, longest, parents = trace.parents) {

@@ -134,7 +134,7 @@ function facts() {
 function takeWrong() {
   const wrong = chooser.findIndex((each) => each.wrong);
   if (wrong < 0 || own) return;
-  const input = $(".thumbs").children[wrong].querySelector("input"),
+  const input = chooserInput(wrong),
     back = keepImage();
   own = () => input.checked && back(); // or the reader has gone on to another
   input.click();

@@ -24,6 +24,8 @@ const ANSWERS = {
       }),
     };
   },
+  // The states of votes u_hat (E, D) under any routing.
+  route: ({ u_hat, rounds, routing }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing) }),
   decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),
   saliency: ({ pixels }) => ({ saliency: saliency(network, pixels) }),
 };

@@ -1,0 +1,155 @@
+// The same votes under two routings, side by side. The weights were trained with one of them; the votes are the same.
+
+const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"],
+  MOVED = 6; // couplings named
+const trained = { routing: layer.routing, iterations: layer.iterations };
+let sides = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }],
+  voted = null, // {answer, label, blank} of the newest answer
+  comparing = null; // the newest comparison: {sides, voted, filled}, filled with the states of each side, or null
+
+const routeOther = newest(ask, "route", ({ states }, { side, of }) => {
+  of.filled[side] = states;
+  if (of === comparing) routeSides();
+});
+
+function isOnePass(routing) {
+  return routing === "uniform" || routing === "attention";
+}
+
+function isComparing() {
+  return $("#compare details").open;
+}
+
+// An answer has come; route its votes in both ways.
+function showCompared(answer, about) {
+  voted = { answer, ...about };
+  compareNow();
+}
+
+function compareNow() {
+  if (!voted || !isComparing()) return;
+  comparing = { sides, voted, filled: sides.map(({ routing }) => (routing === layer.routing ? voted.answer.states : null)) };
+  routeSides();
+}
+
+// Route what isn't routed yet, one side after the other, then draw.
+function routeSides() {
+  const { filled } = comparing,
+    side = filled.indexOf(null);
+  if (side < 0) return drawCompared(comparing);
+  const question = { u_hat: voted.answer.u_hat, rounds: ITERATIONS, routing: sides[side].routing };
+  routeOther(question, { side, of: comparing });
+}
+
+function named({ routing, iterations }) {
+  return isOnePass(routing) ? routing : `${routing}, ${counted(iterations, "iteration", "iterations")}`;
+}
+
+function drawCompared({ sides, voted: { label, blank }, filled }) {
+  const states = filled.map((each, side) => each[sides[side].iterations - 1]),
+    { parents } = stored;
+  const answers = states.map(({ lengths }) => {
+    const order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
+    return order.slice(0, network.objects);
+  });
+  fill($("#compare tbody"), parents.length, "tr", (row) => {
+    row.innerHTML = '<th scope="row"></th>' + '<td><span><span class="bar"></span><span></span></span></td>'.repeat(2);
+  });
+  parents.forEach(({ name }, j) => {
+    const { cells } = $("#compare tbody").rows[j];
+    cells[0].textContent = cells[0].title = name;
+    states.forEach(({ lengths }, side) => {
+      const [bar, value] = cells[side + 1].firstChild.children;
+      bar.style.setProperty("--share", lengths[j]);
+      bar.style.setProperty("--of", look.parents[j]);
+      value.textContent = lengths[j].toFixed(2);
+      cells[side + 1].classList.toggle("longest", !blank && answers[side].includes(j));
+    });
+  });
+  const names = answers.map((found) => found.map((j) => parents[j].name).join(" + ")),
+    [answerRow, entropyRow] = $("#compare tfoot").rows,
+    linked = [...Array(layer.children).keys()].filter((i) => !stored.unlinked.includes(i));
+  states.forEach(({ c }, side) => {
+    const mark = label === null ? "" : answers[side][0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
+    answerRow.cells[side + 1].textContent = blank ? "none: the sheet is blank" : names[side] + mark;
+    const each = entropies(c, layer.src, layer.children);
+    const mean = linked.reduce((sum, i) => sum + each[i], 0) / linked.length;
+    entropyRow.cells[side + 1].textContent = `${mean.toFixed(3)} nat`;
+  });
+  const same = answers[0].every((j) => answers[1].includes(j));
+  const changes = `The answer changes: ${names[0]} with ${named(sides[0])}; ${names[1]} with ${named(sides[1])}.`;
+  const verdict = blank ? "A blank sheet has no answer." : same ? `Both answer ${names[0]}.` : changes;
+  if ($("#differs").textContent !== verdict) $("#differs").textContent = verdict;
+  drawMoved(states.map(({ c }) => c));
+}
+
+// The couplings that differ most; each chooses its child and parent in the graph.
+function drawMoved([one, other]) {
+  const apart = one.map((value, e) => Math.abs(value - other[e])),
+    most = [...apart.keys()].sort((a, b) => apart[b] - apart[a] || a - b).slice(0, MOVED).filter((e) => apart[e] >= 5e-4);
+  fill($("#moved"), Math.max(1, most.length), "li", (item) => {
+    item.innerHTML = '<button type="button"></button>';
+    item.firstChild.addEventListener("click", ({ target }) => {
+      const [child, parent] = target.dataset.edge.split(" ").map(Number);
+      choose({ child, parent });
+    });
+  });
+  [...$("#moved").children].forEach(({ firstChild: button }, at) => {
+    const e = most[at],
+      [child, parent] = [layer.src[e], layer.dst[e]];
+    button.disabled = e === undefined || !image.order.includes(child);
+    button.textContent = "None by 0.001 or more.";
+    if (e === undefined) return;
+    button.dataset.edge = `${child} ${parent}`;
+    button.textContent = `${childName(child)} → ${stored.parents[parent].name}: ${one[e].toFixed(3)}, ${other[e].toFixed(3)}`;
+  });
+}
+
+// Say what the weights were trained with, and let the controls stand where `sides` does.
+function nameSides() {
+  const notes = [
+    `The weights were trained with ${named(trained)}. The other routing never took part in training: this shows what it ` +
+      `makes of the same votes, not what a network trained with it would say.`,
+  ];
+  if (network.layers.length > 1) notes.push("Only the routing of the last layer is exchanged.");
+  if (layer.routing !== "spherical" && sides.some(({ routing }) => routing === "spherical")) {
+    notes.push("Spherical routing learns its concentration κ; none was learned here, so it is 1.");
+  }
+  $("#trained-with").textContent = notes.join(" ");
+  const selects = document.querySelectorAll("#compare select");
+  sides.forEach(({ routing, iterations }, side) => {
+    selects[2 * side].value = routing;
+    selects[2 * side + 1].value = iterations;
+    selects[2 * side + 1].hidden = isOnePass(routing);
+  });
+}
+
+// Compare these two, or with null close it.
+function compareAs(wanted) {
+  if (wanted) sides = wanted;
+  $("#compare details").open = Boolean(wanted);
+  nameSides();
+  compareNow();
+}
+
+document.querySelectorAll("#compare select").forEach((select, at) => {
+  const side = Math.floor(at / 2),
+    key = at % 2 ? "iterations" : "routing";
+  const option = (value, text) => select.append(Object.assign(document.createElement("option"), { value, textContent: text }));
+  if (key === "routing") {
+    for (const name of ROUTINGS) option(name, name === layer.routing ? `${name} (trained)` : name);
+  } else for (let r = 1; r <= ITERATIONS; r++) option(r, counted(r, "iteration", "iterations"));
+  select.addEventListener("change", () => {
+    const value = key === "iterations" ? Number(select.value) : select.value;
+    sides = sides.map((each, n) => (n === side ? { ...each, [key]: value } : each));
+    nameSides();
+    compareNow();
+    follow();
+  });
+});
+$("#compare details").addEventListener("toggle", () => {
+  compareNow();
+  follow();
+});
+night.addEventListener("change", compareNow);
+nameSides();

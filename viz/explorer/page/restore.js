@@ -1,0 +1,36 @@
+// What a link says of the desk and of the comparison.
+
+share({
+  limits: {
+    images: shelf.length,
+    iterations: ITERATIONS,
+    epochs: stored.epochs,
+    children: layer.children,
+    parents: layer.parents,
+    grid: GRID,
+    sliders: Object.fromEntries(Object.keys(NEUTRAL).map((id) => [id, Number($(`#${id}`).max)])),
+    routings: ROUTINGS,
+  },
+  read() {
+    const { at } = shown,
+      bent = Object.entries(desk.adjust).filter(([, value]) => value !== 0);
+    return {
+      image: at === null || (at === stored.start && !bent.length) ? null : at,
+      draw: at === null ? desk.lines : null,
+      ...Object.fromEntries(bent),
+      compare: isComparing() ? sides : null,
+    };
+  },
+  restore({ image: at = stored.start, draw: lines, compare = null, ...adjust }, moment) {
+    if (lines) {
+      shown = { at: null, label: null, name: "" };
+      Object.assign(desk, { picture: null, lines });
+    } else {
+      layOut(at);
+      chooserInput(at).checked = true;
+    }
+    desk.adjust = { ...NEUTRAL, ...adjust };
+    changed(moment);
+    compareAs(compare);
+  },
+});

@@ -1,0 +1,100 @@
+// Links to what the page shows: the address follows it, is read at the start, and is copied by a button. What a page can
+// show is its subject's: file.js's images, or what lies on live.js's desk.
+//   limits           as state.js takes them
+//   read()           the parts of the state that are the subject's
+//   restore(state, moment)   show it, and then this moment: resume(moment)
+
+const SETTLED = 400; // milliseconds without a change after which the address follows
+
+let subject,
+  written = "", // what stands in the address, without "#"
+  settling = 0;
+
+// The state as text; "" where the page is as it opened.
+function stateNow() {
+  const k = Math.round(now.k),
+    r = Math.round(now.r),
+    { child, parent } = now;
+  const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
+    iteration = r === trace.trained - 1 ? null : r + 1;
+  return stateText({ ...subject.read(), iteration, epoch, child, parent }, subject.limits);
+}
+
+// Go to {iteration, epoch, child, parent}, as far as the image on the page has them.
+function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null }) {
+  stop();
+  const k = trace.epochs.indexOf(epoch);
+  choose({
+    k: k < 0 ? trace.epochs.length - 1 : k,
+    r: Math.min(iteration, trace.iterations) - 1,
+    child: image.order.includes(child) ? child : null,
+    parent,
+  });
+}
+
+function linkNow() {
+  const text = stateNow();
+  return location.href.split("#")[0] + (text && `#${text}`);
+}
+
+// Let the address follow, once nothing has changed for a while.
+function follow() {
+  clearTimeout(settling);
+  settling = setTimeout(() => {
+    if (now.playing) return follow();
+    const text = stateNow();
+    if (text === written) return;
+    written = text;
+    try {
+      history.replaceState(null, "", linkNow());
+    } catch {
+      // a browser that allows no change of addresses here, or no more of them for now
+    }
+  }, SETTLED);
+}
+
+// Show what the address says, where it says something that fits.
+function readAddress() {
+  const text = location.hash.slice(1);
+  if (text === written) return;
+  const state = parsedState(text, subject.limits);
+  if (state === null) return note("The end of this link doesn't fit this page, so it is left out.");
+  written = text;
+  const { iteration, epoch, child, parent, ...rest } = state;
+  subject.restore(rest, { iteration, epoch, child, parent });
+}
+
+function note(text) {
+  $("#note").textContent = text;
+}
+
+// Copy by the clipboard, or where a browser refuses it, by a field that is selected.
+async function copyLink() {
+  const link = linkNow(),
+    field = $("#link");
+  field.hidden = true;
+  let copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
+  if (!copied) {
+    field.hidden = false;
+    field.value = link;
+    field.select();
+    try {
+      copied = document.execCommand("copy");
+    } catch {
+      copied = false;
+    }
+  }
+  const where = location.protocol === "file:" ? " It opens this file, on this machine: others need the file too." : "";
+  note(copied ? `The link is copied.${where}` : `Copy the link from the field.${where}`);
+}
+
+// Called once, after the page has shown what it opens with.
+function share(what) {
+  subject = what;
+  extras.push(follow);
+  $("#copy").addEventListener("click", copyLink);
+  $("#save-svg").addEventListener("click", () => saveView("svg"));
+  $("#save-png").addEventListener("click", () => saveView("png"));
+  addEventListener("hashchange", readAddress);
+  if (location.hash) readAddress();
+}

@@ -1,0 +1,210 @@
+// The view as one picture: image, graph, parents and charts with the moment's numbers, drawn by what draws the page, on a
+// sheet that is a canvas or SVG.
+
+const SHEET = { width: 1200, height: 972, edge: 32 };
+const SHARPNESS = 2; // points per pixel of a PNG
+
+// A canvas of this size, for what draws on the page's canvases.
+function standIn(width, height) {
+  const canvas = Object.assign(document.createElement("canvas"), { dense: SHARPNESS });
+  Object.defineProperties(canvas, { clientWidth: { value: width }, clientHeight: { value: height } });
+  return canvas;
+}
+
+// A sheet to draw on by `context`; panel(name, x, y, width, height, draw) hands draw(canvas) a canvas of its own there.
+class PaintedSheet {
+  constructor({ width, height }) {
+    this.canvas = Object.assign(document.createElement("canvas"), { width: SHARPNESS * width, height: SHARPNESS * height });
+    this.context = this.canvas.getContext("2d");
+    this.context.scale(SHARPNESS, SHARPNESS);
+  }
+
+  panel(_, x, y, width, height, draw) {
+    const canvas = standIn(width, height);
+    draw(canvas);
+    this.context.drawImage(canvas, x, y, width, height);
+  }
+
+  finished() {
+    return new Promise((done) => this.canvas.toBlob(done, "image/png"));
+  }
+}
+
+class ShapeSheet {
+  constructor({ width, height }) {
+    Object.assign(this, { width, height, context: new Shapes() });
+  }
+
+  panel(name, x, y, clientWidth, clientHeight, draw) {
+    const inner = new Shapes();
+    draw({ clientWidth, clientHeight, style: {}, getContext: () => inner });
+    this.context.add("g", { class: name, transform: `translate(${x} ${y})` }, inner.parts.join("\n"));
+  }
+
+  finished(title) {
+    const { width, height } = this,
+      head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`;
+    const text = `${head}\n<title>${escaped(title)}</title>\n${this.context.parts.join("\n")}\n</svg>\n`;
+    return new Blob([text], { type: "image/svg+xml" });
+  }
+}
+
+const SHEETS = { png: PaintedSheet, svg: ShapeSheet };
+
+// The text in lines of at most this width.
+function wrapped(text, font, width) {
+  scratch.font = font;
+  return text.split(/\s+/).reduce(
+    (lines, word) => {
+      const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+      return scratch.measureText(longer).width > width && lines.at(-1) ? [...lines, word] : [...lines.slice(0, -1), longer];
+    },
+    [""],
+  );
+}
+
+function cut(text, font, width) {
+  scratch.font = font;
+  if (scratch.measureText(text).width <= width) return text;
+  let kept = [...text];
+  while (kept.length && scratch.measureText(`${kept.join("")}…`).width > width) kept = kept.slice(0, -1);
+  return `${kept.join("")}…`;
+}
+
+// Draw the moment that the page shows.
+function drawView(sheet) {
+  const { context } = sheet,
+    { width, height, edge } = SHEET,
+    inner = width - 2 * edge,
+    family = look.font.replace(/^\S+ /, "");
+  const write = (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = inner } = {}) => {
+    const font = `${weight} ${size}px ${family}`;
+    Object.assign(context, { font, fillStyle: color, textAlign: align, textBaseline: "alphabetic" });
+    wrapped(text, font, room).forEach((line, at) => context.fillText(line, x, y + 1.4 * size * at));
+  };
+  const muted = { color: look.muted },
+    head = { size: 15, weight: 650 };
+  context.fillStyle = look.paper;
+  context.fillRect(0, 0, width, height);
+  write($("h1").textContent, edge, 52, { size: 24, weight: 650 });
+  write($("#source").textContent, edge, 74, muted);
+  write([$("#shown")?.textContent, $("#status").textContent].filter(Boolean).join(" · "), edge, 96, { size: 14 });
+
+  const c = at(image.c, now),
+    lengths = at(image.lengths, now),
+    parent = now.parent ?? indexOfLargest(lengths),
+    top = 150,
+    tall = 480;
+  let left = edge;
+  if (photo) {
+    const side = 270,
+      down = (side * photo.height) / photo.width;
+    write($("#picture h2").textContent, edge, 134, head);
+    context.drawImage($("#picture canvas"), edge, top, side, down);
+    write($("#picture figcaption").textContent, edge, top + down + 20, { ...muted, room: side });
+    left = edge + side + 40;
+  }
+  const names = 250,
+    room = width - edge - names - left;
+  write($("#children-head").textContent, left, 134, head);
+  write($("#parents-head").textContent, left + room, 134, head);
+  sheet.panel("graph", left, top, room, tall, (canvas) => {
+    const own = new Graph(canvas);
+    own.take(image, trace.parents, graph.pictures);
+    own.draw(c, now, null, look);
+  });
+  drawRows(context, { x: left + room, top, tall, lengths, family });
+  write($("#kept").textContent, left, top + tall + 20, { ...muted, room: room + names });
+
+  const across = (inner - 40) / 2,
+    low = 718;
+  const line = { high: 2, color: look.ink },
+    box = { high: 9 };
+  const charts = [
+    {
+      id: "entropy",
+      draw: (canvas) => drawEntropy(canvas, trace, image, now, now.child, look),
+      legend: [
+        { high: 3, color: look.accent, text: "mean" },
+        { high: 1, color: look.muted, text: "each child" },
+        { ...line, dash: [5, 4], text: "undecided" },
+      ],
+    },
+    {
+      id: "histogram",
+      draw: (canvas) => drawHistogram(canvas, trace, image, now, parent, look),
+      legend: [
+        { ...box, color: look.faint, text: "all" },
+        { ...box, color: look.parents[parent], text: $("#histogram .legend span").textContent },
+        { ...line, dash: [5, 4], text: "undecided" },
+      ],
+    },
+  ];
+  charts.forEach(({ id, draw, legend }, side) => {
+    const x = edge + side * (across + 40);
+    write($(`#${id} h2`).textContent, x, low - 40, head);
+    let along = x;
+    for (const { high, color, dash = [], text } of legend) {
+      Object.assign(context, { strokeStyle: color, lineWidth: high });
+      context.setLineDash(dash);
+      context.beginPath();
+      context.moveTo(along, low - 24);
+      context.lineTo(along + (high > 3 ? high : 22), low - 24);
+      context.stroke();
+      context.setLineDash([]);
+      write(text, along + 28, low - 20, muted);
+      scratch.font = `12px ${family}`;
+      along += 46 + scratch.measureText(text).width;
+    }
+    sheet.panel(id, x, low, across, 200, draw);
+    write($(`#${id} figcaption`).textContent, x, low + 220, muted);
+  });
+}
+
+// The parents beside the graph, each with its length as a bar and as a number.
+function drawRows(context, { x, top, tall, lengths, family }) {
+  const font = `13px ${family}`,
+    marks = [...$("#parents").children].map((row) => row.querySelector(".dot").textContent);
+  lengths.forEach((length, j) => {
+    const y = top + ((j + 0.5) * tall) / lengths.length,
+      bold = $("#parents").children[j].classList.contains("longest"),
+      color = look.parents[j];
+    context.globalAlpha = now.parent === null || now.parent === j ? 1 : 0.4;
+    context.fillStyle = context.strokeStyle = color;
+    context.beginPath();
+    context.arc(x + 8, y, 6.5, 0, 2 * Math.PI);
+    context.fill();
+    context.fillRect(x + 92, y - 5, Math.max(1, 110 * length), 10);
+    if (bold) {
+      Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
+      context.beginPath();
+      context.arc(x + 8, y, 10, 0, 2 * Math.PI);
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+    Object.assign(context, { font: bold ? `700 ${font}` : font, textBaseline: "middle", fillStyle: look.ink });
+    context.textAlign = "left";
+    context.fillText(cut(trace.parents[j].name, context.font, 58), x + 26, y);
+    context.textAlign = "right";
+    context.fillText(length.toFixed(2), x + 248, y);
+    Object.assign(context, { font: `10px ${family}`, textAlign: "center", fillStyle: look.paper });
+    if (marks[j]) context.fillText(marks[j], x + 8, y);
+  });
+}
+
+async function saveView(kind) {
+  try {
+    stop();
+    draw();
+    const title = [trace.title, ...trace.source].join(", "),
+      sheet = new SHEETS[kind](SHEET);
+    drawView(sheet);
+    const url = URL.createObjectURL(await sheet.finished(title)),
+      name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.${kind}`;
+    Object.assign(document.createElement("a"), { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    note(`Saved as ${name}.`);
+  } catch (error) {
+    note(`The view can't be saved: ${error.message}.`);
+  }
+}
