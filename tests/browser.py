@@ -40,12 +40,15 @@ def browser() -> Iterator:
 
 
 @contextlib.contextmanager
-def opened(chromium, target: Path, width: int = 1280, height: int = 900, trouble: str = "", **looks) -> Iterator:
+def opened(
+    chromium, target: Path, width: int = 1280, height: int = 900, trouble: str = "", end: str = "", **looks
+) -> Iterator:
     """playwright's ``Page`` of a file, offline. At the end there was no error, and no request but for the file, and for
     what the page itself has made.
 
     Args:
         trouble: errors that hold this are expected.
+        end: what its link ends in, with "#".
         looks: of the context, as ``color_scheme="dark"``.
     """
     context = chromium.new_context(viewport={"width": width, "height": height}, **looks)
@@ -55,12 +58,12 @@ def opened(chromium, target: Path, width: int = 1280, height: int = 900, trouble
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(target.as_uri())
+    page.goto(target.as_uri() + end)
     settle(page)
     yield page
     context.close()
     assert [text for text in said if not trouble or trouble not in text] == []
-    assert [url for url in asked if not url.startswith("blob:")] == [target.as_uri()]
+    assert {url.split("#")[0] for url in asked if not url.startswith("blob:")} == {target.as_uri()}
 
 
 def settle(page) -> None:

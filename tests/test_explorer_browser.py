@@ -131,7 +131,7 @@ def test_wrong_answers_are_marked(chromium, tmp_path):
     lengths[..., 1, :], lengths[-1, 2, 1, 1] = 0.1, 0.9  # image 1 of class 1
     (path,) = viz.draw(dataclasses.replace(TRACE, lengths=lengths), tmp_path, format="html")
     with opened(chromium, path) as page:
-        assert page.locator(".thumbs span").all_inner_texts() == ["class 0 ✗", "class 1"]
+        assert page.locator(".thumbs span").all_inner_texts() == ["class 0 ✗ class 7", "class 1"]
         said = "Wrong: class 7 is longest, the true label is class 0."
         assert text(page, "#picture figcaption").startswith(said)
         assert [text(page, f"#parents button:nth-child({j + 1}) .dot") for j in (0, 7, 3)] == ["✓", "✗", ""]
@@ -338,7 +338,7 @@ def test_keys_move_through_time_and_children(page):
 def test_tab_reaches_every_control_in_order_and_shows_where_it_is(page):
     reached = []
     page.locator("#begin").focus()  # the tour's, before them
-    for _ in range(17):
+    for _ in range(20):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
@@ -350,10 +350,11 @@ def test_tab_reaches_every_control_in_order_and_shows_where_it_is(page):
             )
         )
     names = [name for name, _ in reached]
-    assert names[:5] == ["INPUT", "Play the iterations", "iteration", "Play the epochs of training", "epoch"]
-    assert names[5].startswith("Couplings of 16 children with 10 parents")
-    assert [name.split(",")[0] for name in names[6:16]] == [f"class {j}" for j in range(10)]
-    assert {style for _, style in reached[:16]} == {"solid"}
+    assert names[:3] == ["copy", "save-png", "save-svg"] and names[3].startswith("class 0")
+    assert names[4:8] == ["Play the iterations", "iteration", "Play the epochs of training", "epoch"]
+    assert names[8].startswith("Couplings of 16 children with 10 parents")
+    assert [name.split(",")[0] for name in names[9:19]] == [f"class {j}" for j in range(10)]
+    assert {style for _, style in reached[:19]} == {"solid"}
 
 
 def test_play_runs_to_the_end_and_begins_again(page):

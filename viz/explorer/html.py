@@ -20,8 +20,10 @@ from graphcaps.viz.explorer.data import explorer_data
 
 DRAWN = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js", "terms.js", "tour.js")
 SCRIPTS = (*DRAWN, "state.js", "shapes.js", "view.js", "share.js")
+STYLES = ("page.css", "explain.css", "share.css")
 WORKER = ("network.js", "saliency.js", "worker.js")
 LIVE = ("desk.js", "answer.js", "doubts.js", "live.js", "votes.js", "formulas.js", "compare.js", "restore.js")
+LIVE_STYLES = ("live.css", "compare.css")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -38,7 +40,13 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         GraphcapsError: numbers that are not finite.
     """
     data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, live, explained, worker = ["page.css", "explain.css", "share.css"], [*SCRIPTS, "file.js"], "", "", ""
+    style, scripts, live, explained, worker = (
+        ["page.css", "explain.css", "share.css"],
+        [*SCRIPTS, "file.js"],
+        "",
+        "",
+        "",
+    )
     if network is not None:
         style, scripts, live = [*style, "live.css", "compare.css"], [*SCRIPTS, *LIVE], _read("live.html")
         explained = _read("explained.html") + _read("compare.html")

@@ -3,7 +3,8 @@
 const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"],
   MOVED = 6; // couplings named
 const trained = { routing: layer.routing, iterations: layer.iterations };
-let sides = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }],
+const USUAL = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }];
+let sides = USUAL,
   voted = null, // {answer, label, blank} of the newest answer
   comparing = null; // the newest comparison: {sides, voted, filled}, filled with the states of each side, or null
 
@@ -42,7 +43,7 @@ function routeSides() {
 }
 
 function named({ routing, iterations }) {
-  return isOnePass(routing) ? routing : `${routing}, ${counted(iterations, "iteration", "iterations")}`;
+  return isOnePass(routing) ? `${routing} routing` : `${routing} routing, ${counted(iterations, "iteration", "iterations")}`;
 }
 
 function drawCompared({ sides, voted: { label, blank }, filled }) {
@@ -108,7 +109,7 @@ function drawMoved([one, other]) {
 // Say what the weights were trained with, and let the controls stand where `sides` does.
 function nameSides() {
   const notes = [
-    `The weights were trained with ${named(trained)}. The other routing never took part in training: this shows what it ` +
+    `The weights were trained with ${named(trained)}. Any other routing never took part in training: this shows what it ` +
       `makes of the same votes, not what a network trained with it would say.`,
   ];
   if (network.layers.length > 1) notes.push("Only the routing of the last layer is exchanged.");
@@ -126,7 +127,7 @@ function nameSides() {
 
 // Compare these two, or with null close it.
 function compareAs(wanted) {
-  if (wanted) sides = wanted;
+  sides = wanted ?? USUAL;
   $("#compare details").open = Boolean(wanted);
   nameSides();
   compareNow();
