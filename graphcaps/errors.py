@@ -95,5 +95,7 @@ def required(value: T | None, name: str, wanted: str, got: str = "none", then: s
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
     """Raise ``InputError`` with the nearest known name unless ``name`` is one of ``known``."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    expect(name in known, kind, f"one of {', '.join(known)}", repr(name), f"Did you mean '{near[0]}'?" if near else "")
+    if name not in known:
+        near = difflib.get_close_matches(str(name), known, n=1)
+        then = f"Did you mean '{near[0]}'?" if near else ""
+        expect(False, kind, f"one of {', '.join(known)}", repr(name), then)

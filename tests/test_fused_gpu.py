@@ -135,7 +135,9 @@ SHARED = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 
 @needs_triton
 @pytest.mark.long
-@pytest.mark.parametrize(("capability", "precision"), zip(SHARED, ["highest", "high", "high", "highest"], strict=True))
+@pytest.mark.parametrize(
+    ("capability", "precision"), [*zip(SHARED, ["highest", "high", "high", "highest"], strict=True)]
+)
 def test_wide_layers_fit_a_processors_shared_memory_alone(tmp_path, capability, precision):
     asked = str(capability), str(SHARED[capability]), precision
     run("-c", COMPILE + WIDE, *asked, TRITON_CACHE_DIR=str(tmp_path), **COMPILED)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
-from dgl.nn.pytorch import GraphConv, HeteroGraphConv
+from dgl.nn.pytorch import GATConv, GraphConv, HeteroGraphConv
 
 from graphcaps import InputError, dgl, margin_loss, squash
 from graphcaps.graph import COMPETITIONS, expand, links, membership
@@ -40,16 +41,18 @@ def conv(seed=0, in_feats=F, **options):
     return layer
 
 
-def by_loops(layer, graph, x, weights=None):
+def by_loops(layer, graph, x, weights=None, along=None):
     """The formulas of the docstring for features (N, F) of one capsule per node, node by node."""
     capsules = layer.capsules
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     weights = [1.0] * len(src) if weights is None else weights.tolist()
     num_caps, num_nodes = capsules.weight.shape[2], graph.num_dst_nodes()
-    z = [[x[u] @ capsules.weight[0, :, l] for l in range(num_caps)] for u in range(len(x))]  # noqa: E741
+    z = [[x[u] @ capsules.weight[0, :, l] for l in range(num_caps)] for u in src]  # noqa: E741
+    if along is not None:
+        z = [[z[e][l] + along[e] @ capsules.weight_edge[0, :, l] for l in range(num_caps)] for e in range(len(src))]  # noqa: E741
     if capsules.unit_votes:
-        z = [[each / each.norm() for each in of_node] for of_node in z]
-    votes = [[w * z[u][l] for l in range(num_caps)] for u, w in zip(src, weights, strict=True)]  # noqa: E741
+        z = [[each / each.norm() for each in of_edge] for of_edge in z]
+    votes = [[w * z[e][l] for l in range(num_caps)] for e, w in enumerate(weights)]  # noqa: E741
     b = torch.zeros(len(src), num_caps, dtype=x.dtype)
     for _ in range(capsules.iterations):
         if capsules.competition == "capsules":
@@ -73,10 +76,16 @@ def by_loops(layer, graph, x, weights=None):
                     )
                     b[e, l] = capsules.learned().concentration * votes[e][l] @ s[dst[e]][l] / s[dst[e]][l].norm() / rho
     degree = [max(1, dst.count(v)) if capsules.competition == "capsules" else 1 for v in range(num_nodes)]
-    told = [x[[u for u, w in zip(src, dst, strict=True) if w == v]] for v in range(num_nodes)]
+    heard = x[src] if along is None else torch.cat((x[src], along), 1)
+    told = [heard[[e for e in range(len(src)) if dst[e] == v]] for v in range(num_nodes)]
     divided = capsules.squash_output and not capsules.unit_votes
     per = [1 / told[v].square().mean().sqrt() if divided else 1 for v in range(num_nodes)]
     rows = [torch.stack(row) * num_caps / d * p + capsules.bias for row, d, p in zip(s, degree, per, strict=True)]
+    if capsules.weight_target is not None:
+        scale = [x[v].square().mean().sqrt() if capsules.squash_output else 1 for v in range(num_nodes)]
+        rows = [
+            row + torch.einsum("f,fld->ld", x[v] / scale[v], capsules.weight_target[0]) for v, row in enumerate(rows)
+        ]
     out = torch.stack(rows)
     return (squash(out) if capsules.squash_output else out), c
 
@@ -91,6 +100,31 @@ def test_a_convolution_is_the_formula_of_its_docstring(competition, routing, ite
         got, coupling = layer(graph, x, weights, get_coupling=True)
     torch.testing.assert_close(got, wanted, **EXACT)
     torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
+
+
+@pytest.mark.parametrize("options", [{}, {"squash_output": False}, {"unit_votes": True}], ids=str)
+def test_edge_features_and_residuals_are_the_formula_of_the_docstring(competition, options, draw):
+    layer = conv(competition=competition, edge_feats=2, residual=True, activation=torch.tanh, **options)
+    graph, x, weights, along = graph_of(), draw(N, F), draw(29).abs(), draw(29, 2)
+    with torch.no_grad():
+        wanted, c = by_loops(layer, graph, x, weights, along)
+        got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
+    torch.testing.assert_close(got, wanted.tanh(), **EXACT)
+    torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
+    assert "edge features, residual, iterations=3" in repr(layer)
+    every = layer(graph, x[:, None].expand(-1, 2, -1), weights, edge_feat=along)
+    torch.testing.assert_close(every, wanted.tanh()[:, None].expand(-1, 2, -1, -1), **EXACT)
+    apart = torch.stack((along, along.flip(0)), 1)  # (E, 2, edge_feats): of each of the dims between
+    second = layer(graph, x, weights, edge_feat=along.flip(0))
+    torch.testing.assert_close(
+        layer(graph, x[:, None].expand(-1, 2, -1), weights, edge_feat=apart), torch.stack((got, second), 1), **EXACT
+    )
+
+
+def test_gradients_reach_edge_features_and_residuals(competition, draw):
+    layer, graph = conv(competition=competition, edge_feats=2, residual=True), graph_of(num_nodes=4, num_edges=5)
+    inputs = draw(4, F).requires_grad_(), draw(9, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, along: layer(graph, x, edge_feat=along), inputs)
 
 
 @pytest.mark.parametrize("norm, competition", [("right", "capsules"), ("left", "neighbours")])
@@ -193,15 +227,73 @@ def test_a_block_gives_what_the_whole_graph_gives(competition, draw):
     whole = layer(graph, x)[seeds]
     torch.testing.assert_close(layer(block, x[nodes]), whole, **EXACT)
     torch.testing.assert_close(layer(block, (x[nodes], x[seeds])), whole, **EXACT)
+    layer = conv(competition=competition, residual=True, edge_feats=2)
+    along = draw(29, 2)
+    whole, of_block = layer(graph, x, edge_feat=along)[seeds], along[block.edata[dgl.EID]]
+    torch.testing.assert_close(layer(block, x[nodes], edge_feat=of_block), whole, **EXACT)
+    torch.testing.assert_close(layer(block, [x[nodes], x[seeds]], edge_feat=of_block), whole, **EXACT)
 
 
 def test_a_bipartite_graph_is_routed_from_its_sources(competition, draw):
     graph = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
-    layer = conv(in_feats=(F, 99), competition=competition)
-    out = layer(graph, (draw(3, F), draw(2, 99)))
-    assert out.shape == (2, K, D)
-    both = HeteroGraphConv({"in": conv(competition=competition, allow_zero_in_degree=False)}, aggregate="sum")
-    assert both(graph, {"word": draw(3, F), "text": draw(2, F)})["text"].shape == (2, K, D)
+    layer = conv(in_feats=(F, None), competition=competition)
+    x, own = draw(3, F), draw(2, 7)
+    told = layer(graph, (x, own))
+    assert told.shape == (2, K, D)
+    torch.testing.assert_close(layer(graph, x), told, **EXACT)
+    added = conv(in_feats=[F, 7], competition=competition, residual=True)
+    torch.nn.init.zeros_(added.capsules.weight_target)
+    added.load_state_dict(layer.state_dict(), strict=False)
+    torch.testing.assert_close(added(graph, (x, own)), told, **EXACT)
+    added.reset_parameters()
+    assert (added(graph, (x, own)) - added(graph, (x, own.flip(1)))).abs().max() > 1e-3
+    relations = HeteroGraphConv({"in": added}, aggregate="sum")
+    torch.testing.assert_close(relations(graph, {"word": x, "text": own})["text"], added(graph, (x, own)), **EXACT)
+
+
+def test_a_convolution_takes_the_place_of_gat_conv_by_one_line(draw):
+    """The calls of docs/layers.md."""
+    graph, x, heads, elu = graph_of(), draw(N, F).float(), 3, torch.nn.functional.elu
+    first = CapsuleConv(F, 8, heads, feat_drop=0.6, vote_drop=0.6, activation=elu)
+    second = CapsuleConv(8 * heads, 5, 1, feat_drop=0.6, vote_drop=0.6, squash_output=False)
+    one = GATConv(F, 8, heads, feat_drop=0.6, attn_drop=0.6, activation=elu)
+    two = GATConv(8 * heads, 5, 1, feat_drop=0.6, attn_drop=0.6)
+    h, wanted = first(graph, x), one(graph, x)
+    assert h.shape == wanted.shape and second(graph, h.flatten(1)).shape == two(graph, wanted.flatten(1)).shape
+    first.eval()
+    activated, first.activation = first(graph, x), None
+    assert torch.equal(activated, elu(first(graph, x))) and activated.min() < 0
+
+
+def test_a_destinations_features_are_used_or_refused_aloud(draw):
+    graph = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
+    with pytest.warns(UserWarning, match=r"in_feats: .*is not used.*residual=True adds them; in_feats=\(F, None\)"):
+        conv(in_feats=(F, 99))
+    layer = HeteroGraphConv({"in": conv()})
+    nodes = {"word": draw(3, F), "text": draw(2, F)}
+    with pytest.warns(UserWarning, match="feat: .*is not used"):
+        layer(graph, nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(graph, nodes)  # said once
+        conv(in_feats=(F, None))(graph, (nodes["word"], nodes["text"]))
+        conv(in_feats=(F, F), residual=True)(graph, (nodes["word"], nodes["text"]))
+    with pytest.raises(InputError, match="feat: expected a pair, with the destination's features"):
+        conv(in_feats=(F, F), residual=True)(graph, nodes["word"])
+    with pytest.raises(InputError, match=r"feat\[1\]: expected \(N=2, \*, 7\), got \(2, 6\)"):
+        conv(in_feats=(F, 7), residual=True)(graph, (nodes["word"], nodes["text"]))
+
+
+def test_in_degrees_are_looked_at_once_per_structure(monkeypatch, draw):
+    graph, layer, x, asked = graph_of(), conv(), draw(N, F), []
+    in_degrees = type(graph).in_degrees
+    monkeypatch.setattr(type(graph), "in_degrees", lambda self, *rest: asked.append(1) or in_degrees(self, *rest))
+    for _ in range(3):
+        layer(graph, x)
+    assert len(asked) == 1
+    graph.add_nodes(1)
+    with pytest.raises(dgl.DGLError, match="expected an in-edge for every node"):
+        layer(graph, draw(N + 1, F))
 
 
 def test_a_node_without_in_edges_is_an_error_or_the_bias(competition, draw):
@@ -408,6 +500,20 @@ def test_layers_copy_pickle_and_print(draw):
         ),
         (lambda: CapsuleConv(F, D, K)(graph_of(), torch.ones(N, F), torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
         (lambda: CapsuleConv(F, D, K)(torch.zeros(2, 3), torch.ones(N, F)), "graph: expected a DGLGraph, got Tensor"),
+        (lambda: CapsuleConv(-1, D, K), "in_feats: expected an integer >= 1, got -1"),
+        (lambda: CapsuleConv(F, D, K, 0.6, 0.6), "iterations: .*got 0.6. Arguments after num_caps are given by name"),
+        (
+            lambda: conv(edge_feats=2)(graph_of(), torch.ones(N, F).double()),
+            r"edge_feat: expected \(E=29, 2\), got none",
+        ),
+        (
+            lambda: conv(edge_feats=2)(graph_of(), torch.ones(N, F).double(), edge_feat=torch.ones(29, 3).double()),
+            r"edge_feat: expected \(E=29, 2\), got \(29, 3\)",
+        ),
+        (
+            lambda: conv()(graph_of(), torch.ones(N, F).double(), edge_feat=torch.ones(29, 3)),
+            "edge_feat: expected none, as the layer has no edge_feats, got some. Give it edge_feats=3",
+        ),
         (lambda: CapsuleConv(F, D, K, competition="neighbors"), "Did you mean 'neighbours'?"),
         (lambda: expand(graph_of(), 0, 1), "caps_in: expected an integer >= 1, got 0"),
     ],
@@ -415,6 +521,31 @@ def test_layers_copy_pickle_and_print(draw):
 def test_wrong_arguments_are_named(wrong, text):
     with pytest.raises(InputError, match=text):
         wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: CapsuleConv(F, D, num_heads=8), "num_heads: .* got num_heads=8. Its name is num_caps here"),
+        (lambda: CapsuleConv(F, D, heads=8), "Its name is num_caps here"),
+        (lambda: CapsuleConv(in_channels=F, out_channels=D, num_caps=K), "in_channels: .*Its name is in_feats here"),
+        (lambda: CapsuleConv(F, out_channels=D, num_caps=K), "Its name is out_feats here"),
+        (lambda: CapsuleConv(F, D, K, attn_drop=0.6), "attn_drop: .*Its name is vote_drop here"),
+        (lambda: CapsuleConv(F, D, K, dropout=0.6), "dropout: .*Its name is vote_drop here"),
+        (lambda: CapsuleConv(F, D, K, negative_slope=0.2), "Leave it out: routing has no LeakyReLU"),
+        (lambda: CapsuleConv(F, D, K, concat=True), r"Flatten the result: h.flatten\(-2\)"),
+        (lambda: CapsuleConv(F, D, K, add_self_loops=True), r"dgl.add_self_loop\(graph\)"),
+        (lambda: CapsuleConv(F, D, K, iteration=3), "Did you mean 'iterations'?"),
+        (lambda: CapsuleConv(F, D, K, lr=3), "They are in_feats, out_feats, num_caps, iterations"),
+        (lambda: CapsuleReadout(F, D, num_classes=2), "num_classes: .*Its name is num_caps here"),
+        (lambda: conv()(graph_of(), torch.ones(N, F), get_attention=True), "Its name is get_coupling here"),
+        (lambda: conv()(g=graph_of(), feat=torch.ones(N, F)), "g: .* got g. Its name is graph here"),
+    ],
+)
+def test_words_of_other_layers_are_errors_that_name_ours(wrong, text):
+    with pytest.raises(TypeError, match=text) as caught:
+        wrong()
+    assert isinstance(caught.value, InputError)
 
 
 def test_a_layer_and_its_features_share_their_precision(draw):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .files import export
 from .measurements import bench, compare, example, matters
 from .networks import evaluate, predict, prune, runs, train
 from .pictures import explain, explore, viz
@@ -17,6 +18,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain,
     "prune": prune,
     "explore": explore,
+    "export": export,
     "compare": compare,
     "matters": matters,
     "bench": bench,

@@ -18,13 +18,33 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Links:
-    """A graph's structure as index tensors on one device: what engines without DGL kernels work on."""
+    """A graph's structure as index tensors on one device: what engines without DGL kernels work on.
+
+    It stands for its graph where torch traces, which can't look into DGL.
+    """
 
     src: torch.Tensor  # (E,) int64, child of each edge
     dst: torch.Tensor  # (E,) int64, parent of each edge
     num_children: int
     num_parents: int
     complete: bool  # every child linked once to every parent, source-major
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.src.device
+
+    def num_edges(self) -> int:
+        """E, by the name that it has in DGL."""
+        return self.src.shape[0]
+
+    def num_src_nodes(self) -> int:
+        """I."""
+        return self.num_children
+
+    def num_dst_nodes(self) -> int:
+        """J."""
+        return self.num_parents
 
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:
@@ -57,9 +77,12 @@ def once_per_structure(make: Callable[Concatenate[DGLGraph, How], Made]) -> Once
     return OncePerStructure(make)
 
 
-def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, taken from DGL once per structure and device."""
-    return taken(graph, torch.device(device))
+def links(graph: DGLGraph | Links, device: torch.device | str = "cpu") -> Links:
+    """The graph's edges in edge order on ``device``, taken from DGL once per structure and device.
+
+    Links are given back as they are; they are on the device already.
+    """
+    return graph if isinstance(graph, Links) else taken(graph, torch.device(device))
 
 
 @once_per_structure

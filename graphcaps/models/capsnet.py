@@ -323,9 +323,9 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
     """
     expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)
-    wanted = "(B, C={}, H={}, W={})".format(*image_shape)
-    alone = "One image is a batch too: images[None]" if shape == image_shape else ""
-    expect(len(shape) == 4 and shape[1:] == image_shape, "images", wanted, shape, alone)
+    if not (len(shape) == 4 and shape[1:] == image_shape):
+        alone = "One image is a batch too: images[None]" if shape == image_shape else ""
+        expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
     ends = ends_of(images)
     if ends is not None and not (ends[0] >= -ROUNDING and ends[1] <= 1 + ROUNDING):

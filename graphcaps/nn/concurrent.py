@@ -26,7 +26,7 @@ from ..routing import inverted, route
 from ..routing.edge_ops import edges_of, with_length
 from .conv_caps import ConvCaps
 from .dense_caps import CapsuleLayer
-from .routed import options_of
+from .routed import graph_of, options_of
 
 
 class ConcurrentCaps(nn.Module):
@@ -86,7 +86,7 @@ class ConcurrentCaps(nn.Module):
 
 def _step(layer, u: torch.Tensor, pose: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """The parents' next poses and capsules (J, B, D), coupled as votes agree with ``pose``, or uniformly."""
-    graph, options = layer.graph(u.device), options_of(layer, u)
+    graph, options = graph_of(layer, u.device), options_of(layer, u)
     u_hat = layer.votes(u).tensor(graph)
     u_hat = u_hat.to(torch.promote_types(u_hat.dtype, torch.float32))  # as route does between iterations
     if pose is not None:

@@ -83,7 +83,7 @@ class ConvCaps(WindowedCaps):
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D) above their windows."""
-        return route_layer(self, u)
+        return route_layer(self, u).v
 
     def extra_repr(self) -> str:
         matrices, child_dim, parent_dim = self.weight.shape

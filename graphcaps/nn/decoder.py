@@ -45,9 +45,10 @@ class Decoder(nn.Module):
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Decode the chosen capsules; (J, B, D) with J = B can't be told from (B, J, D), and goes through."""
-        wanted, shape = (len(chosen), *self.of), tuple(capsules.shape)
-        then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""
-        expect(shape == wanted, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
+        wanted, shape = (chosen.shape[0], *self.of), tuple(capsules.shape)
+        if shape != wanted:
+            then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""
+            expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
         mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J) or (B, K, J)
         capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
         pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -54,13 +56,17 @@ class CompleteCaps(nn.Module):
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
         return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
+    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple] | None:
+        """What makes the graph, and of what sizes; None where it may change."""
+        return complete_graph, (self.num_children, self.num_parents)
+
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
         raise NotImplementedError
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
-        return route_layer(self, u)
+        return route_layer(self, u).v
 
     def options_repr(self) -> str:
         """How the layer is routed, for its repr."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 
 from .._dgl import DGLGraph, dgl
+from ..errors import check_whole, expect
 from ..graph import check_graph
-from .node_caps import NodeCapsules
+from ..graph.links import once_per_structure
+from .node_caps import NodeCapsules, check_iterations, ends_of_features, warn_unused
+from .words import pointing
 
 
 class CapsuleConv(nn.Module):
@@ -29,6 +34,11 @@ class CapsuleConv(nn.Module):
     votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
     its direction alone, of length 1, and f_v is 1.
 
+    Features a_e of an edge vote as if they were further features of its source, along this edge alone: with
+    ``edge_feats``, z_ul + a_e U_l stands in the place of z_ul, and f_v is of the numbers of x_u and a_e. With
+    ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
+    square of the numbers of x_v, 1 without squash or ``normalise``.
+
     Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
     it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
     the first iteration, and the layer learns little or nothing.
@@ -42,10 +52,11 @@ class CapsuleConv(nn.Module):
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
-            for bipartite graphs, as other layers take it; only the first is used.
+            for bipartite graphs, as other layers take it; the second is used by ``residual`` alone, and None says that
+            there is no use for it.
         out_feats: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
-        iterations: R >= 1.
+        iterations: R >= 1. Fourth, where ``GATConv`` has ``feat_drop``: give what follows by name.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         feat_drop: dropout probability of features.
         vote_drop: dropout probability of votes: each edge tells some capsules nothing, as ``GATConv``'s ``attn_drop``.
@@ -61,6 +72,10 @@ class CapsuleConv(nn.Module):
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
         engine: as in ``graphcaps.route``.
+        residual: whether a node's own features are added; of a learned matrix R also where ``GATConv`` has none.
+        activation: what is called on the result, or None. Of squashed capsules it says little: ``squash_output=False``
+            where a ``GATConv`` with ``activation=F.elu`` stood.
+        edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
@@ -71,9 +86,10 @@ class CapsuleConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
+    @pointing
     def __init__(
         self,
-        in_feats: int | tuple[int, int],
+        in_feats: int | Sequence[int | None],
         out_feats: int,
         num_caps: int,
         iterations: int = 3,
@@ -89,13 +105,20 @@ class CapsuleConv(nn.Module):
         normalise: bool = True,
         unit_votes: bool = False,
         engine: str = "auto",
+        residual: bool = False,
+        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        edge_feats: int | None = None,
     ):
         super().__init__()
+        check_iterations(iterations)
         self.allow_zero_in_degree = allow_zero_in_degree
         self.feat_drop = nn.Dropout(feat_drop)
-        in_feats = in_feats[0] if isinstance(in_feats, tuple) else in_feats
+        source, own = ends_of_features("in_feats", in_feats, residual)
+        check_whole("in_feats", source)
+        self.activation = activation
+        self.told = own is None  # whether nobody expects a destination's features to be used
         self.capsules = NodeCapsules(
-            in_feats,
+            source,
             out_feats,
             num_caps,
             in_caps,
@@ -109,6 +132,8 @@ class CapsuleConv(nn.Module):
             normalise,
             unit_votes,
             engine,
+            edge_feats,
+            own if residual else None,
         )
 
     def reset_parameters(self) -> None:
@@ -119,20 +144,24 @@ class CapsuleConv(nn.Module):
         """What DGL's ``HeteroGraphConv`` calls, which adds up several edge types."""
         self.allow_zero_in_degree = set_value
 
+    @pointing
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: torch.Tensor | Sequence[torch.Tensor],
         edge_weight: torch.Tensor | None = None,
         get_coupling: bool = False,
+        edge_feat: torch.Tensor | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Route along the graph's edges.
 
         Args:
             graph: homogeneous, bipartite, or a message-flow block; one canonical edge type; E edges.
-            feat: (N, *, in_feats) of the (source) nodes, or a pair of which the first is used.
+            feat: (N, *, in_feats) of the (source) nodes, or a pair, the second of the destination nodes. A block's
+                destination nodes are its first source nodes, where a pair doesn't say it.
             edge_weight: (E,), how much each edge's votes count; default 1.
             get_coupling: also give c (E, *, in_caps, num_caps), detached.
+            edge_feat: (E, edge_feats), or (E,) for one, where edges have features.
 
         Returns:
             (N, *, num_caps, out_feats) of the (destination) nodes; with ``get_coupling`` a pair.
@@ -142,10 +171,35 @@ class CapsuleConv(nn.Module):
             InputError: shapes that don't fit.
         """
         check_graph(graph)
-        if not self.allow_zero_in_degree and bool((graph.in_degrees() == 0).any()):
+        if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
                 "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
             )
-        feat = feat[0] if isinstance(feat, tuple) else feat
-        return self.capsules(graph, self.feat_drop(feat), edge_weight, get_coupling)
+        if edge_feat is not None:
+            known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
+            expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
+        residual = self.capsules.weight_target is not None
+        if isinstance(feat, (tuple, list)):
+            feat, target = feat
+            if not (residual or self.told or graph.is_block):
+                warn_unused("feat", "in_feats")
+                self.told = True
+            feat = self.feat_drop(feat)
+            target = self.feat_drop(target) if residual else None
+        else:
+            target = feat = self.feat_drop(feat)
+            if graph.is_block:
+                target = feat[: graph.num_dst_nodes()]
+            elif len(graph.ntypes) > 1:
+                target = None
+        out = self.capsules(graph, feat, edge_weight, get_coupling, edge_feat, target if residual else None)
+        if self.activation is None:
+            return out
+        return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
+
+
+@once_per_structure
+def some_without_in_edges(graph: DGLGraph) -> bool:
+    """Whether a node has no in-edges; the device is waited for once."""
+    return bool((graph.in_degrees() == 0).any())

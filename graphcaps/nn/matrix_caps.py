@@ -10,6 +10,8 @@ Poses are kept as 16 numbers, row by row; capsule axis first, types outermost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -17,8 +19,8 @@ from .._dgl import DGLGraph
 from ..errors import check_unit, expect
 from ..graph import complete_graph
 from ..graph.local import Pair
-from ..routing import MatrixVotes, route
-from .routed import Poses, check_options, check_poses, graph_device, options_of
+from ..routing import MatrixVotes
+from .routed import Poses, check_options, check_poses, graph_device, route_layer
 from .routing_parameters import EMCosts
 from .windows import WindowedCaps
 
@@ -163,6 +165,10 @@ class MatrixClassCaps(nn.Module):
         """The complete graph: on ``device`` where the installed DGL can be there, else on the CPU."""
         return complete_graph(self.num_children, self.num_parents, torch.device(graph_device(device)))
 
+    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple]:
+        """What makes the graph, and of what sizes."""
+        return complete_graph, (self.num_children, self.num_parents)
+
     def blank(self) -> Poses:
         """One image's children, all zero, on the layer's device."""
         return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
@@ -199,12 +205,4 @@ def _reset(layer) -> None:
 
 def _routed(layer, capsules: Poses) -> Poses:
     check_poses(capsules, layer.num_children)
-    with torch.autocast(capsules.pose.device.type, enabled=False):
-        found = route(
-            layer.graph(capsules.pose.device),
-            layer.votes(capsules),
-            iterations=layer.iterations,
-            squash_output=False,
-            **options_of(layer, capsules),
-        )
-    return Poses(*found)
+    return Poses(*route_layer(layer, capsules, squash_output=False))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_name, check_whole, expect
+from ..errors import check_name, check_whole, expect, is_whole, required
 from ..functional import squash
 from ..graph import Links, check_competition, expand, links
 from ..routing import route
@@ -16,6 +21,39 @@ from .routing_parameters import Concentration
 
 LEAST = 1e-24  # a mean square of features up to which they say nothing
 ROUTINGS = ("spherical", "dynamic", "uniform")  # whose couplings and sums are what the formulas below say
+
+
+def check_iterations(iterations: int) -> None:
+    """Raise ``InputError`` unless R >= 1, with what to do where it is another layer's fourth argument."""
+    then = "Arguments after num_caps are given by name: feat_drop=0.6" if isinstance(iterations, (bool, float)) else ""
+    expect(is_whole(iterations), "iterations", "an integer >= 1", repr(iterations)[:40], then)
+
+
+def ends_of_features(name: str, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
+    """Features of sources and of targets; of the latter None where nobody expects them to be used.
+
+    Warns:
+        UserWarning: a pair whose second number has no use.
+    """
+    if not isinstance(feats, Sequence):
+        return feats, feats
+    expect(len(feats) == 2, name, "a number, or a pair of (source, target)", feats)
+    source = required(feats[0], name, "a source's features", str(feats))
+    if residual:
+        expect(feats[1] is not None, name, "a target's features for residual=True", feats)
+    elif feats[1] is not None:
+        warn_unused(name, name)
+        return source, None
+    return source, feats[1]
+
+
+def warn_unused(name: str, sizes: str) -> None:
+    """Say aloud that the target nodes' features are not looked at."""
+    warnings.warn(
+        f"{name}: the second of the pair, the target nodes' features, is not used: a node's capsules are what its "
+        f"in-edges vote for. residual=True adds them; {sizes}=(F, None) says that they aren't wanted",
+        stacklevel=4,
+    )
 
 
 class NodeCapsules(nn.Module):
@@ -32,8 +70,14 @@ class NodeCapsules(nn.Module):
     factors make undecided couplings those of a graph convolution: a mean over v's in-edges, or an equal part for each
     of u's out-edges.
 
+    Features a_e of an edge vote as if they were further features of its source, along this edge alone:
+    z_ekl = x_uk W_kl + a_e U_kl stands in the place of z_ukl, and f_v is of the numbers of both. A residual adds
+    sum over k of x_vk R_kl / f'_v to what is squashed, f'_v the root mean square of the numbers of x_v where
+    ``normalise`` says so, else 1.
+
     Args:
-        in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1.
+        in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1; -1: found out from the
+            first input, as ``edge_feats`` and ``target_feats`` are.
         out_feats: D, numbers per capsule of the result.
         num_caps: K_out, capsules of each node in the result.
         in_caps: K_in, capsules of each node in the input; features then have a dim for them. (With 1, a dim there
@@ -50,6 +94,8 @@ class NodeCapsules(nn.Module):
             near 1. Unit votes have no scale, and aren't divided again.
         unit_votes: whether z_ukl is divided by its length.
         engine: as in ``graphcaps.route``.
+        edge_feats: F_e, features of an edge; None: they have none.
+        target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
     """
 
     def __init__(
@@ -68,34 +114,78 @@ class NodeCapsules(nn.Module):
         normalise: bool,
         unit_votes: bool,
         engine: str,
+        edge_feats: int | None = None,
+        target_feats: int | None = None,
     ):
         super().__init__()
-        sizes = dict(in_feats=in_feats, out_feats=out_feats, num_caps=num_caps, in_caps=in_caps)
-        for name, size in sizes.items():
+        for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
             check_whole(name, size)
+        for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
+            if feats is not None and feats != -1:
+                check_whole(name, feats)
         check_competition(competition)
         check_name("routing", routing, list(ROUTINGS))
         check_options(iterations, routing, engine)
         self.iterations, self.routing, self.competition = iterations, routing, competition
         self.squash_output, self.unit_votes, self.engine = squash_output, unit_votes, engine
         self.normalise = normalise and squash_output and not unit_votes
+        self.normalise_residual = normalise and squash_output
         self.vote_drop = nn.Dropout(vote_drop)
-        self.weight = nn.Parameter(torch.empty(in_caps, in_feats, num_caps, out_feats))
+        self.in_caps, self.num_caps, self.out_feats = in_caps, num_caps, out_feats
+        self.weight = self._matrices(in_feats)
+        self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
+        self.weight_target = None if target_feats is None else self._matrices(target_feats)
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
         self.learned = Concentration(concentration) if routing == "spherical" else None
         self.reset_parameters()
 
+    def _matrices(self, feats: int) -> nn.Parameter:
+        if feats == -1:
+            unknown: Any = UninitializedParameter()
+            return unknown
+        return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
+
     def reset_parameters(self) -> None:
         """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
-        in_caps, in_feats, num_caps, out_feats = self.weight.shape
-        nn.init.normal_(self.weight, std=2 / (in_caps * in_feats + num_caps * out_feats) ** 0.5)
+        for weight in (self.weight, self.weight_edge, self.weight_target):
+            if weight is not None and not is_lazy(weight):
+                self._draw(weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         if self.learned is not None:
             self.learned.reset_parameters()
 
+    def _draw(self, weight: torch.Tensor) -> None:
+        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
+
+    def _find_out(self, *known: tuple[nn.Parameter | None, torch.Tensor | None]) -> None:
+        """Make and draw the weights whose number of features was left open."""
+        for weight, feat in known:
+            if feat is not None and isinstance(weight, UninitializedParameter):
+                weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
+                self._draw(weight)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars=True)  # weights not yet made can't be detached
+        for name, value in self._parameters.items():
+            if value is not None and not keep_vars and not is_lazy(value):
+                destination[prefix + name] = value.detach()
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        for name, weight in self._parameters.items():
+            given = state_dict.get(prefix + name)
+            if given is not None and isinstance(weight, UninitializedParameter) and not is_lazy(given):
+                weight.materialize(given.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(
-        self, graph: DGLGraph, feat: torch.Tensor, edge_weight: torch.Tensor | None, get_coupling: bool
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor,
+        edge_weight: torch.Tensor | None,
+        get_coupling: bool,
+        edge_feat: torch.Tensor | None = None,
+        target: torch.Tensor | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Route along the edges of any graph with one canonical edge type.
 
@@ -104,21 +194,25 @@ class NodeCapsules(nn.Module):
             feat: (N_src, *, F), or (N_src, *, K_in, F) for K_in > 1.
             edge_weight: (E,) or (E, 1), how long each edge's votes are made, or None.
             get_coupling: also give the couplings of the last iteration.
+            edge_feat: (E, F_e), or (E, *, F_e) with feat's ``*``, where edges have features.
+            target: (N_dst, *, F_v), or (N_dst, *, K_in, F_v) for K_in > 1, for a residual.
 
         Returns:
             (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
             c (E, *, K_in, K_out), detached.
         """
         edges = links(graph, feat.device)
-        z = self._outgoing(feat, edges.num_children)
-        votes = z.index_select(0, edges.src)  # (E, *, K_in, K_out, D)
+        if edge_feat is not None and edge_feat.dim() == 1:
+            edge_feat = edge_feat[:, None]
+        self._find_out((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
+        votes = self._votes(feat, edge_feat, edges)  # (E, *, K_in, K_out, D)
         if edge_weight is not None:
             fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
             expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
             votes = votes * edge_weight.to(votes.dtype).reshape(-1, *[1] * (votes.dim() - 1))
         if self.training and self.vote_drop.p > 0:
             votes = votes * self.vote_drop(torch.ones_like(votes[..., :1]))
-        in_caps, _, num_caps, _ = self.weight.shape
+        in_caps, num_caps = self.in_caps, self.num_caps
         last: dict[str, torch.Tensor] = {}
         s, _ = route(
             expand(graph, in_caps, num_caps, self.competition),
@@ -135,7 +229,9 @@ class NodeCapsules(nn.Module):
         if self.competition == "capsules":
             s = s / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
         if self.normalise:
-            s = (s * self._per_feature(feat, edges)).to(s.dtype)
+            s = (s * self._per_feature(feat, edge_feat, edges)).to(s.dtype)
+        if self.weight_target is not None:
+            s = s + self._residual(target, edges.num_parents).to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
         out = squash(s) if self.squash_output else s
@@ -143,42 +239,87 @@ class NodeCapsules(nn.Module):
             return out
         return out, last["c"].unflatten(0, (len(edges.src), in_caps, num_caps)).movedim((1, 2), (-2, -1))
 
-    def _per_feature(self, feat: torch.Tensor, edges: Links) -> torch.Tensor:
-        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero.
+    def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
+        """(E, *, K_in, K_out, D): what each edge's source says along it, weights and dropout aside."""
+        self._check("feat", feat, edges.num_children, self.weight)
+        z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
+        if self.weight_edge is None:
+            return self._directed(z).index_select(0, edges.src)
+        wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
+        edge_feat = required(edge_feat, "edge_feat", wanted, then="The layer was made for edges with features")
+        shape = tuple(edge_feat.shape)
+        fits = (len(edges.src), self.weight_edge.shape[1]) == (shape[0], shape[-1])
+        expect(fits and len(shape) in (2, z.dim() - 2), "edge_feat", wanted, shape)
+        self._check_dtype("edge_feat", edge_feat)
+        along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
+        along = along.reshape(*shape[:1], *[1] * (z.dim() - along.dim()), *along.shape[1:])
+        return self._directed(z.index_select(0, edges.src) + along)
 
-        In float32 at least: squares are soon more than half precision holds, and sums of them sooner.
-        """
-        feat = feat.to(torch.promote_types(feat.dtype, torch.float32))
-        power = feat.square().mean((-2, -1) if len(self.weight) > 1 else -1)  # (N_src, *)
-        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(
-            0, edges.dst, power.index_select(0, edges.src)
-        )
-        mean = told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1))
-        some = mean > LEAST
-        return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]
+    def _directed(self, z: torch.Tensor) -> torch.Tensor:
+        return with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
 
-    def _outgoing(self, feat, num_nodes):
-        in_caps, in_feats = self.weight.shape[:2]
-        capsules = (in_caps, in_feats) if in_caps > 1 else (in_feats,)
+    def _per_feature(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
+        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero."""
+        power = self._power(feat).index_select(0, edges.src)  # (E, *)
+        if edge_feat is not None:
+            own, more = feat.shape[-1], _squares(edge_feat).sum(-1)
+            more = more.reshape(*more.shape, *[1] * (power.dim() - more.dim()))
+            power = (own * power + more) / (own + edge_feat.shape[-1])
+        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
+        return _per_root(told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1)))
+
+    def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
+        """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
+        target = required(target, "feat", "a pair, with the destination's features for the residual", "no second")
+        assert self.weight_target is not None
+        self._check("feat[1]", target, num_parents, self.weight_target)
+        own = _transform(target, self.weight_target).sum(-3)
+        return own * _per_root(self._power(target)) if self.normalise_residual else own
+
+    def _power(self, feat: torch.Tensor) -> torch.Tensor:
+        """(N, *): the mean square of each node's numbers."""
+        return _squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
+
+    def _check(self, name: str, feat: torch.Tensor, num_nodes: int, weight: torch.Tensor) -> None:
+        capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
-        expect(fits, "feat", wanted, tuple(feat.shape))
+        expect(fits, name, wanted, tuple(feat.shape))
+        self._check_dtype(name, feat)
+
+    def _check_dtype(self, name: str, feat: torch.Tensor) -> None:
         autocast = torch.is_autocast_enabled(feat.device.type)
         fits = feat.dtype == self.weight.dtype or (autocast and feat.is_floating_point())
-        expect(fits, "feat", f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
-        if in_caps == 1:
-            z = (feat @ self.weight[0].flatten(1)).unflatten(-1, (1, *self.weight.shape[2:]))
-        else:
-            z = torch.einsum("...kf,kfld->...kld", feat, self.weight)
-        return with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z  # (N, *, K_in, K_out, D)
+        expect(fits, name, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
 
     def extra_repr(self) -> str:
-        in_caps, in_feats, num_caps, out_feats = self.weight.shape
-        before = f"{in_caps} x " if in_caps > 1 else ""
+        in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
+        before = f"{self.in_caps} x " if self.in_caps > 1 else ""
+        edges = "" if self.weight_edge is None else "edge features, "
+        own = "" if self.weight_target is None else "residual, "
         unit = ", unit_votes=True" * self.unit_votes
         start = "" if self.learned is None else f"concentration={self.learned.start}, "
         return (
-            f"{before}{in_feats} -> {num_caps} x {out_feats}, iterations={self.iterations}, "
+            f"{before}{in_feats} -> {self.num_caps} x {self.out_feats}, {edges}{own}iterations={self.iterations}, "
             f"routing={self.routing!r}, {start}competition={self.competition!r}, "
             f"squash_output={self.squash_output}, normalise={self.normalise}{unit}, engine={self.engine!r}"
         )
+
+
+def _transform(feat: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """(N, *, K_in, K_out, D) of feat (N, *, F), or (N, *, K_in, F) for K_in > 1."""
+    if len(weight) == 1:
+        return (feat @ weight[0].flatten(1)).unflatten(-1, (1, *weight.shape[2:]))
+    return torch.einsum("...kf,kfld->...kld", feat, weight)
+
+
+def _squares(feat: torch.Tensor) -> torch.Tensor:
+    """In float32 at least: squares are soon more than half precision holds, and sums of them sooner."""
+    feat = feat.to(torch.promote_types(feat.dtype, torch.float32))
+    return feat.square()
+
+
+def _per_root(mean: torch.Tensor) -> torch.Tensor:
+    """(N, *, 1, 1): 1 / the root of mean (N, *); 0 where it is zero."""
+    some = mean > LEAST
+    return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]

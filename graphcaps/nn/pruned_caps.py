@@ -60,6 +60,9 @@ class PrunedCaps(CapsuleLayer):
             self._graph = bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
         return self._graph.local_var()
 
+    def graph_recipe(self) -> None:
+        """None: a ``state_dict`` brings its own edges."""
+
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._graph = None  # it was of the edges before

@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
+from ..errors import check_whole
 from ..graph import membership
 from .node_caps import NodeCapsules
+from .words import pointing
 
 
 class CapsuleReadout(nn.Module):
@@ -58,6 +60,7 @@ class CapsuleReadout(nn.Module):
     torch.Size([2, 2, 16])
     """
 
+    @pointing
     def __init__(
         self,
         in_feats: int,
@@ -75,6 +78,7 @@ class CapsuleReadout(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
+        check_whole("in_feats", in_feats)
         self.capsules = NodeCapsules(
             in_feats,
             out_feats,
@@ -96,6 +100,7 @@ class CapsuleReadout(nn.Module):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    @pointing
     def forward(
         self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:

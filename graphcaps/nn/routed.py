@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from packaging.version import Version
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_whole, expect
-from ..routing import LinearVotes, MatrixVotes, route
-from ..routing.engines import ROUTINGS, check_names
+from ..graph import Links
+from ..routing import LinearVotes, MatrixVotes, Routed, route
+from ..routing.edge_ops import Observer
+from ..routing.engines import ROUTINGS, check_names, engine_names
+
+# Older ones trace ``structure`` only in part. There every layer is called apart.
+TRACES = Version(torch.__version__).release >= (2, 9)
 
 
 class Poses(NamedTuple):
@@ -66,14 +74,51 @@ class RoutedLayer(Protocol):
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes."""
 
+    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple] | None:
+        """What makes the graph, and of what sizes, for compiled code; None where the graph may change."""
+
     def votes(self, u: Any) -> LinearVotes | MatrixVotes:
         """The children's votes, not yet multiplied out."""
 
 
-def route_layer(layer: RoutedLayer, u: torch.Tensor) -> torch.Tensor:
-    """The parents v (J, B, D) of a layer's children u (I, B, P), routed outside autocast as the layer's options say."""
-    with torch.autocast(u.device.type, enabled=False):
-        return route(layer.graph(u.device), layer.votes(u), iterations=layer.iterations, **options_of(layer, u)).v
+def route_layer(
+    layer: RoutedLayer, u: torch.Tensor | Poses, squash_output: bool = True, on_iteration: Observer | None = None
+) -> Routed:
+    """The parents of a layer's children u (I, B, P) or poses, routed outside autocast as the layer's options say."""
+    if torch.compiler.is_dynamo_compiling() and not (TRACES and _traced(layer, u)):
+        from ..routing.compiled import apart
+
+        return apart(route_layer, layer, u, squash_output, on_iteration)
+    device = _numbers(u).device
+    # Where there is none to leave, none is: an exported program would have it as a block of its own.
+    autocast = torch.is_autocast_enabled(device.type)
+    with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
+        graph, votes, options = graph_of(layer, device), layer.votes(u), options_of(layer, u)
+        options |= {"squash_output": squash_output, "on_iteration": on_iteration}
+        return route(graph, votes, iterations=layer.iterations, **options)
+
+
+def graph_of(layer: RoutedLayer, device: torch.device) -> DGLGraph | Links:
+    """The graph that a layer is routed on; inside ``torch.compile`` its edges, a constant."""
+    recipe = layer.graph_recipe() if torch.compiler.is_dynamo_compiling() and TRACES else None
+    if recipe is None:
+        return layer.graph(device)
+    from ..routing.compiled import structure
+
+    return structure(*recipe, device)
+
+
+def _traced(layer: RoutedLayer, u: torch.Tensor | Poses) -> bool:
+    """Whether ``torch.compile`` goes through the layer's routing, by ``torch``; else it is called apart."""
+    if layer.graph_recipe() is None or layer.engine not in ("auto", "torch"):
+        return False
+    votes = MatrixVotes if isinstance(u, Poses) else LinearVotes
+    faster = _numbers(u).device.type == "cpu" and "fused" in engine_names(layer.routing, votes)
+    return layer.engine == "torch" or not faster
+
+
+def _numbers(u: torch.Tensor | Poses) -> torch.Tensor:
+    return u.pose if isinstance(u, Poses) else u
 
 
 def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:

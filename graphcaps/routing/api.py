@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Literal, NamedTuple, overload
 
 import torch
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, ends_of, expect
-from ..graph import check_graph
+from ..graph import Links, check_graph
 from .edge_ops import Observer
 from .engines import ROUTINGS, Parameters, resolve, run
 from .votes import LinearVotes, MatrixVotes
@@ -51,7 +52,8 @@ def route(
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
             default 0.
         engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
-            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU.
+            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU. Inside ``torch.compile`` the call is left
+            as it is, one break in the compiled graph.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
         squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
@@ -72,6 +74,12 @@ def route(
     >>> v.shape, activation.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]))
     """
+    if torch.compiler.is_dynamo_compiling() and not isinstance(graph, Links):
+        from .compiled import apart
+
+        asked = {"routing": routing, "iterations": iterations, "prior": prior, "engine": engine}
+        asked |= {"on_iteration": on_iteration, "squash_output": squash_output, "parameters": parameters}
+        return apart(route, graph, votes, activation, **asked)
     check_graph(graph)
     check_whole("iterations", iterations)
     _check_votes(graph, votes)
@@ -164,7 +172,8 @@ def _own_copies(on_iteration: Observer) -> Observer:
     gradients = torch.is_grad_enabled()  # also inside an autograd function, where they are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        with torch.set_grad_enabled(gradients):
+        same = torch.is_grad_enabled() == gradients  # no block of its own in an exported program
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
     return hand_out

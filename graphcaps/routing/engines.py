@@ -111,6 +111,8 @@ def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> st
     """The engine ``"auto"`` stands for: ``fused``, if ``routing`` has it there; else ``torch`` if the graph is complete
     or elsewhere than the votes; else ``dgl``.
 
+    Where torch traces, in ``torch.export`` and ``torch.compile``, it is ``torch``, which it can look into.
+
     On CUDA ``fused`` is tried first, once for each kind of votes, device, torch and Triton, and taken only if its
     numbers are right (``graphcaps.routing.proof``). The verdict is kept in the user's cache folder.
 
@@ -118,6 +120,8 @@ def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> st
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
+    if torch.compiler.is_compiling():
+        return "torch"
     device = _device(votes)
     if "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):
         if device.type == "cpu" or isinstance(votes, MatrixVotes):
@@ -136,6 +140,9 @@ def resolve(routing: str, engine: str, graph: DGLGraph, votes: Votes) -> str:
     """The name of the engine that runs; raise ``InputError`` where there is none such or it can't run here."""
     check_names(routing, engine, type(votes))
     device = _device(votes)
+    if torch.compiler.is_compiling():
+        expect(engine in ("auto", "torch"), "engine", "auto or torch where torch traces", repr(engine))
+        return "torch"
     if engine == "auto":
         engine = choose_engine(graph, votes, routing)
         _say(routing, engine, device.type)

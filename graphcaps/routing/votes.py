@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import ends_of, expect
 from ..graph import Links, links
 
 
@@ -63,10 +63,9 @@ class LinearVotes(NamedTuple):
         expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
         expect(index.shape == (num_edges,), "index", f"(E={num_edges},)", tuple(index.shape))
         expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
-        if index.device.type == "cpu" and num_edges:
-            low, high = (int(end) for end in index.aminmax())
-            inside = low >= 0 and high < len(weight)
-            expect(inside, "index", f"matrices in [0, M={len(weight)})", f"{low} to {high}")
+        if (ends := ends_of(index)) is not None:
+            inside = ends[0] >= 0 and ends[1] < len(weight)
+            expect(inside, "index", f"matrices in [0, M={len(weight)})", f"{ends[0]:.0f} to {ends[1]:.0f}")
 
     def tensor(self, graph: DGLGraph) -> torch.Tensor:
         """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""

@@ -1,0 +1,63 @@
+"""Write networks for other programs: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..errors import check_whole
+from .arguments import Run
+
+
+def export(
+    run: Run = None,
+    format: Literal["onnx", "pt2"] = "onnx",
+    to: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
+    check: int = 256,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None,
+    out: Path = Path("runs"),
+) -> None:
+    """Write a trained network for other people's programs, and ask the file whether it answers alike.
+
+    Takes images of any number, gives the classes' lengths, their capsules and the couplings. Class names, input range
+    and size, preset, routing and version are in the file.
+
+    Args:
+        run: Run folder; default: the newest one.
+        format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
+        to: The file; default: export/network.onnx or network.pt2 in the run folder.
+        check: How many validation images the file is asked, beside graphcaps; 0: none. A file whose answers differ by
+            more than 1e-4 isn't written. An ONNX file is asked by onnxruntime where that is installed.
+        data: Folder with the data set; default: the one used in training.
+        out: Folder that holds the run folders.
+    """
+    check_whole("check", check, 0)
+    from ..training.run_folder import named_or_newest
+
+    chosen = named_or_newest(run, out)
+    from .. import export as exporting
+    from ..data import Batches, load_images
+    from ..models.objects import overlaid
+    from ..training.run_folder import load
+
+    exporting.check_installed(format)
+    network, images = load(chosen), None
+    if check:
+        splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
+        images = overlaid(next(Batches(splits.val, check).in_order())[0])
+    said = exporting.about(network, chosen.config.dataset)
+    path = to or chosen.path / "export" / f"network.{format}"
+    written = exporting.export(network, path, format, said, images)
+    sizes = ", ".join(map(str, network.image_shape))
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
+    print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(written.shapes())}")
+    if images is None:
+        print("not checked: --check 0")
+    elif written.difference is None:
+        print("not checked: onnxruntime isn't installed. Run: pip install onnxruntime")
+    else:
+        first = next(iter(written.outputs))
+        print(f"{first} of {len(images)} validation images are within {written.difference:.1e} of graphcaps' own")
+    print(path)

@@ -1,0 +1,202 @@
+"""Networks as files for other programs: the same answers, what the file says of itself, and what has no export."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from packaging.version import Version
+from PIL import Image
+
+import graphcaps
+from graphcaps import export
+from graphcaps.config import PRESETS
+from graphcaps.errors import GraphcapsError, InputError, MissingError
+from graphcaps.models import from_preset
+from graphcaps.nn import PrunedCaps
+
+ROOT = Path(__file__).parent.parent
+CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST and export._installed("onnxruntime")
+onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
+SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # 17 where not said
+# Each routing once, each network once; the others are made of the same parts. `matrix` takes minutes in ONNX.
+ALL = [("compact", routing) for routing in PRESETS["compact"].routings]
+ALL += [
+    ("paper", "dynamic"),
+    ("deep", "inverted"),
+    ("parts", "spherical"),
+    ("matrix-small", "em"),
+    ("cnn-small", "none"),
+]
+QUICK = {("compact", "dynamic"): "onnx", ("parts", "spherical"): "pt2"}
+
+
+def small(model: str = "compact", routing: str = "dynamic", classes: int = 4) -> torch.nn.Module:
+    """A network in eval mode that has forgotten where its numbers came from: nothing is as it is at the start."""
+    torch.manual_seed(0)
+    asked = {"routing": routing} if "routing" in PRESETS[model].settings else {}
+    network = from_preset(model, image_shape=(1, *[SIDES.get(model, 17)] * 2), num_classes=classes, **asked)
+    for tensor in (*network.parameters(), *network.buffers()):
+        if tensor.is_floating_point() and tensor.dim() == 1:  # biases, means, variances, priors
+            tensor.data += torch.rand_like(tensor) / 4
+    network.class_names = tuple("abcdefgh"[:classes])
+    return network.eval()
+
+
+def images(network: torch.nn.Module, count: int) -> torch.Tensor:
+    return torch.rand(count, *network.image_shape, generator=torch.Generator().manual_seed(count))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> tuple[torch.nn.Module, dict[str, Path]]:
+    """A network, and a file of it in each format."""
+    network, folder = small(), tmp_path_factory.mktemp("exported")
+    files = {format: folder / f"network.{format}" for format in export.FORMATS}
+    for format, path in files.items():
+        export.export(network, path, format, export.about(network, "mnist"))
+    return network, files
+
+
+def cases() -> list:
+    """Each network by each routing in both formats; all but a few are long."""
+    return [
+        pytest.param(
+            *(model, routing, format),
+            marks=[onnx_only] * (format == "onnx") + [pytest.mark.long] * (QUICK.get((model, routing)) != format),
+        )
+        for model, routing in ALL
+        for format in export.FORMATS
+    ]
+
+
+@pytest.mark.parametrize("model, routing, format", cases())
+def test_a_file_answers_as_the_network_does_whatever_the_batch(tmp_path, model, routing, format):
+    network = small(model, routing)
+    written = export.export(network, tmp_path / f"network.{format}", format, images=images(network, 5))
+    assert written.difference <= 1e-5  # float32
+    for count in (1, 3, 17):
+        with torch.no_grad():
+            output = network(images(network, count))
+            wanted = {**output._asdict(), **export.Answers(network)(images(network, count))}
+        found = export.ask(written.path, images(network, count))
+        assert list(found) == list(written.outputs) and {"lengths", "scores"} & set(list(found)[:1])
+        for name, values in found.items():
+            assert values.shape == (count, *written.outputs[name]) == tuple(wanted[name].shape)
+            # EM's logits are sums over all children, of exponentials that rounding moves.
+            assert abs(values - wanted[name].numpy()).max() <= (1e-4 if routing == "em" else 1e-5), name
+
+
+def test_couplings_are_the_last_iterations_and_each_childs_sum_to_one():
+    network = small()
+    found = export.Answers(network)(images(network, 3))
+    seen = []
+    u = network.children_of(images(network, 3))
+    votes, layer = network.capsules.votes(u), network.capsules
+    graphcaps.route(layer.graph(), votes, engine="naive", on_iteration=lambda *state: seen.append(state[2]))
+    wanted = seen[-1].view(layer.num_children, layer.num_parents, 3).permute(2, 0, 1)
+    assert torch.allclose(found["couplings"], wanted, atol=1e-6) and not torch.allclose(seen[0], seen[-1], atol=1e-6)
+    assert torch.allclose(found["couplings"].sum(-1), torch.ones(3, layer.num_children))
+
+
+@onnx_only
+def test_both_formats_say_the_same_of_the_network_and_nothing_of_this_machine(exported):
+    import onnx
+
+    files, said = exported[1], {}
+    for file in files.values():
+        for folder in (Path(graphcaps.__file__).parent, Path(torch.__file__).parent, file.parent):
+            assert str(folder).encode() not in file.read_bytes()
+    model = onnx.load(files["onnx"])
+    onnx.checker.check_model(model, full_check=True)
+    text = ("graphcaps", "preset", "dataset", "routing")
+    for item in model.metadata_props:
+        said[item.key] = item.value if item.key in text else json.loads(item.value)
+    extra = {export.ABOUT: ""}
+    torch.export.load(str(files["pt2"]), extra_files=extra)
+    assert (
+        said
+        == json.loads(extra[export.ABOUT])
+        == {
+            "graphcaps": graphcaps.__version__,
+            "preset": "compact",
+            "dataset": "mnist",
+            "routing": "dynamic",
+            "iterations": 3,
+            "class_names": ["a", "b", "c", "d"],
+            "objects": 1,
+            "input": {"shape": ["batch", 1, 12, 12], "range": [0, 1], "channels": "grey", "ink": 0.7143},
+        }
+    )
+    sizes = model.graph.input[0].type.tensor_type.shape.dim
+    assert [size.dim_param or size.dim_value for size in sizes] == ["batch", 1, 12, 12]
+
+
+def test_the_network_is_left_as_it_was_and_the_file_has_no_decoder(tmp_path):
+    network = small().train()
+    network.capsules.engine = "dgl"
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    export.export(network, tmp_path / "network.pt2", "pt2")
+    assert network.training and network.capsules.engine == "dgl"
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    weights = sum(tensor.numel() for name, tensor in before.items() if not name.startswith("decoder"))
+    assert 4 * weights < (tmp_path / "network.pt2").stat().st_size < 4 * weights + 200_000
+
+
+@pytest.mark.parametrize("off", [2e-4, float("nan")])
+def test_a_file_that_answers_otherwise_is_not_written(tmp_path, monkeypatch, off):
+    network, path, ask = small(), tmp_path / "network.pt2", export.ask
+    path.write_text("the old one")
+    monkeypatch.setattr(export, "ask", lambda *args: {name: x + off for name, x in ask(*args).items()})
+    with pytest.raises(GraphcapsError, match=r"within 0.0001 of graphcaps' own, got (2.0e-04|nan) off. It was not"):
+        export.export(network, path, "pt2", images=images(network, 2))
+    assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_has_no_export_says_so(tmp_path):
+    network = small()
+    with pytest.raises(InputError, match="format: expected one of onnx, pt2, got 'pt'. Did you mean 'pt2'"):
+        export.export(network, tmp_path / "x", "pt")
+    with pytest.raises(InputError, match="network: expected torch.float32 on cpu, got torch.float64 on cpu"):
+        export.export(small().double(), tmp_path / "x", "pt2")
+    network.capsules = PrunedCaps(network.capsules, torch.arange(0, 64, 2))
+    with pytest.raises(InputError, match="capsules: expected a last layer in which all children.*got PrunedCaps"):
+        export.export(network, tmp_path / "x", "pt2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_libraries_that_onnx_needs_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "_installed", lambda name: name != "onnxscript")
+    with pytest.raises(MissingError, match=r"^onnxscript: expected.*\.\[export\].*Or write --format pt2"):
+        export.export(small(), tmp_path / "x", "onnx")
+    monkeypatch.setattr(export, "_installed", lambda name: True)
+    monkeypatch.setattr(torch, "__version__", "2.8.1")
+    with pytest.raises(MissingError, match="torch: expected 2.9 or newer, to write ONNX, got 2.8.1"):
+        export.export(small(), tmp_path / "x", "onnx")
+    monkeypatch.setattr(export, "_installed", lambda name: False)
+    with pytest.raises(MissingError, match="onnxruntime: expected it to be installed"):
+        export.ask(tmp_path / "x.onnx", torch.zeros(1, 1, 12, 12))
+
+
+@onnx_only
+def test_the_script_on_the_page_classifies_an_image_without_graphcaps(tmp_path, exported):
+    """As it stands in docs/export.md, in a folder of its own."""
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    script = re.search(r"^```\n(import json.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    assert len([line for line in script.splitlines() if line.strip()]) <= 12
+    network, files = exported
+    shutil.copy(files["onnx"], tmp_path / "network.onnx")
+    drawing = torch.randint(256, (12, 12), dtype=torch.uint8)
+    Image.fromarray(drawing.numpy()).save(tmp_path / "digit.png")
+    (tmp_path / "classify.py").write_text(script)
+    run = "import sys; sys.modules['graphcaps'] = sys.modules['torch'] = None; exec(open('classify.py').read())"
+    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
+    with torch.no_grad():
+        lengths = network(drawing.float()[None, None] / 255).lengths[0]
+    answer = int(lengths.argmax())
+    assert done.stdout.split() == [network.class_names[answer], f"{float(lengths[answer]):.2f}"], done.stderr
