@@ -37,11 +37,12 @@ function linkNow() {
   return location.href.split("#")[0] + (text && `#${text}`);
 }
 
-// Let the address follow, once nothing has changed for a while.
+// Let the address follow, once nothing has changed for a while and no answer is on its way: what a link asks for is shown
+// with the answer.
 function follow() {
   clearTimeout(settling);
   settling = setTimeout(() => {
-    if (now.playing) return follow();
+    if (now.playing || $("main").getAttribute("aria-busy") === "true") return follow();
     const text = stateNow();
     if (text === written) return;
     written = text;
