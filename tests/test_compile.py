@@ -109,6 +109,7 @@ def test_a_pruned_layer_has_the_edges_that_it_loads_after_it_was_compiled():
     assert torch.allclose(compiled(u), layers[1](u), atol=1e-6)
 
 
+@traced_only
 def test_layers_that_route_at_the_same_time_and_a_call_of_route_are_compiled_too():
     torch.manual_seed(0)
     ways = [ConvCaps(4, 2, 2, kernel=3, routing="inverted"), CapsuleLayer(8, 3, routing="inverted")]
