@@ -27,7 +27,17 @@ def copy_project(folder: Path, *tests: str) -> None:
     for source, copy in (("graphcaps", "graphcaps"), ("viz", "graphcaps/viz")):
         shutil.copytree(ROOT / source, folder / copy, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests").mkdir()
-    names = ("conftest", "small", "traces", "molecules", "planetoid", "rings", "browser", "live", "test_explorer_browser")
+    names = (
+        "conftest",
+        "small",
+        "traces",
+        "molecules",
+        "planetoid",
+        "rings",
+        "browser",
+        "live",
+        "test_explorer_browser",
+    )
     helpers = [f"tests/{name}.py" for name in names]
     for name in ("pyproject.toml", *helpers, *tests):
         shutil.copy(ROOT / name, folder / name)
