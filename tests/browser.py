@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -64,6 +65,19 @@ def opened(
     context.close()
     assert [text for text in said if not trouble or trouble not in text] == []
     assert {url.split("#")[0] for url in asked if not url.startswith("blob:")} == {target.as_uri()}
+
+
+AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name, value) =>
+  name === "data" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value);"""
+
+
+def page_that_computes(chromium):
+    """playwright's ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(model)))``."""
+    page = chromium.new_page()
+    for name in ("network.js", "saliency.js"):
+        page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+    page.add_script_tag(content=AS_BYTES)
+    return page
 
 
 def settle(page) -> None:

@@ -1,14 +1,14 @@
 """Whether the network in the explorer's page says what PyTorch says of all test images of a run's data set.
 
-``python tests/equal_in_browser.py RUN [DATA]`` prints how many classes are the same, how far lengths and couplings are
-apart after the trained iterations, and how many milliseconds routing takes in Chromium.
+``python tests/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
+couplings are apart after the trained iterations, and how many milliseconds routing takes in Chromium; of all test images,
+or of so many from the first one on.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +20,12 @@ from graphcaps.nn.routed import options_of
 from graphcaps.progress import bar
 from graphcaps.trace.image_trace import observe
 from graphcaps.training.run_folder import Run, load_routing
-from graphcaps.viz.explorer.html import WORKER
 
 sys.path.insert(0, str(Path(__file__).parent))
-from browser import browser
+from browser import browser, page_that_computes
 
 BATCH = 50
-LOAD = "(found) => { window.network = new Network(found); }"
+LOAD = "(found) => { window.network = new Network(asBytes(found)); }"
 ASK = """(batch) => batch.map((pixels) => {
   const { last } = network, started = performance.now();
   const u_hat = network.votes(pixels), { c, v, lengths } = last.route(u_hat).at(-1);
@@ -36,16 +35,15 @@ ASK = """(batch) => batch.map((pixels) => {
 })"""
 
 
-def main(run: str, data: str | None = None) -> None:
+def main(run: str, data: str | None = None, count: str | None = None) -> None:
     chosen = Run.open(run)
     model, test = load_routing(chosen), load_images(chosen.config.dataset, Path(data or chosen.config.data)).test
     layer, same, lengths, couplings, times = model.capsules, 0, 0.0, 0.0, []
     with browser() as chromium, bar("test images") as on_share:
-        page = chromium.new_page()
-        for name in WORKER[:2]:
-            page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+        page = page_that_computes(chromium)
         page.evaluate(LOAD, network_data(model))
-        for at, pixels in enumerate(test.pixels.split(BATCH)):
+        asked = test.pixels[: int(count) if count else None]
+        for at, pixels in enumerate(asked.split(BATCH)):
             with torch.no_grad():
                 u = model.children_of(to_float(pixels))
                 graph, options = layer.graph(), options_of(layer, u)
@@ -55,7 +53,7 @@ def main(run: str, data: str | None = None) -> None:
                 lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][-1, n]).max())
                 couplings = max(couplings, np.abs(got["c"] - wanted["c"][-1, n].astype(float)).max())
                 times.append(got["milliseconds"])
-            on_share(min(1.0, (at + 1) * BATCH / len(test.pixels)))
+            on_share(min(1.0, (at + 1) * BATCH / len(asked)))
     print(f"{chosen}: {chosen.config.model}, {chosen.config.routing}")
     print(f"the same class for {same} of {len(times)} test images")
     print(f"lengths differ by at most {lengths:.1e}, couplings by at most {couplings:.1e}")

@@ -27,7 +27,8 @@ def trace():
 
 def numbers(packed: dict, states: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """(K, R, X) that a browser reads, and (K, R, 1) steps."""
-    q = np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(*states, -1)
+    rises = np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(*states, -1)
+    q = np.cumsum(rises, axis=1, dtype=np.uint8)
     step = np.array(packed["step"])[..., None]
     return np.array(packed["low"])[..., None] + step * q, step
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ from graphcaps.models.matrix import MatrixCapsNet
 from graphcaps.trace import recording
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
-from graphcaps.viz.explorer.html import WORKER, explorer_page
+from graphcaps.viz.explorer.html import explorer_page
 
-from .browser import browser, why_not
+from .browser import browser, page_that_computes, why_not
 from .live import answer, digits, network, picture
 from .traces import make_trace, stored_in, with_pictures
 
@@ -42,7 +41,7 @@ NETWORKS = [
 ]
 
 ASK = """({ found, pixels, rounds }) => {
-  const network = new Network(found), { last } = network, u_hat = network.votes(pixels);
+  const network = new Network(asBytes(found)), { last } = network, u_hat = network.votes(pixels);
   const states = last.route(u_hat, rounds), at = states[last.iterations - 1];
   const longest = at.lengths.indexOf(Math.max(...at.lengths));
   const capsule = at.v.slice(longest * last.dim, (longest + 1) * last.dim);
@@ -60,9 +59,7 @@ ASK = """({ found, pixels, rounds }) => {
 def engine():
     """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
     with browser() as chromium:
-        page = chromium.new_page()
-        for name in WORKER[:2]:
-            page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+        page = page_that_computes(chromium)
 
         def ask(model: CapsNet, pixels: np.ndarray) -> dict:
             asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}

@@ -42,9 +42,15 @@ def make_trace(
 
 
 def stored_in(page: str) -> dict:
-    """The data in the text of an explorer's page."""
+    """The data in the text of an explorer's page, arrays as base64."""
     packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
-    return json.loads(gzip.decompress(base64.b64decode(packed)))
+    text, _, arrays = gzip.decompress(base64.b64decode(packed)).partition(b"\n")
+
+    def filled(found: dict) -> dict:
+        place = found.get("data")
+        return found | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
+
+    return json.loads(text, object_hook=filled)
 
 
 def with_pictures(trace, channels=1, size=12):

@@ -18,7 +18,7 @@ let shown = { at: null, label: null, name: "" }, // what lies on the desk: an im
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
 function lastLayer({ layers }) {
   const { src, dst, children, parents, weight, iterations, routing } = layers.at(-1),
-    whole = ({ data }) => new Int32Array(bytes(data).buffer);
+    whole = ({ data }) => new Int32Array(data.buffer);
   return { src: whole(src), dst: whole(dst), children, parents, dim: weight.shape[2], iterations, routing };
 }
 
@@ -103,7 +103,7 @@ const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => cha
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
   const { name, classes, pixels } = shelf[at],
-    picture = photograph({ shape: pixels.shape, data: bytes(pixels.data) });
+    picture = photograph(pixels);
   shown = { at, label: classes.length === 1 ? classes[0] : null, name };
   Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
 }

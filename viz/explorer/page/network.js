@@ -18,13 +18,12 @@ function fromHalf(bits) {
   return exponent === 31 ? (fraction ? NaN : sign * Infinity) : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-// What stands in the JSON, with every {type, shape, data} in it as {shape, values}.
+// The network's data, with every {type, shape, data} in it, whose data are bytes, as {shape, values}.
 function decoded(found) {
   if (Array.isArray(found)) return found.map(decoded);
   if (found === null || typeof found !== "object") return found;
-  if (found.type in READERS && typeof found.data === "string") {
-    const bytes = Uint8Array.from(atob(found.data), (letter) => letter.charCodeAt(0)),
-      values = READERS[found.type](bytes);
+  if (found.type in READERS && found.data instanceof Uint8Array) {
+    const values = READERS[found.type](found.data);
     if (values.length !== found.shape.reduce((a, b) => a * b, 1)) throw new Error("an array is cut short");
     return { shape: found.shape, values };
   }

@@ -20,9 +20,9 @@ function photograph({ shape: [channels, height, width], data }) {
   return raster(height, width, (x) => [color(x, 0), color(x, 1), color(x, 2), 255]);
 }
 
-// Fill a canvas, pixel by pixel, with an image as it stands in the JSON.
-function showPicture(canvas, { shape, data }) {
-  const whole = photograph({ shape, data: bytes(data) });
+// Fill a canvas, pixel by pixel, with an image.
+function showPicture(canvas, pixels) {
+  const whole = photograph(pixels);
   Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 

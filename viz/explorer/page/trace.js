@@ -13,8 +13,9 @@ function rows(numbers, size, R) {
 }
 
 function quantised({ low, step, data }, K, R) {
-  const q = bytes(data),
-    size = q.length / (K * R);
+  const size = data.length / (K * R),
+    q = data.slice();
+  q.forEach((rise, at) => at % (size * R) >= size && (q[at] = rise + q[at - size]));
   const numbers = Float64Array.from(q, (byte, at) => {
     const state = Math.floor(at / size),
       k = Math.floor(state / R),
@@ -37,11 +38,16 @@ function at(read, { k, r }) {
   return k > k0 ? mixed(along(k0), along(k0 + 1), k - k0) : along(k0);
 }
 
-// The data in the page, gzipped JSON; without them it says why there is nothing to see.
+// The data in the page, gzipped: JSON, a line's end, and the bytes of its arrays, whose places stand for them in the JSON.
+// Without them it says why there is nothing to see.
 async function storedData() {
   try {
     const unzipped = new Blob([bytes($("#trace").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return await new Response(unzipped).json();
+    const all = new Uint8Array(await new Response(unzipped).arrayBuffer()),
+      end = all.indexOf(10);
+    const arrays = all.subarray(end + 1),
+      filled = (name, value) => (name === "data" ? arrays.slice(...value) : value);
+    return JSON.parse(new TextDecoder().decode(all.subarray(0, end)), filled);
   } catch {
     fail("This page is damaged or cut short: its data can't be read. Save or download it again.");
   }
@@ -72,8 +78,8 @@ function unpacked(trace, n) {
     dst: raw.dst,
     order: raw.order,
     range: raw.range,
-    pixels: raw.pixels && { shape: raw.pixels.shape, data: bytes(raw.pixels.data) },
-    saliency: raw.saliency && { shape: raw.saliency.shape, data: bytes(raw.saliency.data) },
+    pixels: raw.pixels,
+    saliency: raw.saliency,
     c: packed("c"),
     b: packed("b"),
     agreement: packed("agreement"),
@@ -86,6 +92,6 @@ function unpacked(trace, n) {
     aboveHalf: listed("above_half"),
     lengths: listed("lengths"),
     bins,
-    counts: rows(new ARRAYS[counts.type](bytes(counts.data).buffer), parents.length * (bins.length - 1), R),
+    counts: rows(new ARRAYS[counts.type](counts.data.buffer), parents.length * (bins.length - 1), R),
   };
 }
