@@ -72,7 +72,7 @@ AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name
 
 
 def page_that_computes(chromium):
-    """playwright's ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(model)))``."""
+    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``."""
     page = chromium.new_page()
     for name in ("network.js", "saliency.js"):
         page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))

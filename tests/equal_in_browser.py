@@ -1,8 +1,8 @@
 """Whether the network in the explorer's page says what PyTorch says of all test images of a run's data set.
 
 ``python tests/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
-couplings are apart after the trained iterations, and how many milliseconds routing takes in Chromium; of all test images,
-or of so many from the first one on.
+couplings are apart after the trained iterations, and how many milliseconds routing takes in Chromium; of all test
+images, or of so many from the first one on.
 """
 
 from __future__ import annotations

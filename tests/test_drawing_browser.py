@@ -228,6 +228,50 @@ def test_a_drawing_is_turned_and_thickened_and_goes_on_under_the_pointer(page):
     assert inked == [255, 255, 255, 255]
 
 
+def test_what_is_no_digit_is_not_called_a_test_image(page):
+    said = {}
+    for name in page.locator(".thumbs").nth(2).locator("label").all():
+        name.click()
+        answered(page)
+        said[name.inner_text()] = page.locator("#shown").inner_text()
+    assert list(said) == [f"{digits().labels[0]} turned", "letter A", "noise"]
+    assert list(said.values()) == [f"{digits().labels[0]} turned", "Letter A", "Noise"]
+
+
+def test_two_digits_are_shown_each_in_its_own_colour(chromium, tmp_path):
+    model = copy.deepcopy(network(objects=2))
+    with torch.no_grad():
+        model.decoder.layers[-1].weight *= 3  # or no pixel would be one digit's more than the other's
+    with opened(chromium, written(tmp_path, model), trouble="willReadFrequently") as page:
+        answered(page)
+        draw(page, SEVEN)
+        (one, _, _, first), (other, _, _, second), _ = answer(model, seen(page)).tops
+        assert page.locator("#read figcaption b").all_inner_texts() == [str(one), str(other)]
+        read = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data]"
+        colours = np.array(
+            page.locator("#read .dot").evaluate_all(
+                "(all) => all.map((dot) => getComputedStyle(dot).backgroundColor.match(/\\d+/g).map(Number))"
+            )
+        )
+        assert len(set(map(tuple, colours.tolist()))) == 2
+        shown = np.array(page.locator("#read canvas").evaluate(read)).reshape(28, 28, 4)[..., :3]
+        light, parts = seen(page)[0] / 255, np.stack([first[0], second[0]]).astype(float)
+        drawn = parts.sum(0)
+        strength = np.minimum(1, drawn / (0.25 * drawn.max()))[..., None]
+        share = (parts**2 / np.maximum((parts**2).sum(0), 1e-9))[..., None]
+        wanted = light[..., None] * ((1 - strength) * 255 + strength * (share * colours[:, None, None]).sum(0))
+        assert np.abs(shown - wanted).max() < 16  # 8-bit weights: a part that is small is off by much of it
+        assert np.abs(shown - wanted).mean() < 1 and light.max() == 1
+        for canvas, colour, (*_, picture) in zip(
+            page.locator("#tops canvas").all(), colours, answer(model, seen(page)).tops, strict=False
+        ):
+            painted = np.array(canvas.evaluate(read)).reshape(28, 28, 4)[..., :3]
+            assert np.abs(painted - colour * picture[0][..., None] / 255).max() <= NEAR
+        page.locator("#clean").click()
+        answered(page)
+        assert page.locator("#read").is_hidden()
+
+
 def test_an_example_starts_anew_with_sliders_in_the_middle(page):
     draw(page, SEVEN)
     slide(page, "turn", 40)
@@ -361,6 +405,10 @@ def test_what_a_finger_touches_is_24_pixels_high_and_the_answer_is_in_sight_of_t
         draw(page, SEVEN)
         sheet, verdict = (page.locator(each).bounding_box() for each in ("#desk > canvas", "#verdict"))
         assert verdict["y"] + verdict["height"] - sheet["y"] < 420
+        assert page.evaluate("scrollY") == 0 and sheet["y"] < 200
+        for item in page.locator("#tops li").all():
+            box = item.bounding_box()
+            assert sheet["y"] + sheet["height"] < box["y"] and box["y"] + box["height"] < 800
         (parent, *_), *_ = answer(network(), seen(page)).tops
         assert page.locator("#verdict").inner_text() == str(parent)
 

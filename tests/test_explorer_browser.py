@@ -444,7 +444,9 @@ def test_a_new_trace_is_drawn_by_one_call(chromium, files, tmp_path):
     script = "show(stored);"
     small, other = files["small"].read_text(), explorer_data(RoutingTrace.random(6, 3, iterations=4))
     assert script in small
-    twice = small.replace(script, f"{script}\nchoose({{ parent: 7, child: 12 }});\n{AS_BYTES}\nshow(asBytes({json.dumps(other)}));")
+    twice = small.replace(
+        script, f"{script}\nchoose({{ parent: 7, child: 12 }});\n{AS_BYTES}\nshow(asBytes({json.dumps(other)}));"
+    )
     twice = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", twice)
     path = tmp_path / "twice.html"
     path.write_text(twice)

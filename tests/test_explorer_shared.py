@@ -169,6 +169,25 @@ def test_where_the_clipboard_is_refused_the_link_stands_in_a_field(page):
     page.evaluate("delete document.execCommand")
 
 
+def test_a_link_holds_the_numbers_of_the_capsule_that_are_bent(chromium, path, page):
+    bent = "[...document.querySelectorAll('#bend input')].map((each) => each.value)"
+    drawn = "document.querySelector('#bend > canvas').toDataURL()"
+    visit(page, "image=2")
+    plain = page.evaluate(drawn)
+    page.locator("#number-5").fill("0.2")
+    page.locator("#number-16").fill("-0.25")
+    answered(page)
+    before = [page.evaluate(bent), page.evaluate(drawn)]
+    assert before[1] != plain
+    page.wait_for_function("() => location.hash === '#image=2&bend=5.20.16.-25'")
+    with opened(chromium, path, end=end(copied(page)), reduced_motion="reduce") as other:
+        answered(other)
+        assert [other.evaluate(bent), other.evaluate(drawn)] == before
+        other.locator("#back").click()
+        other.wait_for_function("() => location.hash === '#image=2'")
+        assert other.evaluate(drawn) == plain
+
+
 LONG_STEP = base64.urlsafe_b64encode(b"\x01" + b"\xff" * 40 + b"\x01\x00").decode().rstrip("=")
 HOSTILE = [
     "image=<img src=x onerror=alert(1)>",
@@ -201,6 +220,13 @@ HOSTILE = [
     "compare=dynamic.3.constructor.1",
     "compare=dynamic.99.uniform.1",
     "child=3&unknown=1",
+    "bend=5",
+    "bend=0.5",
+    "bend=17.5",
+    "bend=3.26",
+    "bend=3.0",
+    "bend=3.5.3.6",
+    "bend=__proto__.5",
 ]
 
 
@@ -312,6 +338,25 @@ def test_a_saved_png_is_the_same_picture(page):
     pixels = np.asarray(picture.convert("RGB")).astype(int)
     graph = pixels[300:1260, 684:1800]
     assert (pixels[0, 0] == 255).all() and (abs(graph - 255).sum(-1) > 30).mean() > 0.02
+
+
+def test_a_comparison_that_is_open_is_in_the_saved_picture(page):
+    visit(page, "image=3&compare=dynamic.3.uniform.3")
+    root = ElementTree.fromstring(saved(page, "svg")[1])
+    texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    said = page.locator("#compare tbody td, #compare tfoot td, #moved li, #differs").all_inner_texts()
+    assert len(said) == 20 + 4 + 6 + 1 and {text.strip() for text in said} <= set(texts)
+    assert "uniform routing" in texts
+    drawn = [float(each.get("width")) for each in root.findall(f"{SVG}rect") if each.get("height") == "10"][-20:]
+    bars = page.locator("#compare tbody .bar").evaluate_all(
+        "(bars) => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+    )
+    assert np.ptp(bars) > 0.1 and drawn == pytest.approx([max(1, 230 * share) for share in bars], abs=0.01)
+    height = float(root.get("height"))
+    low = max(float(each.get("y")) for each in root.iter(f"{SVG}text"))
+    assert 972 < low < height
+    assert Image.open(io.BytesIO(saved(page, "png")[1])).size == (2400, 2 * height)
+    visit(page, "")
 
 
 def test_a_page_without_a_network_shares_its_images_and_names_with_markup_stay_text(chromium, tmp_path):

@@ -23,7 +23,17 @@ DRAWN = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.j
 SCRIPTS = (*DRAWN, "state.js", "shapes.js", "view.js", "share.js")
 STYLES = ("page.css", "explain.css", "share.css")
 WORKER = ("network.js", "saliency.js", "worker.js")
-LIVE = ("desk.js", "answer.js", "doubts.js", "live.js", "votes.js", "formulas.js", "compare.js", "restore.js")
+LIVE = (
+    "desk.js",
+    "answer.js",
+    "doubts.js",
+    "objects.js",
+    "live.js",
+    "votes.js",
+    "formulas.js",
+    "compare.js",
+    "restore.js",
+)
 LIVE_STYLES = ("live.css", "compare.css")
 
 

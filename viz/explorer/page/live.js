@@ -6,7 +6,8 @@ const stored = await storedData(),
   [, high, wide] = shape;
 const ITERATIONS = stored.iterations,
   TOPS = Math.min(3, stored.parents.length),
-  REST = 350; // milliseconds after which a drawing is taken to be done
+  REST = 350, // milliseconds after which a drawing is taken to be done
+  BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
 const layer = lastLayer(network),
   pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
 const shelf = [...stored.images.map(shelved), ...network.shelf];
@@ -30,10 +31,10 @@ function edgesOf({ src, dst }) {
 }
 
 function shelved(each, n) {
-  const { label, pixels } = each;
-  const name = stored.parents[label]?.name ?? `image ${n + 1}`;
-  const classes = label === null ? [] : [label];
-  return { name, classes, pixels, wrong: wrongOf(stored, each), group: "One of each class" };
+  const { label, pixels } = each,
+    name = stored.parents[label]?.name;
+  if (name === undefined) return { name: `image ${n + 1}`, title: `Test image ${n + 1}`, classes: [], pixels, group: "Test images" };
+  return { name, classes: [label], pixels, wrong: wrongOf(stored, each), group: "One of each class" };
 }
 
 // Ask a thread: ask(kind, question) is a promise of its answer.
@@ -94,17 +95,17 @@ const decode = newest(ask, "decode", ({ picture }, of) => of === top1 && showPix
 const findLooks = askLooks && newest(askLooks, "saliency", (answer, about) => addSaliency(answer, about));
 
 function showPixels(canvas, data) {
-  const whole = photograph({ shape, data });
-  Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
+  paste(canvas, photograph({ shape, data }));
 }
 
 const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed());
 
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
-  const { name, classes, pixels } = shelf[at],
+  const { name, classes, pixels, title } = shelf[at],
     picture = photograph(pixels);
-  shown = { at, label: classes.length === 1 ? classes[0] : null, name };
+  const plain = classes.length ? `Test image: ${name}` : name[0].toUpperCase() + name.slice(1);
+  shown = { at, label: classes.length === 1 ? classes[0] : null, name: title ?? plain };
   Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
 }
 
@@ -133,7 +134,7 @@ function changed(moment = null) {
   }
   const bent = Object.values(desk.adjust).some((value) => value !== 0),
     { label, at } = shown;
-  $("#shown").textContent = at === null ? shown.name : `Test image: ${shown.name}${bent ? ", changed" : ""}`;
+  $("#shown").textContent = `${shown.name}${at !== null && bent ? ", changed" : ""}`;
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
@@ -164,11 +165,15 @@ function showAnswer(answer, { label, page, data, moment }) {
     if (findLooks) waitForRest(data, answer, label);
   }
   showTops(answer.tops);
+  showObjects(answer, data, blank);
   const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
   const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
   const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
   $("#verdict").textContent = blank ? "No answer" : `${doubts.length ? "perhaps " : ""}${named}${mark}`;
-  if (moment) resume(moment);
+  if (moment) {
+    resume(moment);
+    bendBy(moment.bend);
+  }
   showCompared(answer, { label, blank });
 }
 
@@ -210,8 +215,9 @@ function showTops(tops) {
   const { parent, capsule } = top1;
   $("#capsule").textContent = `The ${capsule.length} numbers of ${trace.parents[parent].name}`;
   fill($("#numbers"), capsule.length, "div", (row, d) => {
-    row.innerHTML = '<label></label><input type="range" min="-0.25" max="0.25" step="0.01"><output></output>';
+    row.innerHTML = '<label></label><input type="range" step="0.01"><output></output>';
     const [label, input] = row.children;
+    Object.assign(input, { min: -BEND, max: BEND });
     label.textContent = d + 1;
     label.htmlFor = input.id = `number-${d + 1}`;
     input.addEventListener("input", vary);
@@ -227,6 +233,19 @@ function vary() {
   const capsule = varied();
   capsule.forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
   decode({ parent: top1.parent, capsule }, top1);
+  follow();
+}
+
+// {number, from 1: hundredths added to it}, or null where the capsule is as it is.
+function bentBy() {
+  const added = [...document.querySelectorAll("#numbers input")].map(({ value }) => Math.round(100 * value)),
+    bent = added.map((hundredths, d) => [d + 1, hundredths]).filter(([, hundredths]) => hundredths !== 0);
+  return bent.length ? Object.fromEntries(bent) : null;
+}
+
+function bendBy(added) {
+  for (const [number, hundredths] of Object.entries(added)) $(`#number-${number}`).value = hundredths / 100;
+  if (bentBy()) vary();
 }
 
 function goBack() {
@@ -249,7 +268,10 @@ for (const id of Object.keys(desk.adjust)) {
   });
 }
 $("#clean").addEventListener("click", () => desk.take(null));
-$("#back").addEventListener("click", goBack);
+$("#back").addEventListener("click", () => {
+  goBack();
+  follow();
+});
 $("#bend").hidden = !network.decoder;
 $("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
 if (network.limits.answer === null) {

@@ -253,6 +253,7 @@ class Network {
 
   // uint8 pixels that the decoder makes of one parent's capsule (D,). A row of integers has its own scale.
   decode(parent, capsule) {
+    if (!this.decoder) return null;
     const D = capsule.length;
     let x = capsule,
       from = parent * D; // the other parents' capsules are zero

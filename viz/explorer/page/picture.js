@@ -20,10 +20,14 @@ function photograph({ shape: [channels, height, width], data }) {
   return raster(height, width, (x) => [color(x, 0), color(x, 1), color(x, 2), 255]);
 }
 
+// Fill a canvas with another one, pixel by pixel.
+function paste(canvas, whole) {
+  Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
+}
+
 // Fill a canvas, pixel by pixel, with an image.
 function showPicture(canvas, pixels) {
-  const whole = photograph(pixels);
-  Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
+  paste(canvas, photograph(pixels));
 }
 
 // Laid over the image, leaves it at image * DIMMED * (1 - heat) + glow * heat.

@@ -9,6 +9,7 @@ share({
     parents: layer.parents,
     grid: GRID,
     sliders: Object.fromEntries(Object.keys(NEUTRAL).map((id) => [id, Number($(`#${id}`).max)])),
+    bend: network.decoder && { numbers: layer.dim, most: Math.round(100 * BEND) },
     routings: ROUTINGS,
   },
   read() {
@@ -19,9 +20,10 @@ share({
       draw: at === null ? desk.lines : null,
       ...Object.fromEntries(bent),
       compare: isComparing() ? sides : null,
+      bend: bentBy(),
     };
   },
-  restore({ image: at = stored.start, draw: lines, compare = null, ...adjust }, moment) {
+  restore({ image: at = stored.start, draw: lines, compare = null, bend = {}, ...adjust }, moment) {
     if (lines) {
       shown = { at: null, label: null, name: "" };
       Object.assign(desk, { picture: null, lines });
@@ -30,7 +32,7 @@ share({
       chooserInput(at).checked = true;
     }
     desk.adjust = { ...NEUTRAL, ...adjust };
-    changed(moment);
+    changed({ ...moment, bend });
     compareAs(compare);
   },
 });

@@ -4,6 +4,7 @@
 //   image      place in the chooser, from 0       draw       lines on the desk, packed
 //   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
 //   compare    "dynamic.3.uniform.1": two routings and their iterations
+//   bend       "5.20.16.-8": numbers of the longest capsule, from 1, and what is added to each, in hundredths
 
 const LONGEST_TEXT = 60000; // letters
 const FARTHEST = 2048; // pixels that a line may leave the middle of the sheet
@@ -65,7 +66,8 @@ function unpackedLines(text, grid) {
 }
 
 // Of each part of the text: what it stands for, or null where it doesn't fit. `limits` has images, iterations, epochs,
-// children, parents, grid where there is a desk, sliders {name: most} and the names of routings.
+// children, parents, grid where there is a desk, sliders {name: most}, bend {numbers, most} where there is a decoder, and
+// the names of routings.
 const PARTS = {
   image: (text, { images }) => wholeBelow(text, images),
   draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
@@ -82,6 +84,18 @@ const PARTS = {
       counts = [rounds, more].map((count) => (count === "0" ? null : wholeBelow(count ?? "", iterations + 1)));
     if (rest.length || ![one, other].every((name) => routings.includes(name)) || counts.includes(null)) return null;
     return [one, other].map((routing, side) => ({ routing, iterations: counts[side] }));
+  },
+  bend: (text, { bend }) => {
+    const parts = text.split("."),
+      added = {};
+    if (!bend || parts.length % 2) return null;
+    for (let at = 0; at < parts.length; at += 2) {
+      const number = wholeBelow(parts[at], bend.numbers + 1),
+        hundredths = within(parts[at + 1], bend.most);
+      if (!number || !hundredths || number in added) return null;
+      added[number] = hundredths;
+    }
+    return added;
   },
 };
 
@@ -111,6 +125,7 @@ function stateText(state, { grid }) {
     ...state,
     draw: state.draw && packedLines(state.draw, grid),
     compare: state.compare?.map(({ routing, iterations }) => `${routing}.${iterations}`).join("."),
+    bend: state.bend && Object.entries(state.bend).flat().join("."),
   };
   const parts = Object.entries(text).filter(([, value]) => value !== null && value !== undefined);
   return parts.map(([name, value]) => `${name}=${value}`).join("&");

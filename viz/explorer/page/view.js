@@ -1,8 +1,9 @@
-// The view as one picture: image, graph, parents and charts with the moment's numbers, drawn by what draws the page, on a
-// sheet that is a canvas or SVG.
+// The view as one picture: image, graph, parents and charts with the moment's numbers, and the comparison where it is open,
+// drawn by what draws the page, on a sheet that is a canvas or SVG.
 
 const SHEET = { width: 1200, height: 972, edge: 32 };
 const SHARPNESS = 2; // points per pixel of a PNG
+const below = []; // what other files add at the bottom: {height(), draw(context, top, write)}; a height of 0 is left out
 
 // A canvas of this size, for what draws on the page's canvases.
 function standIn(width, height) {
@@ -71,10 +72,10 @@ function cut(text, font, width) {
   return `${kept.join("")}…`;
 }
 
-// Draw the moment that the page shows.
-function drawView(sheet) {
+// Draw the moment that the page shows, on a sheet of this height.
+function drawView(sheet, height) {
   const { context } = sheet,
-    { width, height, edge } = SHEET,
+    { width, edge } = SHEET,
     inner = width - 2 * edge,
     family = look.font.replace(/^\S+ /, "");
   const write = (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = inner } = {}) => {
@@ -159,6 +160,11 @@ function drawView(sheet) {
     sheet.panel(id, x, low, across, 200, draw);
     write($(`#${id} figcaption`).textContent, x, low + 220, muted);
   });
+  let bottom = SHEET.height;
+  for (const part of below.filter((each) => each.height())) {
+    part.draw(context, bottom, write);
+    bottom += part.height();
+  }
 }
 
 // The parents beside the graph, each with its length as a bar and as a number.
@@ -197,8 +203,9 @@ async function saveView(kind) {
     stop();
     draw();
     const title = [trace.title, ...trace.source].join(", "),
-      sheet = new SHEETS[kind](SHEET);
-    drawView(sheet);
+      height = below.reduce((sum, part) => sum + part.height(), SHEET.height),
+      sheet = new SHEETS[kind]({ ...SHEET, height });
+    drawView(sheet, height);
     const url = URL.createObjectURL(await sheet.finished(title)),
       name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.${kind}`;
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
