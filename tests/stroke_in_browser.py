@@ -1,0 +1,59 @@
+"""How soon the explorer's page shows the answer to a stroke, in Chromium.
+
+``python tests/stroke_in_browser.py PAGE`` draws on a page that ``graphcaps explore`` wrote, and prints the milliseconds
+from a pointer's move to the frame that shows the network's answer to it, by the clock; and how long the page's process
+computed meanwhile. Where other programs run, the second says more of the page.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from browser import browser, settle
+
+MOVES = 20
+# Resolved at the frame after the next change of the answer, with the milliseconds since the pointer moved
+ANSWERED = """() => { window.answered = new Promise((done) => {
+  let started;
+  const sheet = document.querySelector("#desk > canvas");
+  sheet.addEventListener("pointermove", () => (started = performance.now()), { once: true });
+  new MutationObserver((_, observer) => {
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - started)));
+  }).observe(document.querySelector("#tops"), { subtree: true, childList: true });
+}); }"""
+
+
+def computed(session) -> float:
+    """Seconds that pages have computed, by the session of a browser."""
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(each["cpuTime"] for each in processes if each["type"] == "renderer")
+
+
+def main(path: str) -> None:
+    clock, work = [], []
+    with browser() as chromium:
+        page, session = chromium.new_page(), chromium.new_browser_cdp_session()
+        page.goto(Path(path).resolve().as_uri())
+        page.locator("main[aria-busy=false]").wait_for()
+        box = page.locator("#desk > canvas").bounding_box()
+        page.mouse.move(box["x"] + 60, box["y"] + 60)
+        page.mouse.down()
+        page.locator("main[aria-busy=false]").wait_for()
+        for n in range(MOVES):
+            settle(page)
+            page.evaluate(ANSWERED)
+            before = computed(session)
+            page.mouse.move(box["x"] + 60 + 6 * (n + 1), box["y"] + 60 + 40 * (n % 3))
+            clock.append(page.evaluate("answered"))
+            work.append(1000 * (computed(session) - before))
+            page.locator("main[aria-busy=false]").wait_for()
+    for name, times in (("from stroke to answer", clock), ("of computing", work)):
+        print(f"{statistics.median(times):.0f} ms {name} (median of {MOVES}), {min(times):.0f} ms (fastest)")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
