@@ -260,8 +260,8 @@ def test_two_digits_are_shown_each_in_its_own_colour(chromium, tmp_path):
         strength = np.minimum(1, drawn / (0.25 * drawn.max()))[..., None]
         share = (parts**2 / np.maximum((parts**2).sum(0), 1e-9))[..., None]
         wanted = light[..., None] * ((1 - strength) * 255 + strength * (share * colours[:, None, None]).sum(0))
-        assert np.abs(shown - wanted).max() < 16  # 8-bit weights: a part that is small is off by much of it
-        assert np.abs(shown - wanted).mean() < 1 and light.max() == 1
+        assert np.abs(shown - wanted).max() < 2
+        assert light.max() == 1
         for canvas, colour, (*_, picture) in zip(
             page.locator("#tops canvas").all(), colours, answer(model, seen(page)).tops, strict=False
         ):
