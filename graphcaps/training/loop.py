@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+STEPS_BETWEEN = 16  # of several processes on GPUs, before they ask each other whether to stop
+
+
 class Interrupted(GraphcapsError):
     """Training was stopped by the signal ``signum``; ``resume`` takes it up where it was saved."""
 
@@ -164,8 +167,9 @@ class Trainer:
         state, steps = self.state, len(self.batches)
         total = steps * self.config.epochs
         began = time.perf_counter() - state.epoch_seconds
-        loss_sum = torch.tensor(state.loss_sum, dtype=torch.float64 if self.device.type != "mps" else torch.float32)
-        loss_sum, correct = loss_sum.to(self.device), torch.tensor(state.correct, device=self.device)
+        wide = torch.float64 if self.device.type != "mps" else torch.float32
+        loss_sum = torch.full((), state.loss_sum, dtype=wide, device=self.device)
+        correct = torch.full((), state.correct, dtype=torch.int64, device=self.device)
         self.learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
@@ -177,7 +181,7 @@ class Trainer:
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
-            stopped = self._noted_anywhere(stop.signum)
+            stopped = self._noted_anywhere(stop.signum) if self._asks(state.step) else 0
             leaving = state.step == steps or bool(stopped)
             if progress.due() or leaving:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
@@ -195,6 +199,11 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
+
+    def _asks(self, step: int) -> bool:
+        """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""
+        alone = self.accelerator.num_processes == 1
+        return alone or self.device.type == "cpu" or step % STEPS_BETWEEN == 0
 
     def _noted_anywhere(self, signum: int) -> int:
         """The signal that any of the processes has noted: all must stop at the same step."""
