@@ -176,7 +176,8 @@ class Trainer:
             rate = one_cycle(done, total, self.config.peak_rate)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            loss, output = training_step(self.learner, images, labels, done / total)
+            weight = self.batches.weight(state.step)
+            loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1

@@ -35,6 +35,10 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
         accelerator: of Hugging Face's Accelerate.
     """
     device = accelerator.device
+    if accelerator.num_processes > 1:
+        from .batch_norm import over_all_processes
+
+        over_all_processes(network)
     network = network.to(device).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
     model, optimizer = accelerator.prepare(network, optimizer)
@@ -42,7 +46,7 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
 
 
 def training_step(
-    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0, weight: float = 1.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
@@ -51,13 +55,14 @@ def training_step(
         images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
         progress: the share of training that is done, in [0, 1].
+        weight: of this process's images in the mean over those of all processes, as ``Batches.weight`` gives it.
 
     Returns:
         the loss (), detached, and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)
-    learner.accelerator.backward(loss)
+    learner.accelerator.backward(loss if weight == 1 else weight * loss)
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), output
