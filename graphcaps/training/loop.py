@@ -32,12 +32,13 @@ from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
+from .graphed import GraphedStep, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision_of
 from .run_folder import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
-from .step import prepare, training_step
+from .step import prepare, set_rate, training_step
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -136,6 +137,8 @@ class Trainer:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
+        self.graph: GraphedStep | None = None
+        self.try_graph = wants_graph(config.step, self.device.type, accelerator.num_processes, config.deterministic)
         self.state = State()
         self.trace: RoutingTrace | None = None
         self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
@@ -174,10 +177,12 @@ class Trainer:
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
             rate = one_cycle(done, total, self.config.peak_rate)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
+            set_rate(self.optimizer, rate)
             weight = self.batches.weight(state.step)
-            loss, output = training_step(self.learner, images, labels, done / total, weight)
+            if (graph := self._graph_for(images, labels)) is not None:
+                loss, output = graph(images, labels, done / total)
+            else:
+                loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
@@ -200,6 +205,16 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
+
+    def _graph_for(self, images: torch.Tensor, labels: torch.Tensor) -> GraphedStep | None:
+        """The step as a CUDA graph, made for the first batch of whole size; None: a step of single kernels."""
+        whole = len(images) * self.accelerator.num_processes == self.config.batch_size
+        if self.try_graph and whole:
+            self.try_graph = False
+            self.graph, why = graphed(self.learner, images, labels)
+            if why:
+                warnings.warn(f"step: the CUDA graph is not taken: {why}", RuntimeWarning, stacklevel=2)
+        return self.graph if self.graph is not None and self.graph.fits(images) else None
 
     def _asks(self, step: int) -> bool:
         """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""

@@ -45,8 +45,21 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
     return Learner(network, model, optimizer, accelerator)
 
 
+def set_rate(optimizer: Any, rate: float) -> None:
+    """Give all weights this learning rate; where it is a tensor on a device, write it there."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def training_step(
-    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0, weight: float = 1.0
+    learner: Learner,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    progress: float | torch.Tensor = 0.0,
+    weight: float = 1.0,
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
