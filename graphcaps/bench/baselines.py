@@ -172,7 +172,7 @@ READABLE = Formulation(
     "readable",
     "einsum in the manner of readable_capsnet: votes (B, I, J, D)",
     given=lambda graph, u_hat: grid(graph, u_hat).permute(2, 0, 1, 3).contiguous(),
-    children=lambda graph, u: u.transpose(0, 1),  # (B, I, P)
+    children=lambda graph, u: u.transpose(0, 1).contiguous(),  # (B, I, P)
     weights=lambda graph, weight: grid(graph, weight).transpose(1, 2).contiguous(),  # (I, P, J, D)
     votes=lambda graph, u, weight: torch.einsum("bip,ipjd->bijd", u, weight),
     route=_readable,
