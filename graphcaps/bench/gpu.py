@@ -114,17 +114,18 @@ def _graph(learner: Learner, images: torch.Tensor, labels: torch.Tensor) -> Grap
 def _epoch(learner: Learner, batches: Batches, graph: GraphedStep | None) -> Callable[[], object]:
     """A call that makes the steps of an epoch, and waits for its loss and accuracy."""
     rate = TrainConfig(model="paper").peak_rate / 25
+    like, _ = next(batches.epoch(0))
 
     def epoch() -> tuple[float, int]:
-        loss_sum, correct = None, None
+        loss_sum, correct = like.new_zeros(()), like.new_zeros(())
         for images, labels in batches.epoch(0):
             set_rate(learner.optimizer, rate)
             if graph is not None and graph.fits(images):
                 loss, output = graph(images, labels, 0.0)
             else:
                 loss, output = training_step(learner, images, labels)
-            found = loss.double() * len(labels), right(longest(output.scores, 1), labels).sum()
-            loss_sum, correct = found if loss_sum is None else (loss_sum + found[0], correct + found[1])
+            loss_sum += loss * len(labels)
+            correct += right(longest(output.scores, 1), labels).sum()
         return float(loss_sum), int(correct)
 
     return epoch

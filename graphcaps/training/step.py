@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -67,14 +67,14 @@ def training_step(
         learner: whose network is in training mode.
         images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
-        progress: the share of training that is done, in [0, 1].
+        progress: the share of training that is done, in [0, 1]; a tensor () will do.
         weight: of this process's images in the mean over those of all processes, as ``Batches.weight`` gives it.
 
     Returns:
         the loss (), detached, and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-    loss = learner.network.loss(output, images, labels, progress)
+    loss = learner.network.loss(output, images, labels, cast(float, progress))
     learner.accelerator.backward(loss if weight == 1 else weight * loss)
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
