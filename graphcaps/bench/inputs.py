@@ -30,6 +30,7 @@ class Sizes:
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
     node_edges: tuple[int, ...] = (100_000, 1_000_000)  # of the work nodes
     batch: int = 64  # images of a training step
+    epoch_images: int = 60_000  # of a training epoch, MNIST's
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # side of the matrices of the GEMM rate

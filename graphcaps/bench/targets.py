@@ -85,6 +85,7 @@ def auto_of(engines: list[str]) -> Callable[[Tables], float | None]:
 GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
 NODES = f"{STEP}, 1,000,000 edges"
 BOTH = "forward+backward"
+PRECISIONS = "", " in tf32", " in bfloat16"
 
 
 def _auto(work: str) -> list[Target]:
@@ -95,13 +96,22 @@ def _auto(work: str) -> list[Target]:
     ]
 
 
-def _on_gpu(suffix: str, bound: float) -> Target:
-    rows = ("fused", "einsum", "einsum, compiled")
+def _on_gpu(work: str, suffix: str) -> Target:
+    rows = ("fused", "einsum", "einsum, compiled", *(["readable"] if work == "gpu" else []))
     says = f"linear votes{suffix}, {BOTH}: fused over the best einsum"
-    return Target("routing", "cuda", says, bound, times(f"{LINEAR}{suffix}, {BOTH}", *rows))
+    return Target(work, "cuda", says, 10, times(f"{LINEAR}{suffix}, {BOTH}", *rows))
 
 
 TARGETS = [
+    Target(
+        "gpu", "cuda", f"{GIVEN}, {BOTH}: fused's share of the copy rate", 0.5,
+        number(f"{GIVEN}, {BOTH}", "fused", "floor_share"), form="{:.0%}",
+    ),
+    *(_on_gpu("gpu", suffix) for suffix in PRECISIONS),
+    Target(
+        "gpu", "cuda", "an MNIST epoch of the paper's network on an H100 or H200", 1.0,
+        number("training epoch", "graphcaps", "median"), most=True, form="{:.2f} s",
+    ),
     Target("routing", "cpu", f"{GIVEN}, {BOTH}: fused over dgl", 4, times(f"{GIVEN}, {BOTH}", "fused", "dgl")),
     Target(
         "routing", "cpu", f"{GIVEN}, {BOTH}: fused over compiled einsum", 2.4,
@@ -116,9 +126,7 @@ TARGETS = [
         "routing", "cuda", f"{GIVEN}, {BOTH}: fused's share of the floor", 0.5,
         number(f"{GIVEN}, {BOTH}", "fused", "floor_share"), form="{:.0%}",
     ),
-    _on_gpu("", 4),
-    _on_gpu(" in tf32", 8),
-    _on_gpu(" in bfloat16", 8),
+    *(_on_gpu("routing", suffix) for suffix in PRECISIONS),
     *_auto("routing"),
     Target("sparse", "cpu", f"{SPARSE}, forward: fused over dgl", 8, times(f"{SPARSE}, forward", "fused", "dgl")),
     Target("sparse", "cpu", f"{SPARSE}, {BOTH}: fused over dgl", 6, times(f"{SPARSE}, {BOTH}", "fused", "dgl")),
