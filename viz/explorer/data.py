@@ -38,8 +38,8 @@ Version 1, keys at the top::
 
 ``data`` is base64 of little-endian numbers. Quantised means {"low", "step", "data"} with a byte q per number and a low
 and a step for each of the K times R states: the number is ``low + step * q``, off by at most half a step. A step is the
-span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on a byte is what q is
-above that of the iteration before, modulo 256: states that hardly differ take hardly any room.
+span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on a byte is what q
+is above that of the iteration before, modulo 256: states that hardly differ take hardly any room.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
 
 
 def _quantised(values: np.ndarray) -> dict:
-    """(K, R, X) as bytes, each above that of the iteration before, with a low and a step for each of the K * R states."""
+    """(K, R, X) as bytes, less those of the iteration before, with a low and a step for each of K * R states."""
     values = values.astype(np.float64)
     low = values.min(axis=-1)
     step = (values.max(axis=-1) - low) / 255

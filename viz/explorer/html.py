@@ -82,8 +82,8 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 def _compressed(data: dict) -> str:
     """JSON, a line's end, and the bytes of all its arrays, gzipped, as base64. In the JSON an array's data are [start,
-    end] of its bytes; bytes gzip better than their letters. No letter of it could end a script element, and the same data
-    give the same page."""
+    end] of its bytes; bytes gzip better than their letters. No letter of it could end a script element, and the same
+    data give the same page."""
     arrays: list[bytes] = []
     text = json.dumps(_apart(data, arrays), separators=(",", ":")) + "\n"
     return base64.b64encode(gzip.compress(text.encode() + b"".join(arrays), mtime=0)).decode()
