@@ -151,6 +151,11 @@ class CapsuleConv(MessagePassing):
         Raises:
             ValueError: shapes or indices that don't fit.
         """
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiled import apart
+
+            options = dict(edge_attr=edge_attr, return_attention_weights=return_attention_weights)
+            return apart(self.forward, x, edge_index, edge_weight, size, return_coupling, **options)
         pair = not isinstance(x, torch.Tensor)
         x, target = x if pair else (x, x)
         sizes = self._check_input(edge_index, size)

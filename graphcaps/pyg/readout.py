@@ -107,6 +107,10 @@ class CapsuleAggregation(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiled import apart
+
+            return apart(self, x, index, ptr, dim_size, dim, **options)
         # Other aggregations count from the back, where a node's features may here be two dims.
         if index is None and ptr is None and -x.dim() <= dim < x.dim():
             index, dim_size = _zeros(x.size(dim), x.device), min(1, x.size(dim)) if dim_size is None else dim_size
