@@ -348,7 +348,7 @@ def test_the_picture_of_entropy_by_degree_shows_nodes_means_and_where_all_is_und
     uniform, means = axes.lines
     assert uniform.get_ydata()[0] == pytest.approx(np.log(4))
     assert means.get_xydata() == pytest.approx(np.array([[1, 1.05], [4, 0.65]]))  # of two nodes there is no mean
-    nodes = axes.collections[0].get_offsets()
+    nodes = np.asarray(axes.collections[0].get_offsets())
     assert nodes[:, 1] == pytest.approx(entropy) and abs(nodes[:, 0] - degree).max() < 0.5
     said = " ".join(text.get_text() for text in figure.texts)
     eta2 = 1 - (6 * np.linspace(0.8, 1.3, 6).var() * 2 + 0.005) / (14 * entropy.var())
