@@ -4,7 +4,7 @@
 # make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make types        the type checker alone
-# make gpu          on a machine with a GPU: check the fused engine there, time routing, train for one epoch
+# make gpu          on a machine with a GPU: check the fused engine there, print the targets, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
 # TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
@@ -60,7 +60,7 @@ types: $(VENV)/installed-dev
 
 gpu: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -m '' tests/test_fused_gpu.py tests/test_facts.py
-	$(VENV)/bin/graphcaps bench routing --device cuda --json figures-bench/gpu.json
+	$(VENV)/bin/graphcaps bench gpu --json figures-bench/gpu.json
 	$(VENV)/bin/graphcaps train --model paper --epochs 1 --engine fused --device cuda
 
 # What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.

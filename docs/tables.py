@@ -178,19 +178,28 @@ def _example_table(part: dict, measure: str) -> list[str]:
 
 
 def nodes_table(found: dict) -> str:
-    """What a full-graph training step of CapsuleConv takes."""
-    machine, (table,) = found["machine"], found["works"]["nodes"]["tables"]
+    """What a full-graph training step takes, of CapsuleConv and of other layers."""
+    machine, table = found["machine"], found["works"]["nodes"]["tables"][-1]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    basis = {key: _numbers_of(table, table["reference"])[key] for key in ("median", "total")}
     lines = [
-        f"`{found['command']}` on {machine['processor']}, {machine['threads']} threads: {table['about']}.",
+        f"`{found['command']}` on {machine['processor']}, {threads}: {table['about']}.",
         "",
-        "| engine and size | s a step | peak memory, MB |",
-        "|---|---|---|",
+        "| layer | s a step | times GATConv of DGL | peak memory, MB | times GATConv of DGL |",
+        "|---|---|---|---|---|",
     ]
     for row in table["rows"]:
         seconds, total = (row["numbers"].get(key) for key in ("median", "total"))
-        cells = f"{seconds / 1000:,.1f} | {total:,.0f}" if row["numbers"] else f"{row['note']} | -"
-        lines.append(f"| {row['name']} | {cells} |")
+        if row["note"]:
+            lines.append(f"| {row['name']} | {row['note']} | | | |")
+            continue
+        times = seconds / basis["median"], total / basis["total"]
+        lines.append(f"| {row['name']} | {seconds / 1000:,.2f} | {times[0]:.2f} | {total:,.0f} | {times[1]:.2f} |")
     return "\n".join(lines)
+
+
+def _numbers_of(table: dict, name: str) -> dict:
+    return next(row["numbers"] for row in table["rows"] if row["name"] == name)
 
 
 def _by_size(rows: list[dict]) -> list[dict]:

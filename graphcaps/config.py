@@ -106,7 +106,11 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32."""
+    """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32.
+    On a GPU float32 lets convolutions round to tf32, unless deterministic."""
+    step: Literal["auto", "eager", "graph"] = "auto"
+    """How a training step is started on a GPU. graph: as one CUDA graph, of one process. eager: kernel by kernel. auto:
+    graph, unless deterministic. A graph is first tried against eager steps and left out where it differs."""
     deterministic: bool = False
     """Use deterministic kernels only, slower on a GPU; on a CPU as many threads whatever other programs do."""
     data: Path = Path("data")

@@ -14,21 +14,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import graphcaps
 from graphcaps import CapsNet, GraphcapsError, InputError
-from graphcaps.bench import baselines, busy, clock, machine, memory, networks, nodes, tables, targets, train
+from graphcaps.bench import baselines, busy, clock, gpu, machine, memory, networks, nodes, tables, targets, train
 from graphcaps.bench import gate as gates
 from graphcaps.bench.inputs import ORDERS, Sizes, case, random_graph
-from graphcaps.bench.run import WORKS, bench
+from graphcaps.bench.run import ALL, bench
 from graphcaps.bench.tables import Row, Table
 from graphcaps.bench.works import Setup
 from graphcaps.routing.engines import choose_engine, run
 from graphcaps.viz import bars
 
 TINY = Sizes(
-    images=3, children=12, parents=4, edges=300, growth=(300, 600), node_edges=(400, 800),
+    images=3, children=12, parents=4, edges=300, growth=(300, 600), node_edges=(200, 400),
     batch=4, image_shape=(1, 17, 17), copied=2**16,
-    square=16, seconds=0.01, rounds=(2, 3),
+    square=16, seconds=0.01, rounds=(2, 3), epoch_images=10,
 )  # fmt: skip
-WAYS = {way.name: way for way in baselines.formulations()}
+WAYS = {way.name: way for way in (*baselines.formulations(), baselines.READABLE)}
 
 
 def use(monkeypatch) -> None:
@@ -164,7 +164,7 @@ TABLES = {
     "train": ["training step"],
     "memory": ["given votes", "linear votes", "sparse graph"],
     "growth": ["time per edge, engine fused"],
-    "nodes": ["full-graph training step"],
+    "nodes": [f"full-graph training step, {edges} edges" for edges in (200, 400)],
     "busy": ["training beside busy programs"],
 }  # fmt: skip
 
@@ -227,7 +227,7 @@ def test_the_json_holds_all_that_was_printed(everything):
 
 def test_each_work_is_drawn(everything):
     found, _, folder = everything
-    assert {path.name for path in folder.iterdir()} == {"x.json", *(f"{work}.png" for work in WORKS)}
+    assert {path.name for path in folder.iterdir()} == {"x.json", *(f"{work}.png" for work in ALL)}
     figure = bars("routing", found)
     assert [axes.get_label() for axes in figure.axes] == TABLES["routing"]
     for axes, table in zip(figure.axes, found["works"]["routing"]["tables"], strict=True):
@@ -312,12 +312,12 @@ def test_a_baseline_network_has_the_loss_and_gradient_of_ours(name):
     way, separate, _ = train.BASELINES[name]
     images, labels = torch.rand(3, *TINY.image_shape), torch.tensor([0, 2, 1])
     network = networks.baseline_network(own, way, separate)
-    assert train._why_not(network, own, way, images, labels) == ""
+    assert train.why_not(network, own, way, images, labels) == ""
     if way.same:
         with torch.no_grad():
             network.capsules.weight[0] *= 1.5
         with pytest.raises(GraphcapsError, match=f"{name}: expected the (loss|gradient)"):
-            train._why_not(network, own, way, images, labels)
+            train.why_not(network, own, way, images, labels)
 
 
 def test_the_operations_of_a_step_are_those_that_torch_counts():
@@ -358,11 +358,10 @@ def test_memory_counts_the_gradients_apart(everything):
 
 
 def test_a_full_graph_step_is_timed_and_weighed(everything):
-    (table,) = everything[0]["works"]["nodes"]["tables"]
-    engines = ["fused, 400", "fused, 800", "dgl, 400", "torch, 400"]
-    assert [row["name"] for row in table["rows"]] == [f"{engine} capsule edges" for engine in engines]
-    for row in table["rows"]:
-        assert row["numbers"]["median"] > 0 and row["numbers"]["total"] >= 0 and not row["note"]
+    for table in everything[0]["works"]["nodes"]["tables"]:
+        assert [row["name"] for row in table["rows"]] == list(nodes.LAYERS)
+        for row in table["rows"]:
+            assert row["numbers"]["median"] > 0 and row["numbers"]["total"] >= 0 and not row["note"]
 
 
 @pytest.fixture
@@ -440,6 +439,54 @@ def test_a_training_of_its_own_says_its_speed(monkeypatch):
     assert busy.training("cpu", {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1])}) > 1
     with pytest.raises(GraphcapsError, match="graphcaps train: expected it to end well, got 2: "):
         busy.training("abacus", dict(os.environ))
+
+
+GPU_TABLES = [
+    "given votes, forward", "given votes, forward+backward", "linear votes, forward", "linear votes, forward+backward",
+    "linear votes in tf32, forward", "linear votes in tf32, forward+backward", "linear votes in bfloat16, forward",
+    "linear votes in bfloat16, forward+backward", "training epoch",
+]  # fmt: skip
+
+
+def check_epochs(epoch: Table) -> None:
+    assert [row.name for row in epoch.rows] == ["readable", "graphcaps, float32", "graphcaps, eager", "graphcaps"]
+    for row in epoch.rows:
+        assert row.numbers["speed"] == pytest.approx(10 / row.numbers["median"]) and not row.note
+        assert row.numbers["ratio"] == pytest.approx(epoch.number("readable", "median") / row.numbers["median"])
+    assert judged_one(targets.judged("gpu", "cuda", [epoch]), "epoch")["got"] == epoch.number("graphcaps", "median")
+
+
+def test_epochs_are_timed_beside_a_baselines():
+    check_epochs(gpu.epochs(Setup("cpu", TINY, {})))
+
+
+@pytest.mark.long
+def test_what_a_gpu_would_be_asked_for_can_be_measured():
+    """On the CPU, at tiny sizes: every target finds its number."""
+    ceilings = {"copy_gb_s": 1.0} | {f"{kind}_gflop_s": 1.0 for kind in ("float32", "tf32", "bfloat16")}
+    found = list(gpu.measured(Setup("cpu", TINY, ceilings)))
+    assert [table.name for table in found] == GPU_TABLES
+    assert not [row.note for table in found for row in table.rows if row.note]
+    judged = targets.judged("gpu", "cuda", found)
+    assert len(judged) == 5 and all(target["got"] > 0 for target in judged)
+    check_epochs(found[-1])
+
+
+def test_an_epoch_of_a_second_is_met_and_a_longer_one_missed():
+    for seconds, met in ((1.0, True), (1.01, False)):
+        rows = [Row("graphcaps", "", {"median": seconds})]
+        found = targets.judged("gpu", "cuda", [Table("training epoch", "", "median", "s", rows)])
+        assert judged_one(found, "epoch")["met"] is met and judged_one(found, "epoch")["said"] == f"{seconds:.2f} s"
+
+
+def test_on_a_cpu_the_targets_of_a_gpu_say_what_they_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "measured", lambda setup: pytest.fail("it measured"))
+    said = []
+    found = bench("gpu", device="cpu", to=tmp_path, sizes=TINY, say=said.append)["works"]["gpu"]
+    assert {target["met"] for target in found["targets"]} == {None} and len(found["targets"]) == 5
+    text = "\n".join(said)
+    assert text.count("needs a GPU; there it ") == 3 and "nothing was measured: this is a CPU" in text
+    assert text.count("not measured  ") == 5 and "wanted at most 1.00 s" in text and "wanted at least 10.0x" in text
 
 
 def test_auto_is_what_the_tables_say(everything):

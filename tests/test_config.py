@@ -33,6 +33,7 @@ UNUSUAL = TrainConfig(
     seed=2**63 - 1,
     device="cpu",
     precision="float32",
+    step="eager",
     deterministic=True,
     data=Path("där drüben"),
     out=Path("/tmp/x"),

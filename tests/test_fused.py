@@ -15,7 +15,7 @@ import torch
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
 from graphcaps.routing import fused
 from graphcaps.routing.engines import ROUTINGS, engine_names
-from graphcaps.routing.fused.cpu import kernels, kernels_em, passes
+from graphcaps.routing.fused.cpu import kernels, kernels_em, kernels_nodes, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
@@ -196,7 +196,7 @@ def test_the_kernels_file_changes_with_what_it_compiles_in():
     """Numba's disk cache would take kernels compiled with older ones of these files: it knows only their own."""
     inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("arguments.py", "simd.py", "tiles.py")]
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
-    for module in (kernels, kernels_em):
+    for module in (kernels, kernels_em, kernels_nodes):
         assert checksum == module.INLINED, f"{Path(module.__file__).name}: write INLINED = {checksum!r}"
 
 

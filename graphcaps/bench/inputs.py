@@ -28,8 +28,9 @@ class Sizes:
     iterations: int = 3  # R
     edges: int = 1_000_000  # E of sparse; I = E / 10, J = E / 100
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
-    node_edges: tuple[int, ...] = (1_000_000, 10_000_000)  # capsule edges of the work nodes
+    node_edges: tuple[int, ...] = (100_000, 1_000_000)  # of the work nodes
     batch: int = 64  # images of a training step
+    epoch_images: int = 60_000  # of a training epoch, MNIST's
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # side of the matrices of the GEMM rate

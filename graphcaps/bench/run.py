@@ -15,6 +15,7 @@ from ..errors import expect
 from ..training.hardware import pick_device
 from . import machine
 from .busy import busy
+from .gpu import gpu
 from .inputs import FULL, SEED, Sizes
 from .memory import memory
 from .nodes import nodes
@@ -31,7 +32,9 @@ WORKS = {
     "growth": growth,
     "nodes": nodes,
     "busy": busy,
+    "gpu": gpu,
 }
+ALL = tuple(name for name in WORKS if name != "gpu")  # whose routing is in the others
 HOW = (
     "Each round runs every row once; times are medians over rounds, with quartiles; a ratio is the reference's median "
     "over the row's. Warmed up before. What claims the paper's algorithm was first held against naive, value and "
@@ -52,7 +55,7 @@ def bench(
     """Measure one work or all, say what was found as it is found, and return all of it as plain data.
 
     Args:
-        work: a key of ``WORKS``, or "all".
+        work: a key of ``WORKS``, or "all" but ``gpu``.
         device: "auto", "cpu" or "cuda".
         threads: of torch and of the engines; None: as many as torch takes. The trainings of ``busy`` choose their own.
         to: folder of the charts, one PNG per work.
@@ -88,12 +91,12 @@ def bench(
         "seed": SEED,
         "works": {},
     }
-    for name in WORKS if work == "all" else [work]:
+    for name in ALL if work == "all" else [work]:
         tables = []
         for table in WORKS[name](Setup(device, sizes, ceilings)):
             tables.append(table)
             say(f"\n{text(table)}")
-        targets = judged(name, device, tables)
+        targets = judged(name, "cuda" if name == "gpu" else device, tables)
         found["works"][name] = {"tables": [plain(table) for table in tables], "targets": targets}
         say(_said(targets))
         if json_file is not None:

@@ -44,7 +44,7 @@ def train(setup: Setup) -> Iterator[Table]:
     rows, calls = [], {}
     for name, (way, separate, says) in BASELINES.items():
         network = baseline_network(own, way, separate)
-        note = _why_not(network, own, way, images[:4], labels[:4])
+        note = why_not(network, own, way, images[:4], labels[:4])
         rows.append(Row(name, says, note=note, another_algorithm=not way.same))
         if not note:
             calls[name] = _step(network, images, labels, "float32", device)
@@ -81,7 +81,7 @@ def _step(
     return lambda: training_step(learner, images, labels)
 
 
-def _why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Tensor, labels: torch.Tensor) -> str:
+def why_not(network: CapsNet, own: CapsNet, way: Formulation, images: torch.Tensor, labels: torch.Tensor) -> str:
     """Why the network can't run, or ""; raise ``GraphcapsError`` where loss or gradient aren't those of ours."""
     try:
         got = _loss_and_gradient(network, images, labels)

@@ -35,14 +35,14 @@ def routing(setup: Setup) -> Iterator[Table]:
             if (kind, precision) == ("given", "tf32"):
                 continue  # no matrix product of float32 numbers worth the name
             with matmul(precision):
-                yield from _timed(setup, kind, precision, formulations())
+                yield from timed(setup, kind, precision, formulations())
 
 
 def sparse(setup: Setup) -> Iterator[Table]:
     """A random graph, its edges in random order, one vote each."""
     # Without images there is nothing to average over: the tutorial's algorithm is the paper's here.
     ways = [way._replace(same=True) for way in formulations() if way.any_graph]
-    yield from _timed(setup, "sparse", "float32", ways)
+    yield from timed(setup, "sparse", "float32", ways)
 
 
 def growth(setup: Setup) -> Iterator[Table]:
@@ -77,7 +77,8 @@ def _ready(way: Formulation, own: Case) -> Entry:
     return Entry(way, own, function(way, own), tuple(x.requires_grad_() for x in own.tensors), "")
 
 
-def _timed(setup: Setup, kind: str, precision: str, ways: list[Formulation]) -> Iterator[Table]:
+def timed(setup: Setup, kind: str, precision: str, ways: list[Formulation]) -> Iterator[Table]:
+    """Forward, then forward and backward, of these formulations on votes of a kind."""
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     own = case(kind, setup.sizes, setup.device, dtype)
     torch.compiler.reset()

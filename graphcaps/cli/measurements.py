@@ -78,7 +78,7 @@ def matters(
 
 def bench(
     work: tyro.conf.Positional[
-        Literal["all", "routing", "sparse", "train", "memory", "growth", "nodes", "busy"]
+        Literal["all", "routing", "sparse", "train", "memory", "growth", "nodes", "busy", "gpu"]
     ] = "all",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
@@ -91,7 +91,8 @@ def bench(
         work: routing: image capsules, from given votes and from children and weights. sparse: a random graph of a
             million edges. train: whole training steps. memory: peaks. growth: time per edge up to ten million edges.
             nodes: full-graph training steps of CapsuleConv, up to ten million capsule edges. busy: training alone, and
-            beside programs that keep every core busy.
+            beside programs that keep every core busy. gpu: the targets for a GPU and what they are made of, in five
+            minutes; not in all.
         device: Where to measure; auto takes a GPU if there is one.
         threads: Threads of torch and of the engines; default: as many as torch takes. Not of busy, whose
             trainings choose.

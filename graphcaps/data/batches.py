@@ -101,6 +101,17 @@ class Batches:
         expect(0 <= start <= steps, "start", f"0 to {steps}, the steps of an epoch", start)
         return self._epoch(epoch, start)
 
+    def weight(self, step: int) -> float:
+        """How much a mean over this process's images counts in the mean of all processes' means at a step: 1 if alike.
+
+        >>> images = Images(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10))
+        >>> [Batches(images, 10, rank=rank, world=4).weight(0) for rank in range(4)]
+        [0.8, 1.2, 0.8, 1.2]
+        """
+        first, last = self._bounds()[step : step + 2]
+        here = self._share(first, last)
+        return (here.stop - here.start) * self._world / (last - first)
+
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All images once, in order and not augmented, for evaluation; each process gets its slice of each batch.
 

@@ -12,10 +12,10 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
 from ..errors import check_name, check_whole, expect, is_whole, required
-from ..functional import squash
-from ..graph import Links, check_competition, expand, links
-from ..routing import route
+from ..graph import Links, check_competition, links
 from ..routing.edge_ops import with_length
+from ..routing.gradient import lean_squash
+from ..routing.nodes import route_edges, route_nodes
 from .routed import check_options
 from .routing_parameters import Concentration
 
@@ -205,46 +205,54 @@ class NodeCapsules(nn.Module):
         if edge_feat is not None and edge_feat.dim() == 1:
             edge_feat = edge_feat[:, None]
         self._find_out((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
-        votes = self._votes(feat, edge_feat, edges)  # (E, *, K_in, K_out, D)
-        if edge_weight is not None:
-            fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
-            expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
-            votes = votes * edge_weight.to(votes.dtype).reshape(-1, *[1] * (votes.dim() - 1))
-        if self.training and self.vote_drop.p > 0:
-            votes = votes * self.vote_drop(torch.ones_like(votes[..., :1]))
-        in_caps, num_caps = self.in_caps, self.num_caps
-        last: dict[str, torch.Tensor] = {}
-        s, _ = route(
-            expand(graph, in_caps, num_caps, self.competition),
-            votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
+        z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
+        scale = self._scale(z, edge_weight, edges)
+        how: dict[str, Any] = {
+            "routing": self.routing,
             # A vote alone in its softmax has c = 1 whatever its logit.
-            iterations=1 if self.competition == "capsules" and num_caps == 1 else self.iterations,
-            routing=self.routing,
-            engine=self.engine,
-            on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
-            squash_output=False,
-            parameters=self.learned() if self.learned is not None else None,
-        )
-        s = s.unflatten(0, (edges.num_parents, num_caps)).movedim(1, -2) * num_caps  # (N_dst, *, K_out, D)
+            "iterations": 1 if self.competition == "capsules" and self.num_caps == 1 else self.iterations,
+            "engine": self.engine,
+            "parameters": self.learned() if self.learned is not None else None,
+            "get_coupling": get_coupling,
+        }
+        if edge_feat is None and self.competition == "capsules":
+            s, c = route_nodes(graph, z, scale, **how)
+        else:
+            votes = z.index_select(0, edges.src) if edge_feat is None else z
+            votes = votes if scale is None else votes * scale.unsqueeze(-1)
+            s, c = route_edges(graph, votes, self.competition, **how)
+        # (N_dst, *, K_out, D), and what it is times.
+        share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":
-            s = s / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
+            share = share / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
         if self.normalise:
-            s = (s * self._per_feature(feat, edge_feat, edges)).to(s.dtype)
+            share = share * self._per_feature(feat, edge_feat, edges)
+        s = s * share.to(s.dtype)
         if self.weight_target is not None:
             s = s + self._residual(target, edges.num_parents).to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
-        out = squash(s) if self.squash_output else s
-        if not get_coupling:
-            return out
-        return out, last["c"].unflatten(0, (len(edges.src), in_caps, num_caps)).movedim((1, 2), (-2, -1))
+        out = lean_squash(s) if self.squash_output else s
+        return out if c is None else (out, c)
+
+    def _scale(self, z: torch.Tensor, edge_weight: torch.Tensor | None, edges: Links) -> torch.Tensor | None:
+        """How long edge weights and dropout make the votes along each edge, broadcastable with (E, *, K_in, K_out)."""
+        scale = None
+        if edge_weight is not None:
+            fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
+            expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
+            scale = edge_weight.to(z.dtype).reshape(-1, *[1] * (z.dim() - 2))
+        if self.training and self.vote_drop.p > 0:
+            kept = self.vote_drop(z.new_ones(len(edges.src), *z.shape[1:-1]))
+            scale = kept if scale is None else kept * scale
+        return scale
 
     def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
-        """(E, *, K_in, K_out, D): what each edge's source says along it, weights and dropout aside."""
+        """(N_src, *, K_in, K_out, D), what each node says; with features of edges (E, ...), what it says along each."""
         self._check("feat", feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
-            return self._directed(z).index_select(0, edges.src)
+            return self._directed(z)
         wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
         edge_feat = required(edge_feat, "edge_feat", wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)

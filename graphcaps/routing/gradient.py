@@ -35,9 +35,7 @@ def lean_dynamic(
     parameters: None = None,
 ) -> Parents:
     """``dynamic`` of the same arguments, with a gradient of fewer readings and writings of the votes."""
-    # torch.func, as the compiler, wants to see into what it transforms; the latter can't see into that question
-    seen_into = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if seen_into or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
+    if _seen_into() or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
         return dynamic(edges, u_hat, activation, prior, iterations, on_iteration)
     s = _Lean.apply(u_hat, prior, edges, iterations, on_iteration)
     v = squash(s)
@@ -109,7 +107,7 @@ class _Lean(torch.autograd.Function):
             if r > 0:
                 of_edges.append(db)
                 of_parents.append(squash(s[r - 1]))
-                ds = _through_squash(s[r - 1], edges.weighted_sum(db, u_hat))
+                ds = through_squash(s[r - 1], edges.weighted_sum(db, u_hat))
         du_hat = edges.outer(of_edges, of_parents, u_hat) if votes_too else None
         return du_hat, db if prior_too else None, None, None, None
 
@@ -122,9 +120,35 @@ def _by_autograd(edges, u_hat, prior, iterations, grad, needed) -> list[Tensor |
     return [next(found) if wanted else None for wanted in needed]
 
 
-def _through_squash(s: Tensor, dv: Tensor) -> Tensor:
+def through_squash(s: Tensor, dv: Tensor) -> Tensor:
     """The gradient of s (J, *, D) from that of v = s n / (1 + n^2), n = |s|; zero at s = 0, as autograd has it."""
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    rise = 1 + n * n
-    slope = (1 - n * n) / (rise * rise * torch.where(n > 0, n, 1))  # f' / n for f = n / (1 + n^2)
-    return dv * (n / rise) + s * (slope * (s * dv).sum(-1, keepdim=True))
+    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 is infinite from 4e9 on
+    slope = slope / torch.where(n > 0, n, 1)
+    along = (s * dv).sum(-1, keepdim=True)
+    return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)
+
+
+def lean_squash(s: Tensor) -> Tensor:
+    """``squash`` with a gradient that has one tensor of s's size beside its result; autograd has three."""
+    return squash(s) if _seen_into() or not s.requires_grad else _LeanSquash.apply(s)
+
+
+class _LeanSquash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, s: Tensor) -> Tensor:
+        ctx.save_for_backward(s)
+        return squash(s)
+
+    @staticmethod
+    def backward(ctx: Any, dv: Tensor) -> Tensor:
+        (s,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a history is asked for
+            return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
+        return through_squash(s, dv)
+
+
+def _seen_into() -> bool:
+    """Whether torch traces or transforms: it wants to see the operations."""
+    # The compiler can't see into the second question.
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

@@ -29,10 +29,22 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
         torch.use_deterministic_algorithms(True)
+    choose_kernels(device, deterministic)
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
+
+
+def choose_kernels(device: str, deterministic: bool) -> None:
+    """On CUDA, let cuDNN time its convolutions and take the fastest, and multiply float32 in tf32 where it may.
+
+    Matrix products stay in float32: those of routing are among them, and the decoder's are 1 % of a training step of
+    the paper's network.
+    """
+    if device == "cuda":
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.backends.cudnn.allow_tf32 = not deterministic
 
 
 def pick_device(name: str) -> str:

@@ -32,15 +32,19 @@ from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
+from .graphed import GraphedStep, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with, precision_of
 from .run_folder import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
-from .step import prepare, training_step
+from .step import prepare, set_rate, training_step
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+
+STEPS_BETWEEN = 16  # of several processes on GPUs, before they ask each other whether to stop
 
 
 class Interrupted(GraphcapsError):
@@ -133,6 +137,8 @@ class Trainer:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
+        self.graph: GraphedStep | None = None
+        self.try_graph = wants_graph(config.step, self.device.type, accelerator.num_processes, config.deterministic)
         self.state = State()
         self.trace: RoutingTrace | None = None
         self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
@@ -164,20 +170,24 @@ class Trainer:
         state, steps = self.state, len(self.batches)
         total = steps * self.config.epochs
         began = time.perf_counter() - state.epoch_seconds
-        loss_sum = torch.tensor(state.loss_sum, dtype=torch.float64 if self.device.type != "mps" else torch.float32)
-        loss_sum, correct = loss_sum.to(self.device), torch.tensor(state.correct, device=self.device)
+        wide = torch.float64 if self.device.type != "mps" else torch.float32
+        loss_sum = torch.full((), state.loss_sum, dtype=wide, device=self.device)
+        correct = torch.full((), state.correct, dtype=torch.int64, device=self.device)
         self.learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
             rate = one_cycle(done, total, self.config.peak_rate)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            loss, output = training_step(self.learner, images, labels, done / total)
+            set_rate(self.optimizer, rate)
+            weight = self.batches.weight(state.step)
+            if (graph := self._graph_for(images, labels)) is not None:
+                loss, output = graph(images, labels, done / total)
+            else:
+                loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
-            stopped = self._noted_anywhere(stop.signum)
+            stopped = self._noted_anywhere(stop.signum) if self._asks(state.step) else 0
             leaving = state.step == steps or bool(stopped)
             if progress.due() or leaving:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
@@ -195,6 +205,21 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
+
+    def _graph_for(self, images: torch.Tensor, labels: torch.Tensor) -> GraphedStep | None:
+        """The step as a CUDA graph, made for the first batch of whole size; None: a step of single kernels."""
+        whole = len(images) * self.accelerator.num_processes == self.config.batch_size
+        if self.try_graph and whole:
+            self.try_graph = False
+            self.graph, why = graphed(self.learner, images, labels)
+            if why:
+                warnings.warn(f"step: the CUDA graph is not taken: {why}", RuntimeWarning, stacklevel=2)
+        return self.graph if self.graph is not None and self.graph.fits(images) else None
+
+    def _asks(self, step: int) -> bool:
+        """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""
+        alone = self.accelerator.num_processes == 1
+        return alone or self.device.type == "cpu" or step % STEPS_BETWEEN == 0
 
     def _noted_anywhere(self, signum: int) -> int:
         """The signal that any of the processes has noted: all must stop at the same step."""

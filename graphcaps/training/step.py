@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -35,14 +35,31 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
         accelerator: of Hugging Face's Accelerate.
     """
     device = accelerator.device
+    if accelerator.num_processes > 1:
+        from .batch_norm import over_all_processes
+
+        over_all_processes(network)
     network = network.to(device).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
     model, optimizer = accelerator.prepare(network, optimizer)
     return Learner(network, model, optimizer, accelerator)
 
 
+def set_rate(optimizer: Any, rate: float) -> None:
+    """Give all weights this learning rate; where it is a tensor on a device, write it there."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def training_step(
-    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0
+    learner: Learner,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    progress: float | torch.Tensor = 0.0,
+    weight: float = 1.0,
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
@@ -50,14 +67,15 @@ def training_step(
         learner: whose network is in training mode.
         images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
-        progress: the share of training that is done, in [0, 1].
+        progress: the share of training that is done, in [0, 1]; a tensor () will do.
+        weight: of this process's images in the mean over those of all processes, as ``Batches.weight`` gives it.
 
     Returns:
         the loss (), detached, and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-    loss = learner.network.loss(output, images, labels, progress)
-    learner.accelerator.backward(loss)
+    loss = learner.network.loss(output, images, labels, cast(float, progress))
+    learner.accelerator.backward(loss if weight == 1 else weight * loss)
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), output

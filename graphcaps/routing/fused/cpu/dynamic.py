@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....functional import squash
+from ...gradient import through_squash
 from ...votes import LinearVotes
 from .kernels import agree, iterate_backward
 from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
@@ -130,19 +131,12 @@ class _Dynamic(torch.autograd.Function):
             logits = {"prior": prior, "before": before[r:], "ds": ds[r:], "iterations": iterations - r}
             reading.run(iterate_backward, **logits, c=kept, db_above=above, db=below, dv=list(parts))
             if r > 0:
-                ds[r - 1] = _squash_backward(s[r - 1], sum_of(parts))
+                ds[r - 1] = through_squash(s[r - 1], sum_of(parts))
             above = below
         du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, EQUAL if uniform else SOFTMAX)
         return du, dweight, None if dprior is None else edges.in_edge_order(dprior), *[None] * 6
-
-
-def _squash_backward(s: torch.Tensor, dv: torch.Tensor) -> torch.Tensor:
-    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f'; a square of 1 + n^2 is infinite for n above 4e9
-    slope = slope / n.clamp_min(torch.finfo(s.dtype).tiny)  # s = 0 takes it to 0
-    return dv * (n / (1 + n * n)) + s * slope * (s * dv).sum(dim=-1, keepdim=True)
 
 
 def agreement_of(passes: Passes, v: torch.Tensor) -> torch.Tensor:

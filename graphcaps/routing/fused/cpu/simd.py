@@ -226,12 +226,12 @@ def dots(typing, x, ix, y, iy, z, width):
         while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
             half = parts[0].type.count // 2
             parts = [_halves_added(builder, part, half) for part in parts]
-        if lanes % parts[0].type.count:
+        group = parts[0].type.count
+        if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # not to be halved and joined
             sums = ir.Constant(args[4].type, ir.Undefined)
             for row, part in enumerate(parts):
                 sums = builder.insert_element(sums, _reduce(builder, "fadd", part), _INT(row))
             return builder.fadd(sums, args[4])
-        group = parts[0].type.count
         while parts[0].type.count < lanes:
             parts = [_joined(builder, *pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
         while group > 1:
@@ -250,13 +250,14 @@ def reduce_sum(typing, x):
 
 @intrinsic
 def reduce_max(typing, x):
-    """``reduce_max(x)``: the largest of the lanes, whose number is a power of 2."""
+    """``reduce_max(x)``: the largest of the lanes."""
 
     def generate(context, builder, signature, args):
         rest = args[0]
         while rest.type.count > 1:
-            half = rest.type.count // 2
-            parts = [builder.shuffle_vector(rest, rest, _int_vector(range(at, at + half))) for at in (0, half)]
+            half = (rest.type.count + 1) // 2  # of an odd number, both halves have the middle lane
+            starts = 0, rest.type.count - half
+            parts = [builder.shuffle_vector(rest, rest, _int_vector(range(at, at + half))) for at in starts]
             rest = builder.select(builder.fcmp_ordered(">", *parts), *parts)
         return builder.extract_element(rest, _INT(0))
 

@@ -1,0 +1,99 @@
+"""Train on a graph that no process holds: DGL's neighbour sampler on mapped files, under DistributedDataParallel.
+
+    torchrun --nproc-per-node 2 distributed.py --nodes 100000 --edges 1000000
+    torchrun --nnodes 2 --nproc-per-node 1 --node-rank 0 --master-addr ADDRESS --master-port 29500 distributed.py
+
+The last line is for the first of two machines; on the second --node-rank is 1. On each, a process writes edges and
+features to files and ends. The others map them: they share the pages that they read, and the system may take them back.
+Each trains on its share of the nodes. Gradients are averaged over all, and compared after each epoch.
+"""
+
+import os
+import resource
+import time
+from argparse import ArgumentParser
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+from torch.nn import functional as F
+
+from graphcaps import dgl
+from graphcaps.nn import CapsuleConv
+
+CLASSES, FEATURES = 8, 32
+FILES = {"starts": torch.int64, "sources": torch.int64, "x": torch.float32, "y": torch.int64}
+
+
+def write(folder, nodes, edges):
+    """Nodes of eight classes, which their features hardly show; half of a node's neighbours are of its class."""
+    torch.manual_seed(0)
+    y = torch.randint(CLASSES, (nodes,))
+    of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
+    dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))]).sort().values  # each has an in-edge
+    alike = of_class[(sizes.cumsum(0) - sizes)[y[dst]] + (torch.rand(edges) * sizes[y[dst]]).long()]
+    sources = torch.where(torch.rand(edges) < 0.5, alike, torch.randint(nodes, (edges,)))
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), dst.bincount(minlength=nodes).cumsum(0)])
+    x = torch.randn(nodes, FEATURES) + 0.5 * F.one_hot(y, FEATURES)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, numbers in zip(FILES, (starts, sources, x, y), strict=True):
+        numbers.numpy().tofile(folder / name)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = CapsuleConv(FEATURES, 16, 4), CapsuleConv(64, CLASSES, 1, squash_output=False)
+
+    def forward(self, blocks, x):
+        return self.second(blocks[1], F.elu(self.first(blocks[0], x).flatten(1))).flatten(1)
+
+
+def main(folder, nodes, edges, epochs, batch_size):
+    distributed.init_process_group("gloo")
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    if os.environ["LOCAL_RANK"] == "0":
+        with get_context("spawn").Pool(1) as writer:
+            writer.apply(write, (folder, nodes, edges))
+    distributed.barrier()
+    sizes = nodes + 1, edges, nodes * FEATURES, nodes
+    files = [(str(folder / name), True, size) for name, size in zip(FILES, sizes, strict=True)]
+    starts, sources, x, y = (torch.from_file(*file, dtype=FILES[name]) for name, file in zip(FILES, files, strict=True))
+    graph, x = dgl.graph(("csc", (starts, sources, [])), num_nodes=nodes), x.view(nodes, FEATURES)
+    torch.manual_seed(0)  # the same weights, and the same order of nodes, in all processes
+    train, val = torch.randperm(nodes)[: nodes // 8].tensor_split([nodes // 10])
+
+    def batches(part):
+        mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # as many in every process
+        return dgl.dataloading.DataLoader(graph, mine, dgl.dataloading.NeighborSampler([10, 5]), batch_size=batch_size)
+
+    net = nn.parallel.DistributedDataParallel(Net(), find_unused_parameters=True)  # one head alone doesn't compete
+    adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    for epoch in range(epochs):
+        start, right = time.perf_counter(), torch.zeros(2)
+        for inputs, outputs, blocks in batches(train):
+            adam.zero_grad()
+            F.cross_entropy(net(blocks, x[inputs]), y[outputs]).backward()
+            adam.step()
+        speed = len(train) // world / (time.perf_counter() - start)
+        least = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+        most, memory = least.clone(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000  # Linux counts in KB
+        distributed.all_reduce(least, distributed.ReduceOp.MIN)
+        distributed.all_reduce(most, distributed.ReduceOp.MAX)
+        with torch.no_grad():
+            for inputs, outputs, blocks in batches(val):
+                right += torch.tensor([(net.module(blocks, x[inputs]).argmax(1) == y[outputs]).sum(), len(outputs)])
+        distributed.all_reduce(right)
+        said = f"epoch {epoch + 1}  process {rank}: {speed:,.0f} nodes/s, at most {memory:,.0f} MB resident; gradients "
+        said += f"differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
+        print(said, flush=True)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser()
+    parser.add_argument("--folder", type=Path, default="graph", help="where the files go, on each machine")
+    for name, number in {"nodes": 1_000_000, "edges": 10_000_000, "epochs": 3, "batch-size": 1000}.items():
+        parser.add_argument(f"--{name}", type=int, default=number)
+    main(**vars(parser.parse_args()))

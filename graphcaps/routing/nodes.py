@@ -1,0 +1,101 @@
+"""Routing from the capsules of nodes to those of their neighbours, which the layers for graph networks are made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._dgl import DGLGraph
+from ..graph import expand, links
+from .api import route
+from .spherical import SphericalParameters
+
+LARGEST = 1024  # numbers of a node, K_out * D: the time to compile its kernel grows with them
+
+
+class Capsules(NamedTuple):
+    """Sums ``s`` (N_dst, *, K_out, D), not squashed, and if wanted couplings ``c`` (E, *, K_in, K_out), detached."""
+
+    s: Tensor
+    c: Tensor | None
+
+
+def route_edges(
+    graph: DGLGraph,
+    votes: Tensor,
+    competition: str,
+    routing: str,
+    iterations: int,
+    engine: str,
+    parameters: SphericalParameters | None,
+    get_coupling: bool,
+) -> Capsules:
+    """``route`` of votes (E, *, K_in, K_out, D), from capsules of an edge's source to those of its destination.
+
+    Args:
+        graph: any with one canonical edge type; E edges from N_src to N_dst nodes.
+        votes: in edge order.
+        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
+        routing, iterations, engine, parameters: as in ``route``.
+        get_coupling: whether couplings are wanted.
+    """
+    caps_in, caps_out = votes.shape[-3:-1]
+    last: dict[str, Tensor] = {}
+    s, _ = route(
+        expand(graph, caps_in, caps_out, competition),
+        votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
+        routing=routing,
+        iterations=iterations,
+        engine=engine,
+        on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
+        squash_output=False,
+        parameters=parameters,
+    )
+    s = s.unflatten(0, (graph.num_dst_nodes(), caps_out)).movedim(1, -2)
+    if not get_coupling:
+        return Capsules(s, None)
+    return Capsules(s, last["c"].unflatten(0, (len(votes), caps_in, caps_out)).movedim((1, 2), (-2, -1)))
+
+
+def route_nodes(
+    graph: DGLGraph,
+    z: Tensor,
+    scale: Tensor | None,
+    routing: str,
+    iterations: int,
+    engine: str,
+    parameters: SphericalParameters | None,
+    get_coupling: bool,
+) -> Capsules:
+    """``route_edges`` where a node says the same along all of its edges, and those of an edge compete among themselves.
+
+    The fused engine reads a node's votes for each edge, and never makes the votes (E, K_in, K_out, D).
+
+    Args:
+        z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
+        scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
+    """
+    if routing == "uniform":
+        iterations = 1
+    if _can_be_read_by_node(z, engine):
+        from .fused.cpu.nodes import route_nodes as fused  # Numba takes half a second to import
+
+        kappa = None if parameters is None else torch.as_tensor(parameters.concentration, dtype=z.dtype)
+        return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling))
+    votes = z.index_select(0, links(graph, z.device).src)
+    if scale is not None:
+        votes = votes * scale.to(votes.dtype).unsqueeze(-1)
+    return route_edges(graph, votes, "capsules", routing, iterations, engine, parameters, get_coupling)
+
+
+def _can_be_read_by_node(z: Tensor, engine: str) -> bool:
+    return (
+        engine in ("auto", "fused")
+        and z.device.type == "cpu"
+        and z.dim() == 4
+        and z.dtype in (torch.float32, torch.float64)
+        and z.shape[-2] * z.shape[-1] <= LARGEST
+        and not torch.compiler.is_compiling()
+    )
