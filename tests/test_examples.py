@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import nn
 
+from graphcaps import viz
+from graphcaps._dgl import dgl
 from graphcaps.cli import main
 from graphcaps.data.graphs import cora as citation
 from graphcaps.data.graphs import tu
@@ -316,14 +319,42 @@ def test_molecules_of_both_classes_are_drawn_and_right_answers_come_first(predic
 
 def test_a_quick_look_says_first_that_it_is_one_and_claims_no_spread_of_one_seed(data, tmp_path, capsys):
     file = tmp_path / "result.json"
-    assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file)]) == 0
-    first, _, *rows, protocol = capsys.readouterr().out.splitlines()
+    assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file), "--out", str(tmp_path)]) == 0
+    first, _, *rows, protocol, wrote = capsys.readouterr().out.splitlines()
     assert first.startswith("A quick look") and first.endswith("numbers that mean nothing.")
     assert not any("+-" in line for line in (*rows, protocol)) and "standard" not in "".join([*rows, protocol])
     assert protocol.startswith("1 seed. Settings") and protocol.endswith(" min in 1 process of one thread.")
+    assert wrote == f"wrote {tmp_path}/cora-quick/degrees.png" and (tmp_path / "cora-quick" / "degrees.png").exists()
     result = json.loads(file.read_text())
+    assert not {"entropy", "first"} & {*result, *result["rows"][-1]}  # a number per node
     assert [row["test_sd"] for row in result["rows"]] == [None] * 5
     assert [over["standard_error"] for over in result["margins"].values()] == [None] * 4
+
+
+def test_the_entropy_of_a_nodes_couplings_is_the_mean_over_its_in_edges():
+    graph = dgl.graph(([0, 1, 2, 2], [1, 1, 2, 0]))
+    c = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])[:, None]
+    found = cora.undecided(graph, c)
+    mixed = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    assert found["degree"] == [1, 2, 1] and found["capsules"] == 2
+    assert found["entropy"] == pytest.approx([np.log(2), np.log(2) / 2, mixed])
+
+
+def test_the_picture_of_entropy_by_degree_shows_nodes_means_and_where_all_is_undecided():
+    degree = np.repeat([1, 4, 16], [6, 6, 2])
+    entropy = np.concatenate([np.linspace(0.8, 1.3, 6), np.linspace(0.4, 0.9, 6), [0.2, 0.3]])
+    figure = viz.entropy_by_degree({"degree": degree, "entropy": entropy, "capsules": 4, "layer": 1, "seed": 0})
+    (axes,) = figure.axes
+    uniform, means = axes.lines
+    assert uniform.get_ydata()[0] == pytest.approx(np.log(4))
+    assert means.get_xydata() == pytest.approx(np.array([[1, 1.05], [4, 0.65]]))  # of two nodes there is no mean
+    nodes = np.asarray(axes.collections[0].get_offsets())
+    assert nodes[:, 1] == pytest.approx(entropy) and abs(nodes[:, 0] - degree).max() < 0.5
+    said = " ".join(text.get_text() for text in figure.texts)
+    eta2 = 1 - (6 * np.linspace(0.8, 1.3, 6).var() * 2 + 0.005) / (14 * entropy.var())
+    assert f"eta² {eta2:.2f}" in said and f"rho {spearmanr(degree, entropy)[0]:.2f}" in said
+    equal = {"degree": degree, "entropy": np.full(14, np.log(4)), "capsules": 4, "layer": 1, "seed": 0}
+    assert "rho 0.00,  eta² 0.00" in " ".join(text.get_text() for text in viz.entropy_by_degree(equal).texts)
 
 
 def test_mutag_leaves_a_training_run_of_its_name_alone(data, tmp_path, capsys, monkeypatch):

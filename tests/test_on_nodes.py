@@ -251,6 +251,22 @@ def test_a_bipartite_graph_is_routed_from_its_sources(competition, draw):
     torch.testing.assert_close(relations(graph, {"word": x, "text": own})["text"], added(graph, (x, own)), **EXACT)
 
 
+def test_edges_of_relations_bring_their_weights_and_features(draw):
+    ends = {("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0]), ("text", "cites", "text"): ([0, 1], [1, 0])}
+    graph, nodes = dgl.heterograph(ends), {"word": draw(3, F), "text": draw(2, F)}
+    layers = {"in": conv(edge_feats=2), "cites": conv()}
+    features, weights = {"in": {"edge_feat": draw(4, 2)}}, {"in": (draw(4),), "cites": (draw(2),)}
+    both = HeteroGraphConv(layers, aggregate="sum")
+    told = layers["in"](graph["in"], nodes["word"], *weights["in"], **features["in"])
+    told = told + layers["cites"](graph["cites"], nodes["text"], *weights["cites"])
+    out = both(graph, nodes, mod_args=weights, mod_kwargs=features)["text"]
+    torch.testing.assert_close(out, told, **EXACT)
+    for changed in ({"mod_args": {**weights, "in": (2 * weights["in"][0],)}, "mod_kwargs": features},):
+        assert (both(graph, nodes, **changed)["text"] - told).abs().max() > 1e-3
+    silent = {"in": {"edge_feat": torch.zeros(4, 2).double()}}
+    assert (both(graph, nodes, mod_args=weights, mod_kwargs=silent)["text"] - told).abs().max() > 1e-3
+
+
 def test_a_convolution_takes_the_place_of_gat_conv_by_one_line(draw):
     """The calls of docs/layers.md."""
     graph, x, heads, elu = graph_of(), draw(N, F).float(), 3, torch.nn.functional.elu

@@ -33,6 +33,7 @@ from torch_geometric.utils import k_hop_subgraph, to_edge_index, to_torch_sparse
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg, squash  # noqa: E402
 from graphcaps.graph import COMPETITIONS  # noqa: E402
+from graphcaps.pyg import kept  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -338,16 +339,16 @@ def kept_graph(layer, edge_index, monkeypatch):
 def test_a_graph_is_made_once_per_edge_index_and_freed_with_it(monkeypatch):
     edge_index, layers = edges_of(), (conv(), conv(), conv(add_self_loops=False))
     gc.collect()
-    before = len(pyg._kept)
+    before = len(kept._kept)
     one, two, bare = (kept_graph(layer, edge_index, monkeypatch) for layer in layers)
     assert one is two and one is not bare
     assert kept_graph(layers[0], edge_index, monkeypatch) is one
     assert kept_graph(layers[2], edge_index, monkeypatch) is bare
     assert kept_graph(layers[0], edge_index.clone(), monkeypatch) is not one
-    assert len(pyg._kept) == before + 1
+    assert len(kept._kept) == before + 1
     del edge_index
     gc.collect()
-    assert len(pyg._kept) == before
+    assert len(kept._kept) == before
 
 
 CHANGES = {
@@ -405,7 +406,7 @@ class Waits(TorchDispatchMode):
 @pytest.mark.parametrize("loops", [False, True])
 def test_the_host_waits_once_per_structure(loops, monkeypatch, draw):
     """As on a device: edges are not compared there, but counted as changed or not. On the CPU comparing is no wait."""
-    monkeypatch.setattr(pyg, "_changes", lambda held: held._version)
+    monkeypatch.setattr(kept, "_changes", lambda held: held._version)
     layer = pyg.CapsuleConv(F, D, K, edge_dim=2, residual=True, add_self_loops=loops, engine="torch")
     readout = pyg.CapsuleReadout(D, D, 2, in_caps=K, engine="torch")
     x, edges, attr, index = draw(N, F).float(), edges_of(), draw(E, 2).float(), torch.tensor([1] * 4 + [0] * 5)

@@ -24,6 +24,7 @@ _HOME = {
     "accuracy_by_edges": "results.pruning",
     "bars": "results.benchmark",
     "compared": "results.comparison",
+    "entropy_by_degree": "results.degrees",
     "recovered": "results.factors",
     "robustness": "results.robustness",
     "equivariance": "results.equivariance",
@@ -44,6 +45,7 @@ __all__ = [
     "confusion",
     "draw",
     "draw_graph",
+    "entropy_by_degree",
     "equivariance",
     "explorer_page",
     "parts",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.results.benchmark import bars
     from graphcaps.viz.results.comparison import compared
     from graphcaps.viz.results.confusion import confusion
+    from graphcaps.viz.results.degrees import entropy_by_degree
     from graphcaps.viz.results.equivariance import equivariance
     from graphcaps.viz.results.factors import recovered
     from graphcaps.viz.results.parse_tree import parts

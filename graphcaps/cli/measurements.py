@@ -131,7 +131,7 @@ def example(
         json: Also write the result, with every seed's or fold's number, to this file.
         quick: A few epochs each, in one process, to see that it runs; the numbers mean nothing.
         out: Folder that holds the run folders. Each example keeps its trainings there, in cora/trainings and so on,
-            mutag also its routing, factors its pictures; a quick look in mutag-quick or factors-quick.
+            mutag also its routing, cora and factors their pictures; a quick look in mutag-quick, cora-quick and so on.
         factors: Only factors: how many latent factors its graphs have; a table for each number.
     """
     from ..examples.run import example

@@ -10,6 +10,7 @@ layers, with their papers' settings among those that are tried.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,28 @@ def fit(data: Citation, name: str, settings: dict, seed: int, epochs: int = EPOC
             scores, labels = model(graph)[data.val], data.labels[data.val]
         if not best.update(epoch, scores, labels, F.cross_entropy(scores, labels)):
             break
-    return best.fit(lambda: model(graph)[data.test].argmax(dim=1))
+    found = best.fit(lambda: model(graph)[data.test].argmax(dim=1))
+    if name != "capsules":
+        return found
+    with torch.no_grad():
+        _, c = model.first(graph, model.words(), get_coupling=True)
+    return dataclasses.replace(found, beside={"entropy": undecided(graph, c)})
+
+
+def undecided(graph: DGLGraph, c: Tensor) -> dict:
+    """How undecided the in-edges of each node are, and how many it has, 1 or more.
+
+    Args:
+        graph: E edges, N nodes.
+        c: (E, 1, K) couplings, which sum to 1 over an edge's K.
+
+    Returns:
+        ``degree`` (N,); ``entropy`` (N,), the mean over a node's in-edges of -sum over K of c ln c; ``capsules``, K.
+    """
+    each = -torch.special.xlogy(c, c).sum((1, 2)).double()  # (E,)
+    degree, heads = graph.in_degrees(), graph.edges(order="eid")[1]
+    mean = torch.zeros(len(degree)).double().index_add(0, heads, each) / degree
+    return {"degree": degree.tolist(), "entropy": mean.tolist(), "capsules": c.shape[2]}
 
 
 def rows(
@@ -130,16 +152,20 @@ def rows(
         epochs: at most so many.
 
     Returns:
-        of each name a row, see ``table.row``.
+        of each name a row, see ``table.row``; that of capsules with ``first``, how undecided the couplings of the
+        first layer are in the first training.
     """
     train = partial(fit, data, epochs=epochs)
     tried = {name: SETTINGS[name] for name in names}
     found = choose_and_test(train, tried, TRIAL_SEEDS, seeds, on_share, processes, keep, {"data": "cora"})
     labels = data.labels[data.test]
-    return {
+    made = {
         name: row(name, fits, [accuracy(one, labels) for one in fits], [chosen])
         for name, (chosen, fits) in found.items()
     }
+    if "capsules" in made and (beside := found["capsules"][1][0].beside):  # older kept trainings have none
+        made["capsules"] |= {"first": {**beside["entropy"], "layer": 1, "seed": 0}}
+    return made
 
 
 def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], None], keep: Path | None = None) -> dict:
@@ -153,13 +179,16 @@ def run(data: Citation, seeds: int, quick: bool, on_share: Callable[[float], Non
         keep: folder for trainings that have ended, see ``run_jobs``.
 
     Returns:
-        ``rows``, one per network; ``margins``, of capsules over the others; ``protocol``, in words.
+        ``rows``, one per network; ``margins``, of capsules over the others; ``protocol``, in words; ``entropy``, what
+        ``graphcaps.viz.entropy_by_degree`` draws, unless the trainings that are kept are older than it.
     """
     found = rows(data, [*LAYERS], seeds, on_share, keep, *((1, 3) if quick else (None, EPOCHS)))
+    first = found["capsules"].pop("first", None)
     of = counted(seeds, "seed") + ", mean +- standard deviation" * (seeds > 1)
     return {
         "rows": [*found.values()],
         "margins": margins_of("capsules", found),
         "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the "
         f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds. Epoch: the lowest validation loss.",
+        **({"entropy": first} if first else {}),
     }

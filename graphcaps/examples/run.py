@@ -47,8 +47,8 @@ def example(
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
         out: the example's folder is made in it, for the trainings that have ended; that of mutag also has the routing
-            of some test graphs for ``graphcaps viz``, that of factors its pictures. A quick look has a folder of its
-            own, and keeps no trainings.
+            of some test graphs for ``graphcaps viz``, those of cora and factors their pictures. A quick look has a
+            folder of its own, and keeps no trainings.
         num_factors: how many latent factors the graphs of factors have, one table each.
         say: takes the lines.
 
@@ -86,6 +86,7 @@ def example(
         found = train(on_share)
     asked = f" --factors {' '.join(map(str, num_factors))}" * (name == "factors" and tuple(num_factors) != FACTORS)
     asked += f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick
+    entropy = found.pop("entropy", None)  # a number for each node: for the picture
     result = {
         "format_version": 1,
         "example": name,
@@ -100,6 +101,12 @@ def example(
     if json_file is not None:
         write_text(json_file, json.dumps(result, indent=1) + "\n")
     say("\n".join(table.lines(result)))
+    if entropy is not None:
+        from graphcaps.viz import entropy_by_degree, save
+
+        picture = folder / "degrees.png"
+        save(entropy_by_degree(entropy), picture)
+        say(f"wrote {picture}")
     if name == "factors":
         from graphcaps.viz import recovered, save
 

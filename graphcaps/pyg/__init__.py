@@ -1,0 +1,21 @@
+"""CapsuleConv and CapsuleReadout for PyTorch Geometric, in its manner; for DGL they are in ``graphcaps.nn``.
+
+Parameters have the same names and shapes there, and the same weights give the same numbers. Needs
+``pip install -e ".[pyg]"``; nothing else in graphcaps imports this package.
+"""
+
+from __future__ import annotations
+
+from ..errors import MissingError
+
+try:
+    import torch_geometric  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingError(
+        f'graphcaps.pyg: expected torch_geometric, got no {error.name}. Run: pip install -e ".[pyg]"'
+    ) from error
+
+from .conv import CapsuleConv
+from .readout import CapsuleAggregation, CapsuleReadout
+
+__all__ = ["CapsuleAggregation", "CapsuleConv", "CapsuleReadout"]

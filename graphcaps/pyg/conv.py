@@ -1,0 +1,216 @@
+"""Routing along the edges of a graph, as a ``MessagePassing`` layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch_geometric.nn import MessagePassing
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.utils import is_sparse
+
+from ..errors import expect, required
+from ..nn.node_caps import NodeCapsules, check_iterations, ends_of_features, warn_unused
+from ..nn.words import pointing
+from .channels import check_channels
+from .edges import in_form_of, plain, routed_edges, values_of, with_loops
+from .kept import once
+
+
+class CapsuleConv(MessagePassing):
+    """Graph convolution by routing; ``graphcaps.nn.CapsuleConv`` has the formula.
+
+    Features a_e of an edge (``edge_dim``) vote as if they were further features of its source, along this edge alone:
+    x_u W_l + a_e U_l is what e = (u, v) says to capsule l of v.
+
+    A ``MessagePassing`` layer to all that look for one (explainers, ``summary``, ``HeteroConv``), but routing reads
+    messages several times and its engines need not build them, so that ``propagate`` and its hooks are not called. An
+    explainer's edge mask multiplies the edge weights, which is what it does to messages elsewhere. Hooks on messages
+    are called with the couplings as ``alpha`` (E, in_caps * num_caps), which is what ``AttentionExplainer`` looks for.
+    Where capsules compete, those of an edge sum to 1: the largest says how decided it is, and the mean says nothing.
+
+    Args:
+        in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, target) for
+            bipartite graphs, as other layers take it; the second is used by ``residual`` alone, and None says that
+            there is no use for it. -1: found out from the first input.
+        out_channels: D, numbers per capsule.
+        num_caps: K, capsules of each node in the result.
+        iterations: R >= 1.
+        squash_output: whether capsules are squashed to length < 1; False for logits.
+        dropout: dropout probability of votes, as ``GATConv`` has it of attention.
+        competition: ``"capsules"`` or ``"neighbours"``.
+        in_caps: capsules of each node in the input.
+        add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
+            in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
+        bias: whether a bias is learned.
+        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
+        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
+            votes are expected to be of several kinds.
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
+            kinds, with a concentration of 4 or so.
+        engine: as in ``graphcaps.route``.
+        edge_dim: features of an edge; None: edges have none. -1: found out from the first input.
+        residual: whether a node's own features are added.
+        concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
+            heads. False keeps them apart; it is no mean over them, as they stand for different things.
+
+    Shapes:
+        x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
+        -> (N, *, num_caps, out_channels), or with ``concat`` (N, *, num_caps * out_channels); a node without in-edges
+        gives squash(bias)
+
+    >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    >>> conv = CapsuleConv(10, 2, num_caps=3)
+    >>> conv, conv(torch.ones(4, 10), edge_index).shape
+    (CapsuleConv(10, 2, num_caps=3), torch.Size([4, 3, 2]))
+    """
+
+    @pointing
+    def __init__(
+        self,
+        in_channels: int | Sequence[int | None],
+        out_channels: int,
+        num_caps: int,
+        iterations: int = 3,
+        squash_output: bool = True,
+        dropout: float = 0.0,
+        competition: str = "capsules",
+        in_caps: int = 1,
+        add_self_loops: bool | None = None,
+        bias: bool = True,
+        routing: str = "spherical",
+        concentration: float = 0.5,
+        normalise: bool = True,
+        unit_votes: bool = False,
+        engine: str = "auto",
+        edge_dim: int | None = None,
+        residual: bool = False,
+        concat: bool = False,
+    ):
+        super().__init__(aggr=None, node_dim=0)
+        check_iterations(iterations)
+        source, own = ends_of_features("in_channels", in_channels, residual)
+        check_channels(in_channels=source, out_channels=out_channels, edge_dim=1 if edge_dim is None else edge_dim)
+        self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
+        self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
+        self.told = own is None  # whether nobody expects a target's features to be used
+        self.capsules = NodeCapsules(
+            source,
+            out_channels,
+            num_caps,
+            in_caps,
+            iterations,
+            competition,
+            squash_output,
+            dropout,
+            bias,
+            routing,
+            concentration,
+            normalise,
+            unit_votes,
+            engine,
+            edge_dim,
+            own if residual else None,
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        self.capsules.reset_parameters()
+
+    @pointing
+    def forward(
+        self,
+        x: torch.Tensor | OptPairTensor,
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
+        size: Size = None,
+        return_coupling: bool = False,
+        edge_attr: OptTensor = None,
+        return_attention_weights: bool | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, tuple[Adj, torch.Tensor]]:
+        """Route along the edges, from ``edge_index[0]`` to ``edge_index[1]``.
+
+        Args:
+            x: (N, *, in_channels), or a pair of the source and target nodes' features; the latter may be None.
+            edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
+                torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
+            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features of two dims
+                may stand here, where ``GATConv`` has them.
+            size: numbers of source and target nodes, where x does not say.
+            return_coupling: also give the edges that were routed on and their couplings.
+            edge_attr: (E, edge_dim), or (E,) for one, where edges have features.
+            return_attention_weights: as ``return_coupling``, and where ``in_caps`` is 1 the couplings have no dim for
+                it: (E', *, num_caps), as ``GATConv`` gives them.
+
+        Returns:
+            (N, *, num_caps, out_channels) of the (target) nodes; with ``return_coupling`` a pair, the second being
+            (edges, c (E', *, in_caps, num_caps) detached), with self-loops where they were added. The edges have the
+            form of edge_index; c stands in a torch sparse tensor too, and is in the order of its values.
+
+        Raises:
+            ValueError: shapes or indices that don't fit.
+        """
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiled import apart
+
+            options = dict(edge_attr=edge_attr, return_attention_weights=return_attention_weights)
+            return apart(self.forward, x, edge_index, edge_weight, size, return_coupling, **options)
+        pair = not isinstance(x, torch.Tensor)
+        x, target = x if pair else (x, x)
+        sizes = self._check_input(edge_index, size)
+        for end, nodes in enumerate((x, target)):
+            if nodes is not None:
+                self._set_size(sizes, end, nodes)
+        num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
+        if pair and target is not None and not (self.residual or self.told):
+            warn_unused("x", "in_channels")
+            self.told = True
+        then = "residual=True adds them"
+        expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
+
+        edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
+        loops = self.add_self_loops is not False and not pair
+        name, how = "edge_index", (loops, num_sources, num_targets)
+        routed = once(edge_index, how, lambda: plain(edge_index), lambda edges: routed_edges(name, edges, *how))
+        for what, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+            fits = given is None or len(given) == routed.num_given
+            expect(fits, what, f"(E={routed.num_given}, ...)", given if given is None else tuple(given.shape))
+        if routed.stayed is not None:
+            edge_weight, edge_attr = with_loops(routed, num_targets, edge_weight, edge_attr)
+        if self.explain:
+            whole = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
+            edge_weight = self.explain_message(whole, num_targets)
+        wanted = bool(return_coupling or return_attention_weights or self._message_forward_hooks)
+        own = target if self.residual else None
+        found = self.capsules(routed.graph, x, edge_weight, wanted, edge_attr, own)
+        out = found[0] if wanted else found
+        out = out.flatten(-2) if self.concat else out
+        if not wanted:
+            return out
+        c = found[1]
+        for hook in self._message_forward_hooks.values():
+            hook(self, ({"alpha": c.flatten(1)},), out)
+        if not (return_coupling or return_attention_weights):
+            return out
+        if not return_coupling and c.size(-2) == 1:
+            c = c.squeeze(-2)
+        return out, in_form_of(edge_index, routed, c, (num_sources, num_targets))
+
+    def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
+        """Weights and features of the edges, wherever they stand."""
+        values = values_of(edge_index) if edge_weight is None and edge_attr is None and is_sparse(edge_index) else None
+        if self.edge_dim is None:
+            expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")
+            edge_weight = values if edge_weight is None else edge_weight
+            narrow = edge_weight is None or len(edge_weight) == edge_weight.numel()
+            then = "Edge features want a layer with edge_dim="
+            expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
+            return edge_weight, None
+        if edge_attr is None and edge_weight is not None and edge_weight.dim() > 1:
+            edge_weight, edge_attr = None, edge_weight
+        edge_attr = values if edge_attr is None else edge_attr
+        return edge_weight, required(edge_attr, "edge_attr", f"(E, {self.edge_dim}), as the layer has edge_dim")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"

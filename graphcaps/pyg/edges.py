@@ -1,0 +1,96 @@
+"""Edges in all forms that PyG has for them, with self-loops where asked for, as a graph to route on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch_geometric.edge_index import EdgeIndex
+from torch_geometric.typing import Adj, OptTensor
+from torch_geometric.utils import (
+    is_sparse,
+    is_torch_sparse_tensor,
+    scatter,
+    to_edge_index,
+    to_torch_sparse_tensor,
+)
+
+from .._dgl import DGLGraph, has_cuda
+from ..errors import InputError
+from ..graph import bipartite_graph
+
+
+class Routed(NamedTuple):
+    """Edges as they are routed on."""
+
+    edges: torch.Tensor  # (2, E'), after self-loops
+    stayed: OptTensor  # which of the given edges are their first; None: all, and there are no others
+    num_given: int  # E
+    graph: DGLGraph
+
+
+def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> Routed:
+    """Edges (2, E), with ``loops`` each node's one self-loop last."""
+    num_given, stayed = edges.size(1), None
+    if loops:
+        stayed = (edges[0] != edges[1]).nonzero()[:, 0]
+        nodes = torch.arange(num_targets, dtype=edges.dtype, device=edges.device)
+        edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
+    return Routed(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
+
+
+def with_loops(
+    routed: Routed, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
+) -> tuple[OptTensor, OptTensor]:
+    """What the given edges have, for those that stayed, and what self-loops have."""
+    if edge_weight is not None:
+        edge_weight = edge_weight.flatten()[routed.stayed]
+        edge_weight = torch.cat((edge_weight, edge_weight.new_ones(num_nodes)))
+    if edge_attr is not None:
+        edge_attr = edge_attr[routed.stayed]
+        heads = routed.edges[1, : len(edge_attr)].long()
+        edge_attr = torch.cat((edge_attr, scatter(edge_attr, heads, 0, num_nodes, reduce="mean")))
+    return edge_weight, edge_attr
+
+
+def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
+    """Nodes linked to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
+    groups = numbers
+    if name == "ptr":
+        groups = torch.arange(num_groups, device=numbers.device).repeat_interleave(numbers.diff())
+    nodes = torch.arange(len(groups), dtype=groups.dtype, device=groups.device)
+    return _graph(name, torch.stack((nodes, groups)), len(groups), num_groups)
+
+
+def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:
+    ends = edges if edges.is_cuda and has_cuda() else edges.cpu()
+    try:
+        return bipartite_graph(ends[0], ends[1], num_sources, num_targets)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def plain(edge_index: Adj) -> torch.Tensor:
+    """Any form of edges as (2, E)."""
+    if is_sparse(edge_index):
+        transposed, _ = to_edge_index(edge_index)
+        return transposed.flip(0)
+    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
+
+
+def values_of(matrix: Adj) -> OptTensor:
+    """The values of a sparse matrix, in the order of its edges."""
+    if not isinstance(matrix, torch.Tensor):
+        return to_edge_index(matrix)[1]
+    return (matrix.coalesce() if matrix.layout == torch.sparse_coo else matrix).values()
+
+
+def in_form_of(edge_index: Adj, routed: Routed, c: torch.Tensor, sizes: tuple[int, int]) -> tuple[Adj, torch.Tensor]:
+    """The edges that were routed on, in the form that they came in, and their couplings."""
+    if is_torch_sparse_tensor(edge_index):
+        layout = edge_index.layout
+        matrix = to_torch_sparse_tensor(routed.edges.long().flip(0), c, size=sizes[::-1], layout=layout)
+        return matrix, matrix.values()
+    if isinstance(edge_index, EdgeIndex):
+        return (edge_index if routed.stayed is None else EdgeIndex(routed.edges.clone(), sparse_size=sizes)), c
+    return (edge_index if routed.stayed is None and not is_sparse(edge_index) else routed.edges.clone()), c
