@@ -152,7 +152,8 @@ def _trainer(task: Task, keep: Path, data: Path) -> Callable[..., dict]:
 
 
 def _row(rows: Callable, name: str, keep: Path, about, seeds: int, on_share, processes: int | None) -> dict:
-    return rows(about, [name], seeds, on_share, keep, processes)[name]
+    found = rows(about, [name], seeds, on_share, keep, processes)[name]
+    return {key: value for key, value in found.items() if key != "first"}  # a number for each node, for a picture
 
 
 def _seeds(task: Task, number: int) -> int:

@@ -1,0 +1,104 @@
+"""A graph of a million nodes and ten million edges in mini-batches of sampled neighbours, and its memory. In DGL.
+
+    python mini_batches.py
+    python mini_batches.py --nodes 10000 --edges 100000 --epochs 1 --seeds 1
+
+Nodes have one of eight classes, which their own features hardly show. Half of a node's neighbours are of its class, the
+others of any. ``CapsuleConv`` stands beside itself with equal couplings (uniform) and beside ``GATConv``. Each is
+trained in a process of its own, whose peak of resident memory is printed, with the graph, its features and the
+libraries in it. Validation nodes choose the epoch; the figures are of test nodes.
+"""
+
+import resource
+import time
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
+from multiprocessing import get_context
+from statistics import fmean
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from graphcaps import dgl
+from graphcaps.nn import CapsuleConv
+
+CLASSES, FEATURES, HEADS, WIDTH, FANOUTS = 8, 32, 4, 16, [10, 5]
+GATConv, DataLoader = dgl.nn.pytorch.GATConv, dgl.dataloading.DataLoader
+LAYERS = {
+    "GAT": lambda *sizes, **squash: GATConv(*sizes),
+    "uniform": lambda *sizes, **squash: CapsuleConv(*sizes, routing="uniform", **squash),
+    "capsules": CapsuleConv,
+}
+
+
+def draw(nodes, edges):
+    """Every node has an in-edge; where the other edges end is random."""
+    y = torch.randint(CLASSES, (nodes,))
+    of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
+    dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))])
+    alike = of_class[(sizes.cumsum(0) - sizes)[y[dst]] + (torch.rand(edges) * sizes[y[dst]]).long()]
+    src = torch.where(torch.rand(edges) < 0.5, alike, torch.randint(nodes, (edges,)))
+    graph = dgl.graph((src, dst), num_nodes=nodes).formats(["csc"])  # the one format that a sampler reads
+    return graph, torch.randn(nodes, FEATURES) + 0.5 * F.one_hot(y, FEATURES), y
+
+
+class Net(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.first = layer(FEATURES, WIDTH, HEADS)
+        self.second = layer(WIDTH * HEADS, CLASSES, 1, squash_output=False)
+
+    def forward(self, blocks, x):
+        hidden = F.elu(self.first(blocks[0], x).flatten(1))
+        return self.second(blocks[1], hidden).flatten(1)
+
+
+def right(net, batches, x, y):
+    with torch.no_grad():
+        return fmean(float((net(b, x[i]).argmax(1) == y[o]).float().mean()) for i, o, b in batches)
+
+
+def train(layer, nodes, edges, epochs, batch_size, seed):
+    torch.manual_seed(seed)
+    dgl.seed(seed)
+    graph, x, y = draw(nodes, edges)
+    tenth, fiftieth = nodes // 10, nodes // 50  # of the nodes to train on, and of each of the others
+    parts = torch.randperm(nodes)[: tenth + 2 * fiftieth].split([tenth, fiftieth, fiftieth])
+    sampler = dgl.dataloading.NeighborSampler(FANOUTS)
+    batches, val, test = (DataLoader(graph, part, sampler, batch_size=batch_size, shuffle=True) for part in parts)
+    net = Net(LAYERS[layer])
+    adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    before, best, seconds = memory(), (0, 0), []
+    for _ in range(epochs):
+        start = time.perf_counter()
+        for inputs, outputs, blocks in batches:
+            loss = F.cross_entropy(net(blocks, x[inputs]), y[outputs])
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+        seconds.append(time.perf_counter() - start)
+        best = max(best, (right(net, val, x, y), right(net, test, x, y)))
+    return 100 * best[1], min(seconds), before, memory()
+
+
+def memory():
+    """The most that was resident so far, in MB; Linux counts in KB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def main():
+    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    for name, number in (("nodes", 10**6), ("edges", 10**7), ("epochs", 2), ("batch-size", 1000), ("seeds", 1)):
+        asked.add_argument(f"--{name}", type=int, default=number)
+    given = asked.parse_args()
+    for layer in LAYERS:
+        for seed in range(given.seeds):
+            with get_context("spawn").Pool(1) as alone:
+                sizes = (given.nodes, given.edges, given.epochs, given.batch_size, seed)
+                share, took, before, most = alone.apply(train, (layer, *sizes))
+            print(f"{layer:9} {share:.2f} % right, {took:.1f} s an epoch", end=", ")
+            print(f"at most {most:,.0f} MB, {before:,.0f} before training", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The scripts of examples/ run when copied, and are short."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphcaps.data.graphs import cora, tu
+
+from . import planetoid, rings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SCRIPTS = Path(__file__).parents[1] / "examples"
+TINY = {
+    "node_classification": "--seeds 2 --epochs 2 --data .",
+    "graph_classification": "--folds 2 --epochs 2 --data .",
+    "heterogeneous": "--papers 60 --epochs 2 --seeds 2",
+    "link_prediction": "--nodes 300 --epochs 2 --seeds 2",
+    "explanation": "--nodes 300 --epochs 2",
+    "mini_batches": "--nodes 500 --edges 3000 --epochs 1 --batch-size 20",
+}
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """A folder with copies of the scripts, and small graphs where they look for Cora and MUTAG."""
+    for path in SCRIPTS.glob("*.py"):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "cora").mkdir()
+    np.savez(tmp_path / "cora" / "cora.npz", **planetoid.arrays())
+    rings.write(tmp_path / "tu" / "MUTAG")
+    monkeypatch.setattr(cora, "CORA", planetoid.SPEC)
+    monkeypatch.setitem(tu.SETS, "MUTAG", rings.spec())
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_each_script_is_tried_and_short():
+    found = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
+    assert set(found) == {*TINY, "distributed"}  # which has its own test
+    for name, text in found.items():
+        assert len([line for line in text.splitlines() if line.strip()]) < 100, name
+        assert not re.search(r"^from \.|import \.", text, re.MULTILINE), name
+
+
+def test_the_scripts_run_when_copied(copied, monkeypatch, capsys):
+    for name, arguments in TINY.items():
+        if name == "mini_batches":  # starts processes of its own
+            command = [sys.executable, f"{name}.py", *arguments.split()]
+            said = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+            assert said.returncode == 0, said.stderr[-2000:]
+            text = said.stdout
+        else:
+            monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.split()])
+            runpy.run_path(f"{name}.py", run_name="__main__")
+            text = capsys.readouterr().out
+        rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
+        for layer in ("uniform", "capsules"):
+            assert any(line.startswith(layer) for line in rows), f"{name}: {text}"
+    assert (copied / "explanation.png").stat().st_size > 10_000
