@@ -252,3 +252,12 @@ def test_cuda_has_the_batches_of_the_cpu(augment):
     for (images, labels), (there, numbers) in zip(batches[0].epoch(1), batches[1].epoch(1), strict=True):
         assert there.is_cuda and torch.equal(labels, numbers.cpu())
         torch.testing.assert_close(images, there.cpu(), atol=slack, rtol=0)
+
+
+def test_the_slices_means_weighed_are_the_batches_mean():
+    ranks = [Batches(numbered(29), 10, seed=2, rank=r, world=4) for r in range(4)]
+    for step, (_, whole) in enumerate(Batches(numbered(29), 10, seed=2).epoch(0)):
+        parts = [list(batches.epoch(0))[step][1] for batches in ranks]
+        assert sorted(map(len, parts)) == [2, 2, 2 + (len(whole) > 9), 3]
+        means = [batches.weight(step) * part.double().mean() for batches, part in zip(ranks, parts, strict=True)]
+        assert sum(means) / 4 == pytest.approx(float(whole.double().mean()))
