@@ -18,13 +18,14 @@ import pytest
 LONGEST = 300  # seconds of one run
 KERNELS = "kernels"  # what Numba compiles of a copy: wrong code's must not outlive the copy
 ALONE = ["-q", "-p", "no:cacheprovider"]
-# Reads a line per run, its folder, arguments and file for what is said; answers with a line, pytest's exit code.
+# Says that it is ready. Reads a line per run, its folder, arguments and file for what is said; answers with a line, pytest's exit code.
 PROGRAM = """
 import json, os, signal, sys
 import graphcaps._dgl, matplotlib.figure, networkx, numba, pytest
 
 for name in [name for name in sys.modules if name.partition(".")[0] == "graphcaps"]:
     del sys.modules[name]  # the libraries stay
+print("ready", flush=True)
 for line in sys.stdin:
     folder, arguments, said = json.loads(line)
     child = os.fork()
@@ -67,6 +68,8 @@ class Nursery:
         self.process = None
         if sys.platform == "linux":
             self.process = subprocess.Popen(command, cwd=folder, env=environment(folder), text=True, **pipes)
+            # What it imports must not be made wrong meanwhile.
+            assert self.process.stdout.readline() == "ready\n", "the process that runs are forked of didn't start"
 
     def run(self, *arguments: str) -> tuple[int, str]:
         if self.process is None:
