@@ -18,7 +18,8 @@ import pytest
 LONGEST = 300  # seconds of one run
 KERNELS = "kernels"  # what Numba compiles of a copy: wrong code's must not outlive the copy
 ALONE = ["-q", "-p", "no:cacheprovider"]
-# Says that it is ready. Reads a line per run, its folder, arguments and file for what is said; answers with a line, pytest's exit code.
+# Says that it is ready. Then reads a line per run, its folder, arguments and file for what is said; answers with a
+# line, pytest's exit code.
 PROGRAM = """
 import json, os, signal, sys
 import graphcaps._dgl, matplotlib.figure, networkx, numba, pytest
