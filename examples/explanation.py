@@ -28,7 +28,7 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 class Net(nn.Module):
     def __init__(self, inputs, classes, routing):
         super().__init__()
-        options = {"concentration": 4.0, "unit_votes": True, "routing": routing}
+        options = {"concentration": 4.0, "unit_votes": routing != "uniform", "routing": routing}  # which hurt uniform
         self.conv = CapsuleConv(inputs, WIDTH, KINDS, allow_zero_in_degree=True, **options)
         self.heads = nn.Parameter(torch.randn(KINDS, WIDTH, classes) / WIDTH**0.5)
 
