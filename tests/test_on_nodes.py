@@ -485,7 +485,7 @@ def test_layers_copy_pickle_and_print(draw):
     said = "6 -> 3 x 4, iterations=3, routing='spherical', concentration=0.5, competition='neighbours', "
     assert said + "squash_output=True, normalise=True, engine='auto'" in repr(layer)
     before = layer.capsules.weight.clone()
-    torch.nn.init.constant_(layer.capsules.learned.log_concentration, 3)
+    torch.nn.init.constant_(layer.capsules.learned.exponent, 3)
     layer.reset_parameters()
     assert layer.capsules.learned().concentration == 0.5
     assert not torch.equal(before, layer.capsules.weight)

@@ -31,7 +31,7 @@ from torch_geometric.nn import (  # noqa: E402
 )
 from torch_geometric.utils import k_hop_subgraph, to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
-from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg, squash  # noqa: E402
+from graphcaps import GraphcapsError, InputError, bipartite_graph, dgl, nn, pyg, squash  # noqa: E402
 from graphcaps.graph import COMPETITIONS  # noqa: E402
 from graphcaps.pyg import kept  # noqa: E402
 
@@ -177,6 +177,29 @@ def test_the_transposed_adjacency_gives_what_its_edges_give(layout, loops, draw)
     torch.testing.assert_close(layer(x, adj_t, ones), layer(x, edge_index), **EXACT)
 
 
+def test_a_sparse_tensor_that_is_not_coalesced_is_read_right_and_left_as_it_was(draw):
+    layer, x, weights, edges = conv(), draw(N, F), draw(E), edges_of()  # with parallel edges, in no order
+    adj_t = torch.sparse_coo_tensor(edges.flip(0), weights, (N, N))
+    once = adj_t.coalesce()
+    wanted = layer(x, once.indices().flip(0), once.values())
+    for _ in range(2):
+        torch.testing.assert_close(layer(x, adj_t), wanted, **EXACT)
+        assert not adj_t.is_coalesced() and torch.equal(adj_t._values(), weights)
+
+
+def test_one_feature_of_an_edge_may_stand_where_gatconv_has_it(draw):
+    layer, x, feature = conv(edge_dim=1), draw(N, F), draw(E)
+    torch.testing.assert_close(layer(x, edges_of(), feature), layer(x, edges_of(), edge_attr=feature), **EXACT)
+
+
+def test_capsules_kept_apart_are_named_where_they_were_to_be_joined(draw):
+    kept = conv()(draw(N, F), edges_of())
+    with pytest.raises(
+        InputError, match=rf"x: expected \(N={N}, \*, {K * D}\), got .*in_caps={K} reads each by itself"
+    ):
+        pyg.CapsuleConv(K * D, 2, 1).double()(kept, edges_of())
+
+
 def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(competition, draw):
     layer, x = conv(competition=competition), draw(5, F)
     edge_index = edges_of(sources=5, targets=3)
@@ -296,7 +319,9 @@ def test_a_residual_adds_a_nodes_own_features(draw):
 def test_features_are_counted_at_the_first_input(draw):
     x, own, attr, edges = draw(5, F), draw(3, 7), draw(E, 2), edges_of(sources=5, targets=3)
     lazy = pyg.CapsuleConv([-1, -1], D, K, residual=True, edge_dim=-1, engine="dgl").double()
-    assert repr(lazy) == "CapsuleConv([-1, -1], 4, num_caps=3)" and "-1 -> 3 x 4" in repr(lazy.capsules)
+    assert repr(lazy) == "CapsuleConv([-1, -1], 4, num_caps=3, edge_dim=-1, residual=True)" and "-1 -> 3 x 4" in repr(
+        lazy.capsules
+    )
     lazy.reset_parameters()
     twin, early = copy.deepcopy(lazy), lazy.state_dict()
     optimizer = torch.optim.SGD(lazy.parameters(), 0.1)
@@ -606,9 +631,11 @@ def test_layers_copy_pickle_and_print(draw):
     layer, readout = conv(), pyg.CapsuleReadout(F, 16, 2)
     assert repr(pyg.CapsuleConv(8, 32, num_caps=2)) == "CapsuleConv(8, 32, num_caps=2)"
     assert repr(pyg.CapsuleConv((8, None), 32, 2)) == "CapsuleConv((8, None), 32, num_caps=2)"
+    whole = pyg.CapsuleConv(8, 32, 2, edge_dim=3, residual=True, concat=True)
+    assert repr(whole) == "CapsuleConv(8, 32, num_caps=2, edge_dim=3, residual=True, concat=True)"
     with pytest.warns(UserWarning, match="in_channels: the second of the pair.*is not used"):
         pyg.CapsuleConv((8, 5), 32, 2)
-    assert repr(readout) == "CapsuleAggregation(6, 16, num_caps=2)"
+    assert repr(readout) == "CapsuleReadout(6, 16, num_caps=2)"
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         torch.testing.assert_close(twin(x := draw(N, F), edges_of()), layer(x, edges_of()))
     before = layer.capsules.weight.clone()
@@ -647,7 +674,7 @@ def test_votes_are_dropped_in_training_only_and_as_dgls_layers_drop_them(draw):
         (lambda: conv()(torch.ones(N, F), edges_of(), edge_attr=torch.ones(E, 2)), "edge_attr: .*Give it edge_dim="),
         (lambda: conv()(torch.ones(N, F), edges_of(), torch.ones(E, 2)), r"edge_weight: expected \(E,\).*edge_dim="),
         (lambda: pyg.CapsuleConv(F, D, K, competition="all"), "competition: expected one of capsules, neighbours"),
-        (lambda: conv()(torch.ones(N, 5), edges_of()), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
+        (lambda: conv()(torch.ones(N, 5), edges_of()), r"x: expected \(N=9, \*, 6\), got \(9, 5\)"),
         (lambda: conv()(torch.ones(4, F), edges_of()), r"edge_index: .*indices in \[0, .*=4\), got 0 to 8"),
         (lambda: conv()(torch.ones(N, F), edges_of() - 1), r"edge_index: .*got -1 to"),
         (lambda: conv()(torch.ones(N, F), edges_of().double()), "'edge_index' to be of integer type"),
@@ -657,8 +684,8 @@ def test_votes_are_dropped_in_training_only_and_as_dgls_layers_drop_them(draw):
             lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), torch.tensor([0, 1, 2]), dim_size=2),
             r"index: .*indices in \[0, .*=2\), got 0 to 2",
         ),
-        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), torch.tensor([0, 1])), r"feat: expected \(N=2, "),
-        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), ptr=torch.tensor([0, 2])), r"feat: expected \(N=2, "),
+        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), torch.tensor([0, 1])), r"x: expected \(N=2, "),
+        (lambda: pyg.CapsuleReadout(F, 16, 2)(torch.ones(3, F), ptr=torch.tensor([0, 2])), r"x: expected \(N=2, "),
     ],
 )
 def test_wrong_arguments_are_named(wrong, text):

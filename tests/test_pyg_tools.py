@@ -138,7 +138,7 @@ if __name__ == "__main__":
     distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
     graphs = torch.load("graphs.pt")
     per_node = 2 / sum(len(y) for _, _, y in graphs)  # DistributedDataParallel gives the mean over processes
-    net = DistributedDataParallel(Net().double(), find_unused_parameters=True)  # nothing asks how sure one capsule is
+    net = DistributedDataParallel(Net().double())
     torch.save(steps(net, *graphs[rank], per_node), f"{rank}.pt")
     distributed.destroy_process_group()
 """

@@ -96,6 +96,7 @@ class NodeCapsules(nn.Module):
         engine: as in ``graphcaps.route``.
         edge_feats: F_e, features of an edge; None: they have none.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
+        called: what errors call the features.
     """
 
     def __init__(
@@ -116,8 +117,10 @@ class NodeCapsules(nn.Module):
         engine: str,
         edge_feats: int | None = None,
         target_feats: int | None = None,
+        called: str = "feat",
     ):
         super().__init__()
+        self.called = called
         for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
             check_whole(name, size)
         for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
@@ -136,7 +139,8 @@ class NodeCapsules(nn.Module):
         self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
         self.weight_target = None if target_feats is None else self._matrices(target_feats)
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
-        self.learned = Concentration(concentration) if routing == "spherical" else None
+        self.alone = num_caps == 1 and competition == "capsules"  # in its softmax: c = 1 whatever a vote's logit
+        self.learned = Concentration(concentration) if routing == "spherical" and not self.alone else None
         self.reset_parameters()
 
     def _matrices(self, feats: int) -> nn.Parameter:
@@ -209,8 +213,7 @@ class NodeCapsules(nn.Module):
         scale = self._scale(z, edge_weight, edges)
         how: dict[str, Any] = {
             "routing": self.routing,
-            # A vote alone in its softmax has c = 1 whatever its logit.
-            "iterations": 1 if self.competition == "capsules" and self.num_caps == 1 else self.iterations,
+            "iterations": 1 if self.alone else self.iterations,
             "engine": self.engine,
             "parameters": self.learned() if self.learned is not None else None,
             "get_coupling": get_coupling,
@@ -249,7 +252,7 @@ class NodeCapsules(nn.Module):
 
     def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
         """(N_src, *, K_in, K_out, D), what each node says; with features of edges (E, ...), what it says along each."""
-        self._check("feat", feat, edges.num_children, self.weight)
+        self._check(self.called, feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
             return self._directed(z)
@@ -278,9 +281,9 @@ class NodeCapsules(nn.Module):
 
     def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
         """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
-        target = required(target, "feat", "a pair, with the destination's features for the residual", "no second")
+        target = required(target, self.called, "a pair, with the destination's features for the residual", "no second")
         assert self.weight_target is not None
-        self._check("feat[1]", target, num_parents, self.weight_target)
+        self._check(f"{self.called}[1]", target, num_parents, self.weight_target)
         own = _transform(target, self.weight_target).sum(-3)
         return own * _per_root(self._power(target)) if self.normalise_residual else own
 
@@ -292,7 +295,10 @@ class NodeCapsules(nn.Module):
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
-        expect(fits, name, wanted, tuple(feat.shape))
+        kept_apart = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
+        if kept_apart:
+            then = f"Capsules of a layer before? .flatten(-2) joins them; in_caps={feat.shape[-2]} reads each by itself"
+        expect(fits, name, wanted, tuple(feat.shape), then if kept_apart else "")
         self._check_dtype(name, feat)
 
     def _check_dtype(self, name: str, feat: torch.Tensor) -> None:

@@ -13,7 +13,7 @@ from ..errors import expect, required
 from ..nn.node_caps import NodeCapsules, check_iterations, ends_of_features, warn_unused
 from ..nn.words import pointing
 from .channels import check_channels
-from .edges import in_form_of, plain, routed_edges, values_of, with_loops
+from .edges import in_form_of, plain, routed_edges, settled, values_of, with_loops
 from .kept import once
 
 
@@ -112,6 +112,7 @@ class CapsuleConv(MessagePassing):
             engine,
             edge_dim,
             own if residual else None,
+            called="x",
         )
 
     def reset_parameters(self) -> None:
@@ -135,8 +136,8 @@ class CapsuleConv(MessagePassing):
             x: (N, *, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
-            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features of two dims
-                may stand here, where ``GATConv`` has them.
+            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may stand
+                here, where ``GATConv`` has them: of two dims, or those of ``edge_dim=1``.
             size: numbers of source and target nodes, where x does not say.
             return_coupling: also give the edges that were routed on and their couplings.
             edge_attr: (E, edge_dim), or (E,) for one, where edges have features.
@@ -169,13 +170,14 @@ class CapsuleConv(MessagePassing):
         then = "residual=True adds them"
         expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
 
+        given, edge_index = edge_index, settled(edge_index)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
         loops = self.add_self_loops is not False and not pair
         name, how = "edge_index", (loops, num_sources, num_targets)
-        routed = once(edge_index, how, lambda: plain(edge_index), lambda edges: routed_edges(name, edges, *how))
-        for what, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-            fits = given is None or len(given) == routed.num_given
-            expect(fits, what, f"(E={routed.num_given}, ...)", given if given is None else tuple(given.shape))
+        routed = once(given, how, lambda: plain(edge_index), lambda edges: routed_edges(name, edges, *how))
+        for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+            fits = values is None or len(values) == routed.num_given
+            expect(fits, what, f"(E={routed.num_given}, ...)", values if values is None else tuple(values.shape))
         if routed.stayed is not None:
             edge_weight, edge_attr = with_loops(routed, num_targets, edge_weight, edge_attr)
         if self.explain:
@@ -207,10 +209,12 @@ class CapsuleConv(MessagePassing):
             then = "Edge features want a layer with edge_dim="
             expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
             return edge_weight, None
-        if edge_attr is None and edge_weight is not None and edge_weight.dim() > 1:
+        if edge_attr is None and edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1):
             edge_weight, edge_attr = None, edge_weight
         edge_attr = values if edge_attr is None else edge_attr
         return edge_weight, required(edge_attr, "edge_attr", f"(E, {self.edge_dim}), as the layer has edge_dim")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"
+        said = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
+        said += f", edge_dim={self.edge_dim}" * (self.edge_dim is not None) + ", residual=True" * self.residual
+        return f"{type(self).__name__}({said}{', concat=True' * self.concat})"

@@ -70,8 +70,15 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
         raise InputError(f"{name}: {error}") from error
 
 
+def settled(edge_index: Adj) -> Adj:
+    """The same edges; those of a sparse tensor each once and in order, which PyG else sees to in the caller's own."""
+    if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
+        return edge_index.coalesce()
+    return edge_index
+
+
 def plain(edge_index: Adj) -> torch.Tensor:
-    """Any form of edges as (2, E)."""
+    """Any form of edges as (2, E), if they are settled."""
     if is_sparse(edge_index):
         transposed, _ = to_edge_index(edge_index)
         return transposed.flip(0)
@@ -79,10 +86,8 @@ def plain(edge_index: Adj) -> torch.Tensor:
 
 
 def values_of(matrix: Adj) -> OptTensor:
-    """The values of a sparse matrix, in the order of its edges."""
-    if not isinstance(matrix, torch.Tensor):
-        return to_edge_index(matrix)[1]
-    return (matrix.coalesce() if matrix.layout == torch.sparse_coo else matrix).values()
+    """The values of a sparse matrix that is settled, in the order of its edges."""
+    return matrix.values() if isinstance(matrix, torch.Tensor) else to_edge_index(matrix)[1]
 
 
 def in_form_of(edge_index: Adj, routed: Routed, c: torch.Tensor, sizes: tuple[int, int]) -> tuple[Adj, torch.Tensor]:

@@ -17,7 +17,7 @@ from .edges import members
 from .kept import once
 
 
-class CapsuleAggregation(Aggregation):
+class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
     ``graphcaps.nn.CapsuleReadout`` has the formula. Called as any ``Aggregation`` is, ``readout(x, batch)``, but with
@@ -51,7 +51,7 @@ class CapsuleAggregation(Aggregation):
 
     >>> readout = CapsuleReadout(10, 16, num_caps=2)
     >>> readout, readout(torch.ones(5, 10), torch.tensor([0, 0, 1, 1, 1])).shape
-    (CapsuleAggregation(10, 16, num_caps=2), torch.Size([2, 2, 16]))
+    (CapsuleReadout(10, 16, num_caps=2), torch.Size([2, 2, 16]))
     """
 
     @pointing
@@ -92,6 +92,7 @@ class CapsuleAggregation(Aggregation):
             normalise,
             unit_votes,
             engine,
+            called="x",
         )
 
     def reset_parameters(self) -> None:
@@ -153,10 +154,11 @@ class CapsuleAggregation(Aggregation):
         return (out, found[1].movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"
+        said = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
+        return f"{type(self).__name__}({said}{', concat=True' * self.concat})"
 
 
-CapsuleReadout = CapsuleAggregation  # its name in graphcaps.nn
+CapsuleAggregation = CapsuleReadout  # as PyG names those that it has
 
 
 def _num_groups(index: torch.Tensor) -> int:
