@@ -68,7 +68,7 @@ def main(folder, nodes, edges, epochs, batch_size):
         mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # as many in every process
         return dgl.dataloading.DataLoader(graph, mine, dgl.dataloading.NeighborSampler([10, 5]), batch_size=batch_size)
 
-    net = nn.parallel.DistributedDataParallel(Net(), find_unused_parameters=True)  # one head alone doesn't compete
+    net = nn.parallel.DistributedDataParallel(Net())
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     for epoch in range(epochs):
         start, right = time.perf_counter(), torch.zeros(2)

@@ -87,7 +87,6 @@ def main():
     asked.add_argument("--folds", type=int, default=10, help="of the ten, how many are tested")
     asked.add_argument("--epochs", type=int, default=100, help="of each training")
     given = asked.parse_args()
-
     graphs, folds = load(given.molecules, given.data)
     print(f"{'readout':10} test accuracy, % ({given.folds} folds, {given.epochs} epochs)")
     for name, pool in POOLS.items():

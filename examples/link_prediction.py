@@ -11,7 +11,6 @@ pairs, kinds how well an edge's largest coupling tells its cause: adjusted mutua
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from functools import partial
 
-import numpy as np
 import torch
 from sklearn.metrics import adjusted_mutual_info_score, roc_auc_score
 from torch import nn
@@ -24,16 +23,16 @@ from graphcaps.nn import CapsuleConv
 KINDS, WIDTH = 4, 16
 part = partial(CapsuleConv, concentration=4.0, unit_votes=True, squash_output=False)
 LAYERS = {
-    "GAT": lambda inputs: dgl.nn.pytorch.GATConv(inputs, WIDTH, KINDS),
-    "uniform": lambda inputs: part(inputs, WIDTH, KINDS, routing="uniform"),
-    "capsules": lambda inputs: part(inputs, WIDTH, KINDS),
+    "GAT": dgl.nn.pytorch.GATConv,
+    "uniform": partial(part, routing="uniform"),
+    "capsules": part,
 }
 
 
 class Net(nn.Module):
     def __init__(self, layer, inputs):
         super().__init__()
-        self.conv, self.bias = layer(inputs), nn.Parameter(torch.tensor(-1.0))
+        self.conv, self.bias = layer(inputs, WIDTH, KINDS), nn.Parameter(torch.tensor(-1.0))
         self.sharpness = nn.Parameter(torch.tensor(5.0))
 
     def forward(self, graph, x, pairs):
@@ -84,11 +83,15 @@ def ask(net, seen, links):
 
 
 def kinds_found(conv, graph, x, causes):
-    """Of edges with one cause alone; not of a layer without couplings."""
     if not isinstance(conv, CapsuleConv):
         return float("nan")
-    coupling, one = conv(graph, x, get_coupling=True)[1][: len(causes), 0], causes.sum(1) == 1
+    coupling, one = conv(graph, x, get_coupling=True)[1][: len(causes), 0], causes.sum(1) == 1  # one cause alone
     return 100 * adjusted_mutual_info_score(causes[one].int().argmax(1), coupling[one].argmax(1))
+
+
+def spread(numbers):
+    numbers = torch.tensor(numbers)
+    return f"{numbers.mean():.2f}" + (f" +- {numbers.std():.2f}" if len(numbers) > 1 else "")
 
 
 def main():
@@ -98,13 +101,8 @@ def main():
     given = asked.parse_args()
     for name, layer in LAYERS.items():
         found = [train(layer, given.nodes, given.epochs, seed) for seed in range(given.seeds)]
-        for what, numbers in zip((f"{name:10} AUC", "  kinds"), zip(*found, strict=True), strict=True):
-            print(
-                what,
-                f"{np.mean(numbers):.2f}" + (f" +- {np.std(numbers, ddof=1):.2f}" if len(numbers) > 1 else ""),
-                end="",
-            )
-        print(flush=True)
+        auc, kinds = zip(*found, strict=True)
+        print(f"{name:10} AUC {spread(auc)}, kinds {spread(kinds)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,16 @@
     python mini_batches.py
     python mini_batches.py --nodes 10000 --edges 100000 --epochs 1 --seeds 1
 
-Nodes have one of eight classes, which their own features hardly show. Half of a node's neighbours are of its class, the
-others of any. ``CapsuleConv`` stands beside itself with equal couplings (uniform) and beside ``GATConv``. Each is
-trained in a process of its own. Two peaks of its resident memory are printed: while it draws the graph, and from then
-on, with the graph, its features and the libraries in it. Validation nodes choose the epoch; the figures are of test
-nodes. Linux alone says how much memory that is.
+A node's own features hardly show its class. Half of its neighbours are of that class, the others of any of eight.
+``CapsuleConv`` stands beside itself with equal couplings (uniform) and beside ``GATConv``, each in a process of its own
+(on Linux), whose resident memory has two peaks: while it draws the graph, and from then on, with graph, features and
+libraries in it. Validation nodes choose the epoch; the figures are of test nodes.
 """
 
 import time
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
+from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +28,7 @@ CLASSES, FEATURES, HEADS, WIDTH, FANOUTS = 8, 32, 4, 16, [10, 5]
 GATConv, DataLoader = dgl.nn.pytorch.GATConv, dgl.dataloading.DataLoader
 LAYERS = {
     "GAT": lambda *sizes, **squash: GATConv(*sizes),
-    "uniform": lambda *sizes, **squash: CapsuleConv(*sizes, routing="uniform", **squash),
+    "uniform": partial(CapsuleConv, routing="uniform"),
     "capsules": CapsuleConv,
 }
 
@@ -50,8 +51,7 @@ class Net(nn.Module):
         self.second = layer(WIDTH * HEADS, CLASSES, 1, squash_output=False)
 
     def forward(self, blocks, x):
-        hidden = F.elu(self.first(blocks[0], x).flatten(1))
-        return self.second(blocks[1], hidden).flatten(1)
+        return self.second(blocks[1], F.elu(self.first(blocks[0], x).flatten(1))).flatten(1)
 
 
 def right(net, batches, x, y):
@@ -84,8 +84,7 @@ def train(layer, nodes, edges, epochs, batch_size, seed):
     return 100 * best[1], min(seconds), drawing, memory()
 
 
-def memory():
-    """The most that was resident since the count began, in MB."""
+def memory():  # the most that was resident since the count began, in MB
     return 1.024e-3 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
@@ -94,13 +93,12 @@ def main():
     for name, number in (("nodes", 10**6), ("edges", 10**7), ("epochs", 2), ("batch-size", 1000), ("seeds", 1)):
         asked.add_argument(f"--{name}", type=int, default=number)
     given = asked.parse_args()
-    for layer in LAYERS:
-        for seed in range(given.seeds):
-            with get_context("spawn").Pool(1) as alone:
-                sizes = (given.nodes, given.edges, given.epochs, given.batch_size, seed)
-                share, took, drawing, training = alone.apply(train, (layer, *sizes))
-            print(f"{layer:9} {share:.2f} % right, {took:.1f} s an epoch", end=", ")
-            print(f"at most {training:,.0f} MB, {drawing:,.0f} to draw the graph", flush=True)
+    *sizes, seeds = vars(given).values()
+    for layer, seed in product(LAYERS, range(seeds)):
+        with get_context("spawn").Pool(1) as alone:
+            share, took, drawing, training = alone.apply(train, (layer, *sizes, seed))
+        peaks = f"at most {training:,.0f} MB, {drawing:,.0f} to draw the graph"
+        print(f"{layer:9} {share:.2f} % right, {took:.1f} s an epoch, {peaks}", flush=True)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,6 @@ def main():
     asked.add_argument("--seeds", type=int, default=5, help="trainings of each network")
     asked.add_argument("--epochs", type=int, default=200, help="of each training")
     given = asked.parse_args()
-
     data = load_cora(given.data)
     graph = dgl.add_self_loop(data.graph)
     print(f"{'layer':10} test accuracy, % ({given.seeds} seeds, {given.epochs} epochs)")

@@ -25,7 +25,6 @@ TINY = {
     "heterogeneous": "--papers 60 --epochs 2 --seeds 2",
     "link_prediction": "--nodes 300 --epochs 2 --seeds 2",
     "explanation": "--nodes 300 --epochs 2",
-    "mini_batches": "--nodes 500 --edges 3000 --epochs 1 --batch-size 20",
 }
 
 
@@ -46,7 +45,7 @@ def copied(tmp_path, monkeypatch):
 
 def test_each_script_is_tried_and_short():
     found = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert set(found) == {*TINY, "distributed"}  # which has its own test
+    assert set(found) == {*TINY, "mini_batches", "distributed"}  # of which the last has a file of tests
     for name, text in found.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 100, name
         assert not re.search(r"^from \.|import \.", text, re.MULTILINE), name
@@ -54,16 +53,22 @@ def test_each_script_is_tried_and_short():
 
 def test_the_scripts_run_when_copied(copied, monkeypatch, capsys):
     for name, arguments in TINY.items():
-        if name == "mini_batches":  # starts processes of its own
-            command = [sys.executable, f"{name}.py", *arguments.split()]
-            said = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-            assert said.returncode == 0, said.stderr[-2000:]
-            text = said.stdout
-        else:
-            monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.split()])
-            runpy.run_path(f"{name}.py", run_name="__main__")
-            text = capsys.readouterr().out
-        rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
-        for layer in ("uniform", "capsules"):
-            assert any(line.startswith(layer) for line in rows), f"{name}: {text}"
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.split()])
+        runpy.run_path(f"{name}.py", run_name="__main__")
+        check(name, capsys.readouterr().out)
     assert (copied / "explanation.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+def test_the_script_of_mini_batches_runs_when_copied_in_processes_of_its_own(copied):
+    options = "--nodes 500 --edges 3000 --epochs 1 --batch-size 20"
+    command = [sys.executable, "mini_batches.py", *options.split()]
+    said = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr[-2000:]
+    check("mini_batches", said.stdout)
+
+
+def check(name: str, text: str) -> None:
+    rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
+    for layer in ("uniform", "capsules"):
+        assert any(line.startswith(layer) for line in rows), f"{name}: {text}"
