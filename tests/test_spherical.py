@@ -8,6 +8,7 @@ import torch
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, route
 from graphcaps.errors import InputError
 from graphcaps.graph import links
+from graphcaps.nn import CapsuleLayer
 from graphcaps.routing import SphericalParameters
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.routings("spherical")]
@@ -83,7 +84,9 @@ KINDS = {
 
 @pytest.mark.fact(12)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("learned", ["all", "votes", "prior", "concentration"])
+@pytest.mark.parametrize(
+    "learned", ["all", *(pytest.param(one, marks=pytest.mark.long) for one in ("votes", "prior", "concentration"))]
+)
 def test_whatever_is_learned_has_naives_gradient(way, graphs, kind, learned, draw):
     graph = graphs["complete" if kind.endswith("complete_graph") else "sparse_7x5"]
     drawn = KINDS[kind](draw)
@@ -105,3 +108,13 @@ def test_whatever_is_learned_has_naives_gradient(way, graphs, kind, learned, dra
 def test_a_concentration_is_a_finite_number_that_is_not_negative(wrong):
     with pytest.raises(InputError, match="concentration: expected a finite number >= 0, got "):
         route(complete_graph(2, 2), torch.ones(4, D), routing="spherical", parameters=SphericalParameters(wrong))
+
+
+def test_kappa_of_a_layer_for_images_starts_small_and_a_step_of_adam_changes_its_logarithm_by_ten_learning_rates(draw):
+    layer = CapsuleLayer(6, 3, routing="spherical").double()
+    before = layer.learned().concentration.detach()
+    adam = torch.optim.Adam(layer.parameters(), lr=0.001)
+    layer(draw(6, 2, 8)).square().sum().backward()
+    adam.step()
+    assert before.item() == pytest.approx(0.1)
+    assert (layer.learned().concentration / before).log().abs().item() == pytest.approx(0.01, rel=1e-3)

@@ -33,6 +33,7 @@ from graphcaps.data.graphs.factors import FactorGraph, factor_graph
 from graphcaps.examples.table import counted, margins_of, row
 from graphcaps.examples.trials import BestEpoch, Fit, accuracy, choose_and_test
 from graphcaps.nn import CapsuleConv
+from graphcaps.nn.routing_parameters import concentrations
 
 GraphConv, GATConv = dgl.nn.pytorch.GraphConv, dgl.nn.pytorch.GATConv
 
@@ -150,7 +151,7 @@ def fit(name: str, settings: dict, seed: int, factors: int, epochs: int = EPOCHS
         return found
     with torch.no_grad():
         layers = [held_against(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
-    return dataclasses.replace(found, beside={"layers": layers})
+    return dataclasses.replace(found, beside={"layers": layers, "concentration": concentrations(model)})
 
 
 def held_against(c: Tensor, data: FactorGraph) -> dict:
@@ -205,7 +206,8 @@ def rows(
 
     Returns:
         of each name a row, see ``table.row``; that of capsules with ``recovered``, how well each layer's couplings tell
-        the factor of an edge, and with ``first``, what ``held_against`` says of the first graph, layer by layer.
+        the factor of an edge, ``concentration``, kappa of each graph's layers, and ``first``, what ``held_against``
+        says of the first graph, layer by layer.
     """
     train = partial(fit, factors=factors, epochs=epochs)
     tried = {name: SETTINGS[name] for name in names}
@@ -221,6 +223,7 @@ def rows(
             scores = [[of_seed[n]["score"] for of_seed in layers] for n in range(len(layers[0]))]
             found[name] |= {"recovered": {f"layer {n}": _spread(each) for n, each in enumerate(scores, 1)}}
             found[name] |= {"first": layers[0]}
+            found[name] |= {"concentration": [one.beside.get("concentration") for one in fits]}  # not of older ones
     return found
 
 

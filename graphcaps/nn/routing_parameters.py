@@ -55,26 +55,32 @@ class InvertedHead(nn.Module):
 
 
 class Concentration(nn.Module):
-    """kappa of spherical routing, one number for a layer; what is learned is its logarithm.
+    """kappa of spherical routing, one number for a layer: e^(pace ``exponent``), of which ``exponent`` is learned.
 
     Args:
         start: kappa before training. Small: at first the layer couples nearly uniformly.
+        pace: by how much a step of Adam changes log kappa, in learning rates.
     """
 
-    def __init__(self, start: float = 1.0):
+    def __init__(self, start: float, pace: float = 1.0):
         super().__init__()
         fits = isinstance(start, numbers.Real) and 0 < start < math.inf
         expect(fits, "concentration", "a finite number > 0", repr(start)[:40])
-        self.start = start
-        self.log_concentration = nn.Parameter(torch.empty(()))
+        self.start, self.pace = start, pace
+        self.exponent = nn.Parameter(torch.empty(()))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """kappa as at the start."""
-        nn.init.constant_(self.log_concentration, math.log(self.start))
+        nn.init.constant_(self.exponent, math.log(self.start) / self.pace)
 
     def forward(self) -> SphericalParameters:
-        return SphericalParameters(self.log_concentration.exp())
+        return SphericalParameters((self.pace * self.exponent).exp())
+
+
+def concentrations(network: nn.Module) -> list[float]:
+    """kappa of each layer that routes spherically."""
+    return [float(each().concentration.detach()) for each in network.modules() if isinstance(each, Concentration)]
 
 
 def learned_for(
@@ -85,4 +91,5 @@ def learned_for(
         return EMCosts(parent_types, num_parents, num_children)
     if routing == "inverted":
         return InvertedHead(parent_dim)
-    return Concentration() if routing == "spherical" else None
+    # A few hundred steps of 0.001 must be enough for kappa to leave its start; from 1 on networks are slow to learn.
+    return Concentration(0.1, pace=10) if routing == "spherical" else None

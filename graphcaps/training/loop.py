@@ -25,6 +25,7 @@ from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Limits, Network, from_config, routing_network
 from ..models.objects import longest, right
+from ..nn.routing_parameters import concentrations
 from ..progress import Progress, bar, tensorboard
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
@@ -292,6 +293,7 @@ class Trainer:
             "parameters_without_decoder": sum(
                 p.numel() for name, p in self.network.named_parameters() if not name.startswith("decoder.")
             ),
+            "concentration": concentrations(best),
             "seconds": self.state.seconds,
             "engine": self._engine(),
             **made_with(self.accelerator),
