@@ -94,7 +94,7 @@ def main(run: str) -> None:
     target = Path(__file__).parents[1] / "viz" / "gallery" / "explorer.webp"
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         (path,) = viz.draw(Run.open(run).trace(), folder, format="html", image=4)
-        with opened(chromium, path, height=1130, device_scale_factor=1.25, color_scheme="light") as page:
+        with opened(chromium, path, height=1200, device_scale_factor=1.25, color_scheme="light") as page:
             settle(page)
             Image.open(io.BytesIO(page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")

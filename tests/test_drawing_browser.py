@@ -4,6 +4,7 @@ is what PyTorch says."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from graphcaps.models import Limits
 from graphcaps.trace.recording import to_bytes
 
+from . import live
 from .browser import browser, opened, settle, why_not
 from .live import answer, digits, network, page_of
 
@@ -130,6 +132,7 @@ def test_a_drawing_is_framed_as_mnist_wherever_and_however_large_it_is_drawn(pag
         assert np.abs(image - framed[0]).mean() < 4
 
 
+@pytest.mark.long
 def test_a_dot_and_an_empty_sheet_are_answered_too(page):
     page.locator("#clean").click()
     answered(page)
@@ -139,20 +142,62 @@ def test_a_dot_and_an_empty_sheet_are_answered_too(page):
     assert not page.locator("#trouble").is_visible()
 
 
+def test_undo_takes_back_strokes_and_what_they_erased(page):
+    def sheet():
+        answered(page)
+        return seen(page).tolist(), page.locator("#shown").inner_text(), page.locator("#turn").input_value()
+
+    undo = page.locator("#undo")
+    pick(page, 5)
+    slide(page, "turn", 40)
+    assert undo.get_attribute("aria-disabled") == "true"
+    turned = sheet()
+    draw(page, SEVEN)
+    one = sheet()
+    draw(page, [(0.2, 0.5), (0.8, 0.5)])
+    two = sheet()
+    assert one[0] != two[0] and turned[1:] == ("Test image: 5, changed", "40")
+    page.locator("#clean").click()
+    answered(page)
+    undo.click()
+    assert sheet() == two
+    pick(page, 3)
+    page.keyboard.press("Control+z")
+    assert sheet() == two and page.locator("#images input:checked").count() == 0
+    undo.click()
+    assert sheet() == one
+    undo.focus()
+    page.keyboard.press("Enter")
+    assert sheet() == turned and page.locator("#images input").nth(5).is_checked()
+    assert undo.get_attribute("aria-disabled") == "true" and page.evaluate("document.activeElement.id") == "undo"
+    page.keyboard.press("Control+z")
+    assert sheet() == turned
+    box = page.locator("#desk > canvas").bounding_box()
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    page.mouse.down()
+    page.keyboard.press("Control+z")  # before the stroke has ended
+    page.mouse.move(box["x"] + 90, box["y"] + 90)
+    page.mouse.up()
+    assert sheet() == turned
+
+
 def test_an_empty_sheet_has_no_answer_and_the_page_says_why(page):
     assert not page.locator("#doubts").is_visible()
     page.locator("#clean").click()
     answered(page)
     said = page.locator("#doubts").inner_text()
-    assert said.startswith("No answer: the image is blank: ") and said.endswith(" of 1.")
+    assert said.startswith("No answer: the image is blank: ") and said.endswith("an empty sheet; they name no class.")
     first = "(element) => getComputedStyle(element).fontWeight"
-    weights = [page.locator(place).evaluate(first) for place in ("#tops li:first-child", "#parents .longest")]
-    assert weights == ["400", "400"]
+    assert page.locator("#tops li:first-child").evaluate(first) == "400"
+    assert page.locator("#parents .longest").count() == 0
+    assert page.locator("#status").inner_text().startswith("Iteration 3, epoch 3: no answer.")
     draw(page, SEVEN)
+    assert page.locator("#parents .longest").count() == 1
     assert not page.locator("#doubts").is_visible()
     assert page.locator("#tops li:first-child").evaluate(first) == "650"
 
 
+@pytest.mark.long
 def test_an_answer_outside_the_networks_limits_is_called_doubtful(chromium, tmp_path):
     doubting = copy.deepcopy(network())
     doubting.limits = Limits(3, 30, 1.0, 1.0, 1.0)
@@ -172,10 +217,12 @@ def written(folder, *page) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_the_size_of_what_the_network_sees_is_said_and_that_it_has_no_limits(page):
     assert "28 × 28 pixels. This run has no limits" in page.locator("#seen").inner_text()
 
 
+@pytest.mark.long
 def test_drawings_for_enlarged_images_are_as_coarse_as_these(chromium, tmp_path):
     with opened(chromium, written(tmp_path, network(), None, "digits")) as page:
         answered(page)
@@ -213,6 +260,7 @@ def test_a_test_image_is_seen_as_it_is_and_turned_moved_and_thickened(page):
     assert ink[-1] < 0.9 * ink[0] and ink[1] > 1.1 * ink[0]
 
 
+@pytest.mark.long
 def test_a_drawing_is_turned_and_thickened_and_goes_on_under_the_pointer(page):
     draw(page, [(0.5, 0.2), (0.5, 0.8)])
     upright = seen(page)[0]
@@ -228,6 +276,7 @@ def test_a_drawing_is_turned_and_thickened_and_goes_on_under_the_pointer(page):
     assert inked == [255, 255, 255, 255]
 
 
+@pytest.mark.long
 def test_what_is_no_digit_is_not_called_a_test_image(page):
     said = {}
     for name in page.locator(".thumbs").nth(2).locator("label").all():
@@ -272,6 +321,7 @@ def test_two_digits_are_shown_each_in_its_own_colour(chromium, tmp_path):
         assert page.locator("#read").is_hidden()
 
 
+@pytest.mark.long
 def test_an_example_starts_anew_with_sliders_in_the_middle(page):
     draw(page, SEVEN)
     slide(page, "turn", 40)
@@ -297,6 +347,38 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     page.locator("#back").click()
     settle(page)
     assert pixels_of(page, "#bend > canvas") == before and page.locator("#number-5").input_value() == "0"
+
+
+# How much of the column through the middle of the children's pictures is covered.
+COVERED = """() => {
+  const shown = document.querySelector(".stage > canvas"), { width, height, clientWidth } = shown;
+  const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+  copy.drawImage(shown, 0, 0);
+  const column = copy.getImageData(Math.round((36 * width) / clientWidth), 0, 1, height).data;
+  return column.filter((value, at) => at % 4 === 3 && value === 255).length / height; }"""
+
+
+def test_the_page_keeps_its_places_while_one_draws(chromium, tmp_path, monkeypatch):
+    """The slider of epochs, and pictures of the children before it is measured where they look."""
+    record = live.recording.record
+
+    def of_two_epochs(*arguments):
+        trace = record(*arguments)
+        twice = {name: np.concatenate([getattr(trace, name)] * 2) for name in ("b", "c", "agreement", "lengths")}
+        return dataclasses.replace(trace, epochs=np.array([2, 3], np.int32), **twice)
+
+    monkeypatch.setattr(live.recording, "record", of_two_epochs)
+    with opened(chromium, written(tmp_path, network())) as page:
+        answered(page)
+        places = [page.locator(each) for each in ("#iteration", "#epoch", ".stage", "#parents", "#child")]
+        before = [each.bounding_box() for each in places]
+        assert page.locator("#epoch").is_enabled() and page.evaluate(COVERED) > 0.8
+        draw(page, SEVEN)
+        assert page.evaluate(COVERED) > 0.8 and [each.bounding_box() for each in places] == before
+        assert page.locator("#epochs :disabled").count() == 2
+        assert page.locator("#epochs output").inner_text() == "3 of 3 the last only"
+        pick(page, 5)
+        assert page.locator("#epochs :disabled").count() == 0
 
 
 def test_iteration_and_selected_parent_stay_when_an_answer_comes(page):
@@ -344,6 +426,38 @@ def test_a_finger_draws(chromium, file):
         assert page.locator("#desk > canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
 
 
+BELOW = "() => document.querySelector('#child table').getBoundingClientRect().bottom - innerHeight"
+
+
+def test_what_a_child_says_stands_beside_the_graph_or_is_scrolled_to(chromium, file):
+    def choose(page, share):
+        canvas = page.locator(".stage > canvas")
+        canvas.evaluate("(canvas) => scrollBy(0, canvas.getBoundingClientRect().top - 90)")
+        canvas.click(position={"x": 8, "y": share * canvas.bounding_box()["height"]})
+        page.locator("#child table").wait_for()
+
+    with opened(chromium, file, width=1280, height=800) as page:
+        answered(page)
+        page.locator(".stage > canvas").click(position={"x": 8, "y": 60})
+        page.locator("#child table").wait_for()
+        assert page.evaluate("scrollY") == 0 and page.evaluate(BELOW) <= 0
+        choose(page, 0.9)
+        assert page.evaluate(BELOW) <= 0
+        page.locator("#votes").evaluate("(votes) => votes.scrollIntoView()")  # it doesn't go along over what is below
+        child, why = (page.locator(each).bounding_box() for each in ("#child", "#why"))
+        assert child["y"] + child["height"] <= why["y"]
+    with opened(chromium, file, width=400, height=800, reduced_motion="reduce") as page:
+        answered(page)
+        choose(page, 0.1)
+        settle(page)
+        assert page.evaluate(BELOW) > 0
+    with opened(chromium, file, width=400, height=800) as page:
+        answered(page)
+        choose(page, 0.1)
+        page.wait_for_function(f"() => ({BELOW})() <= 0")
+        assert page.evaluate("document.activeElement === document.querySelector('.stage > canvas')")
+
+
 @pytest.mark.long
 def test_the_answer_is_there_soon(page):
     """Within 0.2 s: the best of several, since what else the machine does counts in the others."""
@@ -366,7 +480,7 @@ TIMED = """(turn) => new Promise((done) => {
 })"""
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (900, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), pytest.param(900, "light", marks=pytest.mark.long)])
 def test_no_window_needs_scrolling_sideways(chromium, file, width, scheme):
     with opened(chromium, file, width=width, color_scheme=scheme) as page:
         answered(page)
@@ -382,7 +496,7 @@ def test_no_window_needs_scrolling_sideways(chromium, file, width, scheme):
         assert outside == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), pytest.param(1400, "dark", marks=pytest.mark.long)])
 def test_axe_finds_nothing_to_mend(chromium, file, width, scheme):
     source = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     with opened(chromium, file, width=width, color_scheme=scheme) as page:
@@ -440,4 +554,4 @@ def test_tab_reaches_what_is_new_on_the_page(page):
     for _ in range(45):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id"))
-    assert {"clean", "turn", "right", "down", "thick", "number-1", "number-16", "back"} <= reached
+    assert {"undo", "clean", "turn", "right", "down", "thick", "number-1", "number-16", "back"} <= reached

@@ -244,11 +244,11 @@ def test_a_parent_filters_lines_and_escape_shows_all_again(page):
 
 
 def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
-    """One child and one parent leave one line; beside the child its pixels add up to width times opacity.
-
-    Both are scaled to that child's couplings, as the scale below says.
-    """
+    """One child and one parent leave one line; beside the child its pixels add up to width times opacity."""
     c = TRACE.c[-1, -1, 0].astype(np.float64)
+    widest = wide_range(TRACE.c[:, :, 0].astype(np.float64))[1]
+    label = page.locator("#scale").get_attribute("aria-label")
+    assert widest > 0.5 and label == f"Width of lines: 0, 0.10 undecided, {widest:.2f}"
     order = explorer_data(TRACE)["images"][0]["order"]
     height = page.locator(".stage > canvas").bounding_box()["height"]
     for edge in (c.argmax(), c.argmin(), np.argsort(c)[-4]):
@@ -258,11 +258,25 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         page.locator("#parents button").nth(parent).click()
         page.mouse.move(2, 2)
         settle(page)
-        column = np.array(page.evaluate(OPACITIES + "; }", [0.08, 0.08])) / 255
+        column = np.array(page.evaluate(OPACITIES + "; }", [0.2, 0.2])) / 255
         drawn = column[column > 0.08].sum()  # the others are paler
-        low, high = wide_range(c.reshape(16, 10)[child])
-        share = (c[edge] - low) / (high - low)
-        assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.14 + 0.81 * share), abs=0.25)
+        share = c[edge] / widest
+        assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.4 + 0.55 * share), abs=0.25)
+
+
+def test_an_undecided_child_and_an_undecided_image_have_thin_lines(chromium, tmp_path):
+    """The widest line stands for five equal shares or more, so couplings of 0.09 to 0.11 are a fifth of that."""
+    draw = np.random.default_rng(0)
+    c = draw.uniform(0.09, 0.11, size=TRACE.c.shape).astype(np.float16)
+    (path,) = viz.draw(dataclasses.replace(TRACE, c=c), tmp_path, format="html")
+    with opened(chromium, path) as page:
+        assert page.locator("#scale").get_attribute("aria-label") == "Width of lines: 0, 0.10 undecided, 0.50"
+        page.locator(".stage > canvas").click(position={"x": 8, "y": 100})
+        page.mouse.move(2, 2)
+        settle(page)
+        opacities = np.array(page.evaluate(OPACITIES + "; }", [0.5, 0.5])) / 255
+        drawn = opacities[opacities > 0.1]  # ten lines, apart here; the other children's are paler
+        assert 0 < drawn.sum() < 10 * 1.2 * (0.4 + 5.1 * 0.22) * (0.4 + 0.55 * 0.22)
 
 
 def test_the_glow_follows_the_parent_that_is_chosen(page):

@@ -30,6 +30,7 @@ DIGITS = {
 }
 
 
+@pytest.mark.long
 def test_a_trained_network_names_nine_of_ten_digits_or_all_drawn_with_the_mouse():
     named = {}
     with browser() as chromium, opened(chromium, PAGE, trouble="willReadFrequently") as page:

@@ -40,7 +40,7 @@ def model_of(routing: str = "dynamic") -> CapsNet:
     if routing != "dynamic":
         model.capsules.prior.normal_()
     if routing == "spherical":
-        model.capsules.learned.log_concentration.fill_(0.8)
+        model.capsules.learned.exponent.fill_(0.08)  # kappa 2.2
     for parameter in model.parameters():
         parameter.copy_(parameter.half())
     return model
@@ -129,7 +129,10 @@ def select(page, presses: int, parent: int) -> int:
     return int(re.match(r"Child (\d+) ", page.locator("#child h2").inner_text())[1])
 
 
-@pytest.mark.parametrize("routing", ["dynamic", "spherical", "attention", "uniform"])
+@pytest.mark.parametrize(
+    "routing",
+    ["dynamic", *(pytest.param(name, marks=pytest.mark.long) for name in ("spherical", "attention", "uniform"))],
+)
 def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, routing):
     u_hat, seen = by_hand(routing)
     opened_now = shown(chromium, tmp_path, page_text(routing)) if routing != "dynamic" else contextlib.nullcontext(page)
@@ -144,6 +147,11 @@ def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, ro
             assert said[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
             if routing == "dynamic":
                 assert said[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
+            cosine = re.search(r"cosine = (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
+            vote = u_hat[child, parent]
+            if routing in ("dynamic", "uniform"):
+                v = state["v"][parent]
+                assert numbers(cosine) == pytest.approx([vote @ v / np.linalg.norm(vote) / np.linalg.norm(v)], abs=NEAR)
             if routing == "uniform":
                 assert numbers(page.locator("#edge > figcaption").inner_text())[-1] == pytest.approx(
                     agreement, abs=NEAR
@@ -152,6 +160,9 @@ def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, ro
             assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
             assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
             assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)
+            beside = np.array([numbers(row)[-3:] for row in page.locator("#child tbody tr").all_inner_texts()])
+            assert beside[:, 0].tolist() == rows[:, 2].tolist()
+            assert beside[:, 1] == pytest.approx(rows[:, 0], abs=5.6e-3)  # two digits of three
             s = state["c"][:, parent] @ u_hat[:, parent]
             length = np.linalg.norm(state["v"][parent])
             lines = page.locator("#lines li").all_inner_texts()
@@ -178,7 +189,11 @@ def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
     across = np.linalg.eigh(np.cov(left.T))[1][:, -1]
     across *= np.sign(across[np.abs(across).argmax()])
     select(page, 4, parent)
-    page.locator("#votes summary").click()
+    summary = page.locator("#votes summary")
+    assert summary.inner_text() == "These votes as numbers, 16 rows"
+    summary.click()
+    scroll = page.locator("#votes .scroll")
+    assert scroll.evaluate("(scroll) => scroll.scrollHeight - scroll.clientHeight") <= 1  # all are in sight
     for r in (0, 3):
         page.locator("#iteration").fill(str(r + 1))
         settle(page)
@@ -253,7 +268,7 @@ def press_next(page) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (400, 800)])
+@pytest.mark.parametrize(("width", "height"), [(400, 800), pytest.param(1280, 900, marks=pytest.mark.long)])
 def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(page, width, height):
     with sized(page, width, height):
         page.locator("#clean").scroll_into_view_if_needed()
@@ -267,16 +282,21 @@ def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(page, wi
         page.locator("#begin").focus()
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "tour-head"
-        said = set()
+        said, graphs = set(), []
         for n in range(8):
             answered(page)
             assert page.locator("#tour-head").inner_text().startswith(f"{n + 1} of 8: ")
             said.add(page.locator("#tour-text").inner_text())
             sliders, top, bottom, tour = page.evaluate(BOXES)
             assert sliders <= top and bottom <= tour, (n, sliders, top, bottom, tour)
+            if page.locator("#graph.toured").count():  # with all of its children, and below it the scale
+                graphs.append(n)
+                scale = page.locator("#scale").bounding_box()
+                assert bottom <= scale["y"] and scale["y"] + scale["height"] <= tour
             shown_now = page.locator("#seen canvas").evaluate("(canvas) => canvas.toDataURL()")
             assert (shown_now == own) == (n < 7)  # the last one is of an image that is answered wrongly
             press_next(page)
+        assert graphs == [0, 6, 7]
         assert len(said) == 8 and any("The label of this image is" in text for text in said)
         answered(page)
         assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"
@@ -332,7 +352,7 @@ def test_a_page_without_a_network_has_the_terms_and_the_stops_that_need_no_votes
         assert page.locator("#tour").is_hidden()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_explanations_fit_400_pixels_with_targets_of_24_and_texts_that_stand_out(page, scheme):
     with sized(page, 400, 800, scheme):
         page.locator("#begin").click()

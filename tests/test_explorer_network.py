@@ -82,7 +82,7 @@ def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
         if model.capsules.prior is not None:
             model.capsules.prior.normal_()
         if model.capsules.routing == "spherical":
-            model.capsules.learned.log_concentration.fill_(1.0)
+            model.capsules.learned.exponent.fill_(0.1)  # kappa 2.7
         if len(model.between):
             model.capsules.weight /= 12  # its children are long
         for parameter in model.parameters():

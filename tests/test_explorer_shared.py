@@ -145,6 +145,7 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, path, page):
         assert state(other) == before
 
 
+@pytest.mark.long
 def test_a_link_holds_an_image_of_the_shelf(chromium, path, page):
     visit(page, "image=6&down=2&child=3")
     before = state(page)
@@ -230,6 +231,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long
 def test_fragments_that_do_not_fit_are_left_out_with_a_note(chromium, path, page):
     visit(page, "image=2")
     before = state(page)
@@ -295,6 +297,7 @@ def test_a_coupling_that_differs_is_chosen_in_the_graph(page):
     assert chosen["child"] == f"Child {child} divides itself" and chosen["parent"] == int(parent)
 
 
+@pytest.mark.long
 def test_the_comparison_follows_a_drawing_and_a_blank_sheet_has_no_answer(page):
     visit(page, "compare=dynamic.3.uniform.1")
     first = page.locator("#compare tbody").inner_text()
@@ -322,6 +325,17 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     lines = graph.findall(f"{SVG}path")
     assert len(lines) == 160 and all("C" in line.get("d") for line in lines)
     assert sum(float(line.get("stroke-opacity")) > 0.1 for line in lines) == 16
+    numbers = [int(each.text) for each in sorted(graph.findall(f"{SVG}text"), key=lambda each: float(each.get("y")))]
+    assert sorted(numbers) == list(range(16))
+    page.locator(".stage > canvas").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    assert state(page)["child"] == f"Child {numbers[2]} divides itself"
+    root = ElementTree.fromstring(saved(page, "svg")[1])
+    weights = {
+        each.text: each.get("font-weight") for each in root.find(f"{SVG}g[@class='graph']").findall(f"{SVG}text")
+    }
+    assert [int(number) for number, weight in weights.items() if weight == "700"] == [numbers[2]]
     texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
     assert {*page.locator("#parents .value").all_inner_texts(), "Children choose parents"} <= set(texts)
     assert page.locator("#entropy figcaption").inner_text() in texts
@@ -330,6 +344,24 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     assert links and all(value.startswith("data:image/png;base64,") for value in links)
 
 
+def test_charts_of_drawings_and_images_have_numbers_at_their_ends(page):
+    """What a saved view shows of an axis: its outermost numbers stand at or beyond all that is drawn."""
+    for fragment in ("image=2", "draw="):
+        visit(page, fragment)
+        if fragment == "draw=":
+            draw(page, [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)])
+        root = ElementTree.fromstring(saved(page, "svg")[1])
+        entropy, histogram = (root.find(f"{SVG}g[@class='{name}']") for name in ("entropy", "histogram"))
+        across = [float(each.get("x")) for each in histogram.findall(f"{SVG}text[@text-anchor='middle']")][:-1]
+        bars = [float(each.get("x")) for each in histogram.findall(f"{SVG}rect")]
+        assert len(across) > 2 and across[0] <= min(bars) and across[-1] > max(bars)
+        assert across[0] == 46 and across[-1] == 548 - 12  # the ends of the axis
+        up = [float(each.get("y")) - 0.35 * 12 for each in entropy.findall(f"{SVG}text[@text-anchor='end']")]
+        curves = [re.findall(r"[ML]\S+ (\S+?)(?=L|$)", each.get("d")) for each in entropy.findall(f"{SVG}path")]
+        assert max(up) >= max(float(y) for curve in curves for y in curve) - 0.01
+
+
+@pytest.mark.long
 def test_a_saved_png_is_the_same_picture(page):
     visit(page, "image=2")
     name, content = saved(page, "png")
@@ -404,7 +436,7 @@ def test_the_shelf_has_groups_that_keys_reach_and_wrong_answers_say_what_they_we
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_comparison_and_links_fit_into_400_pixels_with_targets_of_24(chromium, path, scheme):
     with opened(chromium, path, end="#compare=dynamic.3.spherical.2", width=400, color_scheme=scheme) as page:
         answered(page)

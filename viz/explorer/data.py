@@ -25,7 +25,7 @@ Version 1, keys at the top::
       src, dst   ends of the M edges kept for this image; all of them where there are at most 120 children, else all
                  edges of the children that couple most strongly with each parent at the end
       order      children of those edges, in that order
-      range      [smallest, largest] coupling of those edges: the thinnest and the widest line
+      range      [smallest, largest] coupling of those edges, which the scale of the lines holds
       c, b, agreement   of those edges, quantised (K, R, M)
       entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised

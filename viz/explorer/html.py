@@ -35,6 +35,7 @@ LIVE = (
     "restore.js",
 )
 LIVE_STYLES = ("live.css", "compare.css")
+LIVE_PARTS = ("desk", "answer", "bend", "explained", "compare")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -51,17 +52,11 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         GraphcapsError: numbers that are not finite.
     """
     data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, live, explained, worker = (
-        ["page.css", "explain.css", "share.css"],
-        [*SCRIPTS, "file.js"],
-        "",
-        "",
-        "",
-    )
+    style, scripts, worker = [*STYLES], [*SCRIPTS, "file.js"], ""
+    parts = dict.fromkeys(LIVE_PARTS, "")
     if network is not None:
-        style, scripts, live = [*style, "live.css", "compare.css"], [*SCRIPTS, *LIVE], _read("live.html")
-        explained = _read("explained.html") + _read("compare.html")
-        worker = "\n".join(map(_read, WORKER))
+        style, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
+        parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
     look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(look)}; worker-src blob:; "
@@ -73,9 +68,8 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         "style": look,
         "script": script,
         "worker": worker,
-        "live": live,
-        "explained": explained,
         "data": _compressed(data),
+        **parts,
     }
     return string.Template(_read("page.html")).substitute(filled)
 

@@ -4,9 +4,9 @@ const MOST_CHILDREN = 120, // shown of a larger graph; more lines can't be told 
   BINS = 35;
 
 // An image as `unpacked` gives it, whose readers know one epoch. `states` are those of the network's last layer.
-function computed({ states, saliency = null }, { src, dst, children, parents }, trace, pixels, label) {
-  const couplings = states.map(({ c }) => c),
-    edges = keptEdges(couplings.at(-1), src, dst, children, parents),
+function computed({ states, saliency = null }, layer, trace, pixels, label, edges = keptEdges(states.at(-1).c, layer)) {
+  const { src, dst, children, parents } = layer,
+    couplings = states.map(({ c }) => c),
     kept = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
   const reader = (rows) => (k, r) => rows[r],
@@ -39,6 +39,17 @@ function computed({ states, saliency = null }, { src, dst, children, parents }, 
   };
 }
 
+const ANSWERED = ["c", "b", "agreement", "entropy", "meanEntropy", "largest", "aboveHalf", "lengths"];
+
+// A stored image, unpacked, with the answer's numbers in its last epoch: those that the formulas have, and not the bytes
+// that stand for them in the trace. `edges` are the image's, in the layer.
+function reanswered(image, answer, layer, trace, edges) {
+  const last = trace.epochs.length - 1,
+    fresh = computed(answer, layer, trace, image.pixels, image.label, edges);
+  const both = (name) => (k, r) => (k === last ? fresh[name](0, r) : image[name](k, r));
+  return { ...image, edges, ...Object.fromEntries(ANSWERED.map((name) => [name, both(name)])) };
+}
+
 // The smallest and the largest of all numbers in some rows of couplings.
 function endsOf(rows) {
   let [low, high] = [1, 0];
@@ -47,7 +58,7 @@ function endsOf(rows) {
 }
 
 // Indices of the edges shown: all, or those of the children that couple most with each parent in the end.
-function keptEdges(last, src, dst, children, parents) {
+function keptEdges(last, { src, dst, parents }) {
   const all = [...src.keys()];
   if (new Set(src).size <= MOST_CHILDREN) return all;
   const each = Math.max(1, Math.floor(MOST_CHILDREN / parents)),

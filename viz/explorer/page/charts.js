@@ -12,13 +12,13 @@ function surface(canvas) {
   return { context, width, height };
 }
 
-// At most `most` round numbers from low to high.
+// Round numbers, of which the first is low or below and the last is high or above, in at most `most` steps or one more.
 function ticks(low, high, most) {
   const rough = (high - low) / most,
     power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
-  const first = Math.ceil(low / step - 1e-9);
-  const count = Math.floor(high / step + 1e-9) - first + 1;
+  const first = Math.floor(low / step + 1e-9);
+  const count = Math.ceil(high / step - 1e-9) - first + 1;
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return Array.from({ length: count }, (_, at) => {
     const value = (first + at) * step;
@@ -81,9 +81,10 @@ function drawEntropy(canvas, trace, image, moment, child, look) {
   const { iterations: R, level, trained, degrees } = trace,
     steps = [...Array(R).keys()];
   const top = Math.log(degrees.at(-1)),
-    low = Math.min(image.lowest, top - 0.01),
+    marks = ticks(Math.max(0, Math.min(image.lowest, top - 0.01)), top, 5).filter(({ value }) => value <= top),
+    low = Math.min(image.lowest, top - 0.01, ...marks.map(({ value }) => value)),
     pad = 0.07 * (top - low);
-  const axes = new Axes(canvas, look, { x: [0.6, R + 0.4], y: [Math.max(low - pad, -pad), top + pad] }),
+  const axes = new Axes(canvas, look, { x: [0.6, R + 0.4], y: [low - pad, top + pad] }),
     { context, box } = axes;
   if (trained < R) {
     context.fillStyle = look.shade;
@@ -96,7 +97,7 @@ function drawEntropy(canvas, trace, image, moment, child, look) {
   }
   const every = Math.ceil(R / 15);
   const named = steps.filter((r) => r % every === 0).map((r) => ({ value: r + 1, text: `${r + 1}` }));
-  axes.frame(named, ticks(Math.max(0, low), top, 5), "iteration");
+  axes.frame(named, marks, "iteration");
   const rows = steps.map((r) => at(image.entropy, { k: moment.k, r }));
   const line = (i) => steps.map((r) => [axes.x(r + 1), axes.y(rows[r][i])]);
   Object.assign(context, { strokeStyle: look.muted, lineWidth: 1 });
@@ -123,11 +124,13 @@ function drawHistogram(canvas, trace, image, moment, parent, look) {
     counts = at(image.counts, moment);
   const log = trace.edges >= 100,
     floor = log ? 0.7 : 0;
-  const axes = new Axes(canvas, look, { x: [bins[0], bins[size]], y: [floor, trace.edges * (log ? 1.5 : 1.05)], log });
-  const { context, box } = axes;
-  const powers = [...Array(Math.ceil(Math.log10(trace.edges) + 1e-9)).keys()].map((power) => 10 ** power);
-  const marks = log ? powers.map((value) => ({ value, text: `${value}` })) : ticks(0, trace.edges, 4);
-  axes.frame(ticks(bins[0], bins[size], 6), marks, "coupling c");
+  const powers = [...Array(Math.ceil(Math.log10(trace.edges) + 1e-9)).keys()].map((power) => 10 ** power),
+    across = ticks(bins[0], bins[size], 6),
+    marks = log ? powers.map((value) => ({ value, text: `${value}` })) : ticks(0, trace.edges, 4),
+    y = [floor, log ? 1.5 * trace.edges : 1.05 * marks.at(-1).value];
+  const axes = new Axes(canvas, look, { x: [across[0].value, across.at(-1).value], y, log }),
+    { context, box } = axes;
+  axes.frame(across, marks, "coupling c");
   const bars = (heights, color) => {
     context.fillStyle = color;
     heights.forEach((height, bin) => {

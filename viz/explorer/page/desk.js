@@ -9,8 +9,10 @@ const AS_DRAWN = { scale: 1, x: 0, y: 0 };
 const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
 class Desk {
-  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed) {
-    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, lines: [], picture: null });
+  // `changed()` is called after each change; `kept()` gives a function that brings back what lies here now, `past` included.
+  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed, kept) {
+    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, kept });
+    Object.assign(this, { picture: null, lines: [], line: [], past: [] });
     this.adjust = { ...NEUTRAL };
     const fine = Object.assign(document.createElement("canvas"), { width: FINE * width, height: FINE * height });
     this.fine = fine.getContext("2d", { willReadFrequently: true });
@@ -19,9 +21,19 @@ class Desk {
     canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && this.go(event));
   }
 
-  // Start with a picture, or with null and an empty sheet.
-  take(picture) {
-    Object.assign(this, { picture, lines: [], adjust: { ...NEUTRAL } });
+  // Let undo come back to what lies here now.
+  remember() {
+    this.past = [...this.past, this.kept()];
+  }
+
+  undo() {
+    this.past.at(-1)?.();
+  }
+
+  // Start with an empty sheet.
+  clear() {
+    if (this.picture || this.lines.length) this.remember();
+    Object.assign(this, { picture: null, lines: [], adjust: { ...NEUTRAL } });
     this.changed();
   }
 
@@ -29,14 +41,16 @@ class Desk {
     if (event.button !== 0 || !event.isPrimary) return;
     event.preventDefault();
     this.canvas.setPointerCapture(event.pointerId);
+    this.remember();
     if (this.picture) Object.assign(this, { picture: null, adjust: { ...NEUTRAL } });
-    this.lines.push([]);
+    this.line = [];
+    this.lines = [...this.lines, this.line];
     this.go(event);
   }
 
   go(event) {
     const between = event.getCoalescedEvents?.() ?? [];
-    for (const each of between.length ? between : [event]) this.lines.at(-1).push(this.place(each));
+    for (const each of between.length ? between : [event]) this.line.push(this.place(each));
     this.changed();
   }
 

@@ -194,8 +194,9 @@ function drawEdge({ child, edge, parent }, r) {
   $("#edge .own").style.setProperty("--of", look.parents[parent]);
   const cosine = sizes[0] * sizes[1] > 0 ? product / (sizes[0] * sizes[1]) : 0;
   $("#edge > figcaption").textContent =
-    `${layer.dim} numbers of each, to its own largest; below, what each pair adds to ⟨û, ${called}⟩ = ` +
-    `${fixed(sizes[0], 3)} · ${fixed(sizes[1], 3)} · cos ${fixed(cosine, 3)} = ${fixed(product, 3)}. ${note}`;
+    `${layer.dim} numbers of each, to its own largest; below, what each pair adds to ⟨û, ${called}⟩. ` +
+    `Their cosine = ${fixed(cosine, 3)}. Lengths times cosine: ` +
+    `${fixed(sizes[0], 3)} · ${fixed(sizes[1], 3)} · ${fixed(cosine, 3)} = ${fixed(product, 3)}. ${note}`;
   const pairs = [...vote].map((value, d) => `${fixed(value, 2)} and ${fixed(against[d], 2)}`).join("; ");
   $("#edge > canvas").setAttribute("aria-label", `The vote and ${called} of ${name}, number by number: ${pairs}`);
   drawBars($("#edge > canvas"), vote, against, look.parents[parent]);

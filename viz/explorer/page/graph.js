@@ -3,12 +3,16 @@
 const THIN = 0.4,
   THICK = 5.5,
   PALE = 0.14,
+  ALONE = 0.4, // as pale are lines of a child that is selected: there is nothing else to see
   STRONG = 0.95,
   UNLIT = 0.035,
   REACH = 7;
+const CLEAR = 5; // equal shares that the widest line stands for, at least: equal couplings are thin lines in any image
 const MANY = 400; // lines that would be a fog where they are weak
 const PICTURED = 20, // children shown as small pictures of what they look at
   LEGIBLE = 24; // pixels of a side; smaller ones are dots
+const DIGIT = 7, // pixels of a child's number
+  LINE = 14; // pixels that a number needs; where children have less, only one that is marked has its own
 
 // Moved apart to a fifth of the larger, within [0, 1]; as wide_range of viz/routing/timeline.py does.
 function wideRange(low, high) {
@@ -22,9 +26,11 @@ class Graph {
     this.canvas = canvas;
   }
 
-  // What stays while time passes: the image's edges, the order of its children, pictures of them or null.
+  // What stays while time passes: the image's edges, the order of its children, pictures of them or null, and the scale
+  // of the lines, from 0 to the coupling of the widest.
   take(image, parents, pictures) {
-    Object.assign(this, { image, parents, pictures });
+    const widest = Math.min(1, Math.max(image.range[1], CLEAR / parents.length));
+    Object.assign(this, { image, parents, pictures, widest });
     this.rank = new Map(image.order.map((child, at) => [child, at]));
   }
 
@@ -35,7 +41,9 @@ class Graph {
     this.room = height / this.image.order.length;
     const side = this.pictures ? Math.min(46, 0.94 * this.room, 0.2 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
-    this.left = this.side ? this.side + 5 : 12;
+    this.wide = DIGIT * String(Math.max(...this.image.order)).length + 5; // of the numbers
+    this.from = this.room < LINE ? 0 : this.wide; // where children begin
+    this.left = this.from + (this.side ? this.side + 5 : 12);
     this.right = width - 4;
     this.thick = Math.min(THICK, Math.max(3 * THIN, 1.1 * this.room));
   }
@@ -53,8 +61,8 @@ class Graph {
   }
 
   alpha(c) {
-    const many = this.image.src.length > MANY,
-      pale = many ? PALE / 4 : PALE,
+    const many = this.image.src.length > MANY && !this.alone,
+      pale = this.alone ? ALONE : many ? PALE / 4 : PALE,
       share = this.share(c);
     return pale + (STRONG - pale) * (many ? share * share : share);
   }
@@ -72,18 +80,14 @@ class Graph {
     return (parent === null || dst[edge] === parent) && (child === null || src[edge] === child);
   }
 
-  // From the thinnest to the widest line: of all moments, or of a selected child now, whose couplings may be near.
-  scale(c, child) {
-    const own = c.filter((_, edge) => this.image.src[edge] === child);
-    this.range = child === null ? this.image.range : wideRange(Math.min(...own), Math.max(...own));
-    const [low, high] = this.range;
-    this.share = (c) => Math.min(1, Math.max(0, (c - low) / (high - low)));
+  share(c) {
+    return Math.min(1, c / this.widest);
   }
 
   draw(c, chosen, hovered, look) {
     this.place();
-    this.scale(c, chosen.child);
     this.c = c;
+    this.alone = chosen.child !== null;
     const { context, image, left, right } = this,
       edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
     const part = (right - left) / 3;
@@ -113,18 +117,35 @@ class Graph {
       line(hovered.edge, wide, 1, look.parents[image.dst[hovered.edge]]);
     }
     context.globalAlpha = 1;
-    for (const child of image.order) this.drawChild(child, child === (hovered?.child ?? chosen.child), look);
+    for (const child of image.order) {
+      const marked = child === (hovered?.child ?? chosen.child);
+      this.drawChild(child, marked, look);
+      if (this.from || marked) this.drawNumber(child, marked, look);
+    }
+  }
+
+  // Before the child, or over its lines where there is no room.
+  drawNumber(child, marked, look) {
+    const { context, wide } = this,
+      y = this.childY(child),
+      x = this.from ? 0 : this.left + 3;
+    context.fillStyle = look.paper;
+    if (!this.from) context.fillRect(x, y - 8, wide, 16);
+    Object.assign(context, { font: marked ? `700 ${look.font}` : look.font, textAlign: "right", textBaseline: "middle" });
+    context.fillStyle = marked ? look.accent : look.muted;
+    context.fillText(child, x + wide - 3, y);
+    context.textAlign = "left";
   }
 
   drawChild(child, marked, look) {
-    const { context, side } = this,
+    const { context, side, from } = this,
       y = this.childY(child);
     context.strokeStyle = context.fillStyle = marked ? look.accent : look.ink;
     if (this.side) {
       context.imageSmoothingEnabled = true;
-      context.drawImage(this.pictures.get(child), 1, y - side / 2, side, side);
+      context.drawImage(this.pictures.get(child), from + 1, y - side / 2, side, side);
       context.lineWidth = 3;
-      if (marked) context.strokeRect(1.5, y - side / 2 + 0.5, side - 1, side - 1);
+      if (marked) context.strokeRect(from + 1.5, y - side / 2 + 0.5, side - 1, side - 1);
       return;
     }
     context.beginPath();
@@ -150,26 +171,30 @@ class Graph {
   }
 }
 
-// Lines of known coupling: the thinnest, a middle one and the widest.
-function drawScale(canvas, graph, look) {
+// Lines of known coupling: none, an equal share for each of a child's `choices`, and the widest.
+function drawScale(canvas, graph, choices, look) {
   const { context, height } = surface(canvas),
-    [low, high] = graph.range,
-    middle = height / 2;
-  const digits = Math.max(2, 1 - Math.floor(Math.log10(high - low)));
-  context.font = look.font;
-  context.textBaseline = "middle";
-  context.fillStyle = look.muted;
-  context.fillText("coupling c", 0, middle);
-  [low, (low + high) / 2, high].forEach((c, at) => {
-    const x = 78 + at * 82;
+    equal = 1 / choices, // infinite where children differ in their choices, which none then stands for
+    marks = [[0, "0"], [equal, `${equal.toFixed(2)} undecided`], [graph.widest, graph.widest.toFixed(2)]];
+  const middle = height / 2;
+  let x = 0;
+  const write = (text) => {
+    context.fillText(text, x, middle);
+    x += context.measureText(text).width + 12;
+  };
+  Object.assign(context, { font: look.font, textBaseline: "middle", fillStyle: look.muted, strokeStyle: look.ink });
+  write("coupling c");
+  const shown = marks.filter(([c], at) => at !== 1 || c < graph.widest);
+  canvas.setAttribute("aria-label", `Width of lines: ${shown.map(([, text]) => text).join(", ")}`);
+  for (const [c, text] of shown) {
     context.globalAlpha = graph.alpha(c);
     context.lineWidth = graph.lineWidth(c);
-    context.strokeStyle = look.ink;
     context.beginPath();
     context.moveTo(x, middle);
     context.lineTo(x + 30, middle);
     context.stroke();
     context.globalAlpha = 1;
-    context.fillText(c.toFixed(digits), x + 35, middle);
-  });
+    x += 35;
+    write(text);
+  }
 }

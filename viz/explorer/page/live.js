@@ -98,7 +98,7 @@ function showPixels(canvas, data) {
   paste(canvas, photograph({ shape, data }));
 }
 
-const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed());
+const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed(), keepImage);
 
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
@@ -110,18 +110,20 @@ function layOut(at) {
 }
 
 function takeShelved(at) {
+  if (desk.lines.length) desk.remember();
   layOut(at);
   changed();
 }
 
-// A function that puts what lies on the desk now on it again.
+// A function that puts what lies on the desk now on it again. Sliders that move the same sheet move `adjust` itself, so
+// they stay where they are; another sheet brings its own.
 function keepImage() {
-  const { picture, lines, adjust } = desk,
+  const { picture, lines, adjust, past } = desk,
     kept = shown;
   return () => {
     shown = kept;
     if (kept.at !== null) chooserInput(kept.at).checked = true;
-    Object.assign(desk, { picture, lines, adjust });
+    Object.assign(desk, { picture, lines, adjust, past });
     changed();
   };
 }
@@ -133,17 +135,18 @@ function changed(moment = null) {
     for (const input of document.querySelectorAll("#images input, #hard input")) input.checked = false;
   }
   const bent = Object.values(desk.adjust).some((value) => value !== 0),
-    { label, at } = shown;
+    { label, at } = shown,
+    data = desk.pixels(),
+    page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
+  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data, moment }); // first: it takes longest
   $("#shown").textContent = `${shown.name}${at !== null && bent ? ", changed" : ""}`;
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
   }
-  const data = desk.pixels();
+  $("#undo").setAttribute("aria-disabled", !desk.past.length); // it keeps the focus
   desk.draw(data);
   showPixels($("#seen canvas"), data);
-  const page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
-  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data, moment });
 }
 
 function showAnswer(answer, { label, page, data, moment }) {
@@ -155,13 +158,15 @@ function showAnswer(answer, { label, page, data, moment }) {
   const blank = doubts.some(({ kind }) => kind === "blank");
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
-  $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.`;
+  const inSpite = blank ? " The lengths and lines are what the network makes of an empty sheet; they name no class." : "";
+  $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
   if (page !== null) {
-    show({ ...stored, start: page }, r);
-    image.edges = edgesOf(image);
+    const one = unpacked(stored, page),
+      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) });
+    show({ ...stored, start: page, images }, r);
   } else {
     const images = [computed(answer, layer, stored, pixels, label)];
-    show({ ...stored, start: 0, epochs: [network.epoch], images }, r);
+    show({ ...stored, start: 0, epochs: [network.epoch], images, drawn: stored.epochs.length > 1 }, r);
     if (findLooks) waitForRest(data, answer, label);
   }
   showTops(answer.tops);
@@ -267,12 +272,22 @@ for (const id of Object.keys(desk.adjust)) {
     changed();
   });
 }
-$("#clean").addEventListener("click", () => desk.take(null));
+$("#clean").addEventListener("click", () => desk.clear());
+$("#undo").addEventListener("click", () => desk.undo());
+document.addEventListener("keydown", (event) => {
+  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+  if (!(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
+  event.preventDefault();
+  desk.undo();
+});
 $("#back").addEventListener("click", () => {
   goBack();
   follow();
 });
 $("#bend").hidden = !network.decoder;
+$("#tops-said").textContent =
+  `always after the ${counted(layer.iterations, "iteration", "iterations")} of training` +
+  (network.decoder ? ", as the decoder draws them." : ".");
 $("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
 if (network.limits.answer === null) {
   const without = " This run has no limits, so only blank sheets are doubted. graphcaps evaluate writes them.";

@@ -17,7 +17,8 @@ let trace,
   look,
   waiting = false;
 
-// Draw a trace, at iteration r from 0; a selection stays where the new one has the same child or parent.
+// Draw a trace, at iteration r from 0. Where it is `drawn`, the page has more epochs than it. A selection stays where the
+// new one has the same child or parent.
 function show(data, r = data.trained - 1) {
   stop();
   trace = data;
@@ -26,9 +27,11 @@ function show(data, r = data.trained - 1) {
   now.r = Math.min(r, trace.iterations - 1);
   if (now.parent >= trace.parents.length) now.parent = null;
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
-  $("#epochs").hidden = trace.epochs.length < 2;
+  const alone = trace.epochs.length < 2;
+  $("#epochs").hidden = alone && !trace.drawn;
+  for (const control of $("#epochs").querySelectorAll("button, input")) control.disabled = alone;
   $("#iteration").max = trace.iterations;
-  $("#epoch").max = trace.epochs.length - 1;
+  Object.assign($("#epoch"), { min: alone ? -1 : 0, max: trace.epochs.length - 1 }); // one epoch is the last: at the right
   $("#parents-head").textContent = counted(trace.parents.length, "parent", "parents");
   fill($("#parents"), trace.parents.length, "button", (row, j) => {
     row.type = "button";
@@ -92,15 +95,19 @@ function takeImage(n) {
   now.hovered = null;
   photo = image.pixels && photograph(image.pixels);
   heat = photo && new Heat(trace, image);
-  const pictured = heat?.kind === "saliency" && image.order.length <= PICTURED;
+  const known = heat?.kind === "saliency",
+    pictured = (known || (photo && trace.looks)) && image.order.length <= PICTURED;
   const picture = (child) => {
-    const canvas = raster(heat.height, heat.width, () => [0, 0, 0, 255]),
-      context = canvas.getContext("2d");
+    const { width, height } = photo,
+      canvas = raster(height, width, () => [0, 0, 0, 255]),
+      context = canvas.getContext("2d"),
+      spot = known ? heat.ofChild(child) : new Float64Array(height * width);
     context.drawImage(photo, 0, 0);
-    context.drawImage(glowing(heat.ofChild(child), heat.height, heat.width, look.glow), 0, 0);
+    context.drawImage(glowing(spot, height, width, look.glow), 0, 0);
     return canvas;
   };
-  graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, picture(child)])) : null);
+  const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
+  graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
   const all = image.order.length === trace.children,
     kept = `${image.order.length} of ${trace.children}`;
   $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${kept} children`;
@@ -133,10 +140,12 @@ function draw() {
     lengths = at(image.lengths, now);
   const longest = indexOfLargest(lengths),
     parent = now.parent ?? longest;
-  const verdict = { untrained: isUntrained(now), wrong: isWrong(image, longest) && !isUntrained(now) };
+  const blank = $("main").classList.contains("blank"), // an empty sheet: live.js says so
+    untrained = isUntrained(now),
+    verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
   drawTime();
   graph.draw(c, now, now.hovered, look);
-  drawScale($("#scale"), graph, look);
+  drawScale($("#scale"), graph, trace.choices, look);
   drawParents(lengths, longest, verdict);
   drawTip(c);
   if (photo) drawImage(parent, longest, verdict);
@@ -209,7 +218,14 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
   else if (found.edge === undefined) choose({ child: found.child === now.child ? null : found.child });
   else if (found.child === now.child && found.parent === now.parent) choose({ child: null, parent: null });
   else choose({ child: found.child, parent: found.parent });
+  requestAnimationFrame(bringChild); // once it is drawn
 });
+
+// Scroll so far that what a child says is in sight, where it lies below the window.
+function bringChild() {
+  const below = $("#child").getBoundingClientRect().bottom + 8 - innerHeight;
+  if (now.child !== null && below > 0 && !still.matches) scrollBy({ top: below, behavior: "smooth" });
+}
 graph.canvas.addEventListener("keydown", stepChild);
 
 // Up and down choose the child before and after.

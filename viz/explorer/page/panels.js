@@ -85,24 +85,25 @@ function drawTime() {
   $("#epoch").value = Math.round(now.k);
   const output = (over, place, note) => $(`#${over} output`).replaceChildren(`${place} `, small(note));
   output("iterations", `${step} of ${trace.iterations}`, step > trace.trained ? "beyond training" : "");
-  output("epochs", `${epoch} of ${trace.epochs.at(-1)}`, epoch === 0 ? "untrained" : "");
+  output("epochs", `${epoch} of ${trace.epochs.at(-1)}`, epoch === 0 ? "untrained" : trace.drawn ? "the last only" : "");
   $("#epoch").setAttribute("aria-valuetext", `epoch ${epoch}`);
   for (const over of ["iterations", "epochs"]) {
     $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
   }
 }
 
-function drawParents(lengths, longest, { untrained, wrong }) {
+function drawParents(lengths, longest, { blank, untrained, wrong }) {
   const objects = trace.network?.objects ?? 1, // of two digits the two longest parents are the answer
+    none = blank || untrained,
     least = [...lengths].sort((a, b) => b - a)[objects - 1];
   $("#parents").classList.toggle("filtered", now.parent !== null);
   $("#clear").hidden = now.parent === null && now.child === null;
   lengths.forEach((length, j) => {
     const row = $("#parents").children[j];
-    row.classList.toggle("longest", length >= least && !untrained);
+    row.classList.toggle("longest", length >= least && !none);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
-    let mark = length >= least && !untrained ? (objects === 1 ? ", the longest" : `, among the ${objects} longest`) : "";
+    let mark = length >= least && !none ? (objects === 1 ? ", the longest" : `, among the ${objects} longest`) : "";
     if (wrong && j === longest) mark += ", wrong";
     if (wrong && j === image.label) mark += ", the true label";
     row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);
@@ -197,7 +198,7 @@ function drawChildTable(c) {
   });
 }
 
-function drawNumbers(parent, longest, lengths, { untrained, wrong }) {
+function drawNumbers(parent, longest, lengths, { blank, untrained, wrong }) {
   const mean = at(image.meanEntropy, now),
     { level, choices } = trace,
     { name } = trace.parents[parent];
@@ -216,7 +217,7 @@ function drawNumbers(parent, longest, lengths, { untrained, wrong }) {
   const ends = `${$("#children-head").textContent} with ${$("#parents-head").textContent}`;
   graph.canvas.setAttribute("aria-label", `Couplings of ${ends}. Up and down choose a child.${chosen}`);
   const length = lengths[longest].toFixed(2) + (wrong ? ", wrong" : "");
-  const answer = `longest parent ${trace.parents[longest].name}, ${length}`;
+  const answer = blank ? "no answer" : `longest parent ${trace.parents[longest].name}, ${length}`;
   const said = `${place}: ${untrained ? "untrained" : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== said) $("#status").textContent = said;
 }

@@ -5,7 +5,7 @@
 const STOPS = [
   {
     title: "A child",
-    at: "#picture",
+    at: () => (graph.side ? "#graph" : "#picture"), // where it is pictured
     go: () => ({ r: trace.trained - 1, child: childOfTour() }),
     say: ({ child, few, looks }) =>
       `The network turns your image into ${few}, its children. Each is a vector that describes a part. ` +
@@ -86,6 +86,9 @@ const STOPS = [
   },
 ];
 
+const GLOWING = "the glow shows the pixels that change it most",
+  FRAMED = "the frame shows what it sees";
+
 let stops = [], // those of this page
   leg = 0, // where the tour is, or was left
   own = null; // how to bring the reader's image back, while another is shown
@@ -116,7 +119,7 @@ function facts() {
     name: trace.parents[parent].name,
     few: counted(trace.children, "small vector", "small vectors"),
     parents: counted(trace.parents.length, "parent", "parents"),
-    looks: heat?.kind === "saliency" ? "the glow shows the pixels that change it most" : "the frame shows what it sees",
+    looks: `${graph.side ? "in its picture " : ""}${heat?.kind === "fields" ? FRAMED : GLOWING}`,
     decodes: Boolean(trace.network?.decoder),
     onePass: ["attention", "uniform"].includes(trace.network?.layers.at(-1).routing),
     agreement: of(image.agreement, 2),
@@ -145,8 +148,13 @@ function giveBack() {
   own = null;
 }
 
+// The element that a stop speaks of.
+function subjectAt({ at }) {
+  return $(typeof at === "function" ? at() : at);
+}
+
 function beginTour() {
-  stops = STOPS.filter(({ votes, at }) => (!votes || $("#why")) && !$(at).hidden);
+  stops = STOPS.filter((stop) => (!stop.votes || $("#why")) && !subjectAt(stop).hidden);
   document.body.classList.add("touring");
   $("#tour").hidden = false;
   visit(Math.min(leg, stops.length - 1));
@@ -175,20 +183,19 @@ function nameBegin() {
 function visit(n) {
   if (stops[leg]?.title !== stops[n].title && stops[leg]?.title === "Where it goes wrong") giveBack();
   leg = n;
-  const { go: places, at: target } = stops[leg],
-    { r, ...selection } = places();
+  const target = subjectAt(stops[leg]),
+    { r, ...selection } = stops[leg].go();
   go({ k: trace.epochs.length - 1, r: r === undefined ? now.r : Math.min(r, trace.iterations - 1) });
   choose({ parent: null, ...selection, hovered: null });
   $(".toured")?.classList.remove("toured");
-  $(target).classList.add("toured");
+  target.classList.add("toured");
   drawTour();
   nameBegin();
-  bringIntoSight($(target));
+  bringIntoSight(target);
 }
 
 // Scroll so that the target begins below the sliders; they and the tour leave it the room between them.
 function bringIntoSight(target) {
-  document.body.style.setProperty("--tour", `${$("#tour").offsetHeight}px`);
   const { top } = target.getBoundingClientRect(),
     above = $("#time").offsetHeight + 14;
   scrollBy({ top: top - above, behavior: still.matches ? "instant" : "smooth" });
@@ -201,6 +208,7 @@ function drawTour() {
   ["#tour-head", "#tour-text"].forEach((id, at) => $(id).textContent === texts[at] || ($(id).textContent = texts[at]));
   $("#tour-back").disabled = leg === 0;
   $("#tour-next").textContent = leg === stops.length - 1 ? "Finish" : "Next";
+  document.body.style.setProperty("--tour", `${$("#tour").offsetHeight}px`); // what it speaks of keeps clear of it
 }
 
 function nextStop() {

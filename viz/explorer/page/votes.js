@@ -2,6 +2,7 @@
 // while iterations pass, since votes do; what changes is how much each counts.
 
 const SQUARINGS = 12, // of a matrix: 2^12 steps of the power method
+  ROWS = 24, // that the table shows at once
   MANY_VOTES = 100; // arrows that would hide one another
 
 function dot(x, y) {
@@ -59,8 +60,7 @@ function votesFor(parent) {
     votes = edges.map(voteOf),
     plane = planeOf(votes, parentAt(layer.iterations - 1, parent)),
     points = votes.map((vote) => projected(vote, plane));
-  const trained = routed.states.slice(0, layer.iterations).map(({ c }) => edges.map((e) => c[e]));
-  return { of: routed, parent, edges, votes, plane, points, range: wideRange(...endsOf(trained)) };
+  return { of: routed, parent, edges, votes, plane, points };
 }
 
 class VoteView {
@@ -96,7 +96,7 @@ class VoteView {
 
   draw(parent, child) {
     if (this.known?.of !== routed || this.known.parent !== parent) this.known = votesFor(parent);
-    const { edges, points, plane, range } = this.known,
+    const { edges, points, plane } = this.known,
       { context, width, height } = surface(this.canvas);
     const c = this.couplings(now),
       v = at((_, r) => parentAt(r, parent), now),
@@ -105,7 +105,7 @@ class VoteView {
       ends = (axis) => [Math.min(...shown.map((p) => p[axis])), Math.max(...shown.map((p) => p[axis]))];
     const [x0, x1] = ends(0),
       [y0, y1] = ends(1),
-      unit = Math.min((width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6)); // the same for both axes
+      unit = Math.min(Math.max(0, width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6)); // the same for both axes
     const place = (this.place = ([x, y]) => [
       width / 2 + unit * (x - (x0 + x1) / 2),
       height / 2 - unit * (y - (y0 + y1) / 2),
@@ -126,10 +126,9 @@ class VoteView {
     context.arc(...origin, unit, 0, 2 * Math.PI);
     context.stroke();
     context.setLineDash([]);
-    const share = (value) => Math.min(1, Math.max(0, (value - range[0]) / (range[1] - range[0]))),
-      many = points.length > MANY_VOTES;
+    const many = points.length > MANY_VOTES;
     for (const n of [...edges.keys()].sort((a, b) => c[a] - c[b])) {
-      const part = share(c[n]);
+      const part = graph.share(c[n]); // as wide as in the graph, so equal couplings look equal here too
       context.globalAlpha = (many ? 0.06 : 0.45) + (many ? 0.75 : 0.5) * part;
       context.lineWidth = (many ? 0.5 : 1) + 3 * part;
       context.strokeStyle = context.fillStyle = color;
@@ -215,7 +214,9 @@ class VoteView {
     const chosen = child === null ? "" : ` ${sentence(childName(child))} is marked.`,
       label = `${$("#votes h3").textContent} in the plane. Up and down choose a child.${chosen} ${sentence(angle)}`;
     this.canvas.setAttribute("aria-label", label);
-    const { open } = $("#votes details");
+    const { open } = $("#votes details"),
+      rows = counted(edges.length, "row", "rows");
+    $("#votes summary").textContent = `These votes as numbers, ${rows}${edges.length > ROWS ? ", which scroll" : ""}`;
     fill($("#votes tbody"), open ? edges.length : 0, "tr", (row) => {
       row.innerHTML = "<td></td><td></td><td></td><td></td><td></td>";
     });
