@@ -179,6 +179,7 @@ def everything(tmp_path_factory, one_thread):
     return found, "\n".join(said), folder
 
 
+@pytest.mark.long
 def test_every_work_makes_its_tables_and_judges_its_targets(everything):
     found, said, _ = everything
     assert {work: [table["name"] for table in part["tables"]] for work, part in found["works"].items()} == TABLES
@@ -193,6 +194,7 @@ def test_every_work_makes_its_tables_and_judges_its_targets(everything):
             assert all(row["name"] in said for row in table["rows"])
 
 
+@pytest.mark.long
 def test_times_have_quartiles_ratios_and_shares(everything):
     works_found = everything[0]["works"]
     for table in [*works_found["routing"]["tables"], *works_found["sparse"]["tables"]]:
@@ -204,6 +206,7 @@ def test_times_have_quartiles_ratios_and_shares(everything):
             assert numbers["floor_share"] > 0
 
 
+@pytest.mark.long
 def test_the_json_holds_all_that_was_printed(everything):
     found, said, folder = everything
     written = json.loads((folder / "x.json").read_text())
@@ -225,6 +228,7 @@ def test_the_json_holds_all_that_was_printed(everything):
     assert written["how"] in said and all(str(value) in said for value in written["machine"].values())
 
 
+@pytest.mark.long
 def test_each_work_is_drawn(everything):
     found, _, folder = everything
     assert {path.name for path in folder.iterdir()} == {"x.json", *(f"{work}.png" for work in ALL)}
@@ -348,6 +352,7 @@ def test_peak_memory_of_a_known_tensor_is_its_size(monkeypatch):
     assert numbers["total"] == pytest.approx(23.59, abs=1.2)
 
 
+@pytest.mark.long
 def test_memory_counts_the_gradients_apart(everything):
     votes = {"given": 4 * 48 * 3 * 16, "linear": 4 * (12 * 3 * 8 + 48 * 8 * 16), "sparse": 4 * 300 * 16}
     for table, gradients in zip(everything[0]["works"]["memory"]["tables"], votes.values(), strict=True):
@@ -357,6 +362,7 @@ def test_memory_counts_the_gradients_apart(everything):
                 assert row["numbers"]["scratch"] == pytest.approx(row["numbers"]["total"] - gradients / 1e6)
 
 
+@pytest.mark.long
 def test_a_full_graph_step_is_timed_and_weighed(everything):
     for table in everything[0]["works"]["nodes"]["tables"]:
         assert [row["name"] for row in table["rows"]] == list(nodes.LAYERS)
@@ -456,6 +462,7 @@ def check_epochs(epoch: Table) -> None:
     assert judged_one(targets.judged("gpu", "cuda", [epoch]), "epoch")["got"] == epoch.number("graphcaps", "median")
 
 
+@pytest.mark.long
 def test_epochs_are_timed_beside_a_baselines():
     check_epochs(gpu.epochs(Setup("cpu", TINY, {})))
 
@@ -489,6 +496,7 @@ def test_on_a_cpu_the_targets_of_a_gpu_say_what_they_need(tmp_path, monkeypatch)
     assert text.count("not measured  ") == 5 and "wanted at most 1.00 s" in text and "wanted at least 10.0x" in text
 
 
+@pytest.mark.long
 def test_auto_is_what_the_tables_say(everything):
     for table in everything[0]["works"]["routing"]["tables"]:
         own = case(table["name"].split()[0], TINY)

@@ -175,6 +175,7 @@ def test_a_run_that_another_process_trains_is_passed_over(plan, tmp_path):
     assert cnn["images"]["test"]["difference"] == pytest.approx(apart)
 
 
+@pytest.mark.long
 def test_a_run_that_another_process_is_about_to_make_is_passed_over(plan, tmp_path):
     config = plan.config(plan.cells[1], tmp_path / "to", tmp_path, "cpu")
     with work._claimed(config):
@@ -280,6 +281,7 @@ def test_capsules_are_counted_on_the_images_that_chose_the_epoch(tmp_path, monke
     assert not torch.equal(counted, to_float(images.val.pixels))
 
 
+@pytest.mark.long
 def test_what_was_measured_before_there_were_parts_is_measured_again(affine, tmp_path):
     whole = compare(affine, tmp_path / "to", tmp_path, "cpu", say=lambda line: None)
     path = tmp_path / "to" / "cnn-seed-0" / work.MEASURED

@@ -16,10 +16,13 @@ from graphcaps.models import from_preset
 from graphcaps.nn import CapsuleLayer, ConcurrentCaps, ConvCaps, PrunedCaps
 from graphcaps.nn.routed import TRACES
 
-from .test_export import ALL, SIDES
+from .test_export import LONG, QUICK, SIDES
 
 traced_only = pytest.mark.skipif(not TRACES, reason="needs torch 2.9")
-QUICK = {("compact", "dynamic")}
+WAYS = [
+    pytest.param(model, routing, marks=[] if (model, routing) == ("compact", "dynamic") else pytest.mark.long)
+    for model, routing, _ in QUICK + LONG
+]
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +65,7 @@ def breaks() -> int:
 
 
 @traced_only
-@pytest.mark.parametrize(
-    "model, routing", [pytest.param(*way, marks=[] if way in QUICK else pytest.mark.long) for way in ALL]
-)
+@pytest.mark.parametrize("model, routing", WAYS)
 def test_by_engine_torch_a_network_is_one_graph_with_its_value_and_gradient(model, routing):
     net = network(model, routing, "torch")
     agree(step(net, torch.compile(net, backend="aot_eager", fullgraph=True)), step(net, net))
@@ -121,6 +122,7 @@ def test_layers_that_route_at_the_same_time_and_a_call_of_route_are_compiled_too
     assert torch.allclose(twice(u_hat), 2 * route(graph, u_hat).v)
 
 
+@pytest.mark.long
 def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_the_compiler(tmp_path):
     code = (
         "import torch, graphcaps\n"
@@ -136,8 +138,7 @@ def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_th
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++")
-@pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_inductor_gives_the_networks_value_and_gradient(engine):
-    net = network("compact", "dynamic", engine)
+def test_inductor_gives_the_networks_value_and_gradient():
+    net = network("compact", "dynamic", "auto")
     agree(step(net, torch.compile(net)), step(net, net))
-    assert breaks() == (0 if engine == "torch" and TRACES else 1)
+    assert breaks() == 1

@@ -32,6 +32,11 @@ needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the real graphs aren'
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+def quick_and_long(names, *quick) -> list:
+    """Of these names all but the quick ones are long."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name not in quick)) for name in names]
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     """A folder with the small sets under the names of the real ones, which ``expected`` makes them fit."""
@@ -98,13 +103,13 @@ def test_what_is_chosen_for_cora_does_not_depend_on_test_labels(papers):
         assert one["test"] != other["test"]  # else this test couldn't fail
 
 
-@pytest.mark.parametrize("name", cora.LAYERS)
+@pytest.mark.parametrize("name", quick_and_long(cora.LAYERS, "GAT", "capsules"))
 def test_each_layer_learns_papers_that_cite_their_class(papers, name):
     fit = cora.fit(papers, name, cora.SETTINGS[name][0], 0, 100)
     assert trials.accuracy(fit, papers.labels[papers.test]) > 0.8
 
 
-@pytest.mark.parametrize("readout", molecules.READOUTS)
+@pytest.mark.parametrize("readout", quick_and_long(molecules.READOUTS, "attention", "capsules"))
 def test_each_readout_learns_which_tag_a_graph_has(graphs, readout):
     fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 0, 0, 40)
     assert trials.accuracy(fit, torch.from_numpy(graphs.labels[graphs.folds[0]])) == 1
@@ -175,7 +180,7 @@ def test_every_readout_has_as_many_trials_on_each_fold(graphs, monkeypatch):
     assert [len(row["test"]) for row in rows] == [2] * len(rows)
 
 
-@pytest.mark.parametrize("name", ["cora", "mutag", "proteins"])
+@pytest.mark.parametrize("name", quick_and_long(["cora", "mutag", "proteins"], "cora", "mutag"))
 def test_an_example_that_was_stopped_repeats_no_training(data, tmp_path, monkeypatch, capsys, name):
     module, asked, calls = cora if name == "cora" else molecules, ["--data", str(data), "--out", str(tmp_path)], []
 
@@ -270,7 +275,7 @@ def test_an_error_in_a_process_ends_the_others():
         trials.run_jobs(cora.fit, [(1,), (2,), (3,)], silent, 2)
 
 
-@pytest.mark.parametrize("name", ["cora", *run.EPOCHS])
+@pytest.mark.parametrize("name", quick_and_long(["cora", *run.EPOCHS], "mutag"))
 def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "result.json"
@@ -317,6 +322,7 @@ def test_molecules_of_both_classes_are_drawn_and_right_answers_come_first(predic
     assert molecules.worth_drawing(np.array([0, 0, 0, 1, 1]), np.array(predicted)) == drawn
 
 
+@pytest.mark.long
 def test_a_quick_look_says_first_that_it_is_one_and_claims_no_spread_of_one_seed(data, tmp_path, capsys):
     file = tmp_path / "result.json"
     assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file), "--out", str(tmp_path)]) == 0
@@ -357,6 +363,7 @@ def test_the_picture_of_entropy_by_degree_shows_nodes_means_and_where_all_is_und
     assert "rho 0.00,  eta² 0.00" in " ".join(text.get_text() for text in viz.entropy_by_degree(equal).texts)
 
 
+@pytest.mark.long
 def test_mutag_leaves_a_training_run_of_its_name_alone(data, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(molecules, "run", None)  # the answer comes before any training
     (tmp_path / "mutag").mkdir()

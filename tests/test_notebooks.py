@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import nbformat
@@ -33,25 +32,16 @@ def test_a_committed_notebook_shows_no_error_and_no_warning(path):
     assert [output.text for output in shown if output.get("name") == "stderr"] == []
 
 
-def shortened(code: str) -> str:
-    """The same with trainings of one epoch, and two steps where steps are counted."""
-    code = re.sub(r"(epochs[=:] ?)\d+", r"\g<1>1", code)
-    return re.sub(r"(for _ in range)\(\d+\)", r"\g<1>(2)", code)
+# The first trains nothing.
+FIRST, *OTHERS = (pytest.param(path, id=path.stem) for path in NOTEBOOKS)
+RUNS = [FIRST, *(pytest.param(*other.values, id=other.id, marks=pytest.mark.long) for other in OTHERS)]
 
 
-# Quick: the first, which trains nothing, and the second with trainings of one epoch.
-RUNS = [pytest.param(path, "short", id=f"short-{path.stem}") for path in NOTEBOOKS[:2]]
-RUNS += [pytest.param(path, "whole", id=f"whole-{path.stem}", marks=pytest.mark.long) for path in NOTEBOOKS]
-
-
-@pytest.mark.parametrize("path, length", RUNS)
-def test_a_notebook_runs_in_an_empty_folder(path, length, tmp_path):
+@pytest.mark.parametrize("path", RUNS)
+def test_a_notebook_runs_in_an_empty_folder(path, tmp_path):
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and length == "short":
-            cell.source = shortened(cell.source)
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()

@@ -30,11 +30,11 @@ right = engines.ROUTINGS["dynamic"].fused
 @pytest.mark.parametrize(
     ("kind", "num_parents", "dtype"),
     [
-        ("given", 0, "float64"),
+        pytest.param("given", 0, "float64", marks=pytest.mark.long),
         ("given", 3, "bfloat16"),
-        ("per edge", 3, "float32"),
+        pytest.param("per edge", 3, "float32", marks=pytest.mark.long),
         ("per type", 3, "float16"),
-        ("shared", 3, "bfloat16"),
+        pytest.param("shared", 3, "bfloat16", marks=pytest.mark.long),
     ],
 )
 def test_a_right_engine_passes(kind, num_parents, dtype):
@@ -188,6 +188,7 @@ def test_a_process_that_hangs_is_a_failure(monkeypatch):
     assert tried_apart(GIVEN, torch.device("cpu")) == "no answer in 0.01 seconds"
 
 
+@pytest.mark.long
 def test_a_device_that_is_not_there_is_no_fault_of_the_engine():
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")

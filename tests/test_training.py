@@ -102,7 +102,7 @@ def test_a_resumed_training_has_the_threads_it_had(tmp_path, monkeypatch):
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
-        {"dataset": "mnist40", "augment": "anywhere"},
+        pytest.param({"dataset": "mnist40", "augment": "anywhere"}, marks=pytest.mark.long),
         pytest.param({"model": "paper"}, marks=pytest.mark.long),
     ],
     ids=["bfloat16", "torch", "anywhere", "paper"],
@@ -199,7 +199,9 @@ def crash_at(monkeypatch, write: int) -> None:
 
 
 # config; trace and last; twice trace, metrics, limits, best and last; answers; result
-@pytest.mark.parametrize("write", range(1, 16))
+@pytest.mark.parametrize(
+    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 16)]
+)
 def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
     config, run = small.config(tmp_path), tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -68,7 +68,7 @@ def test_the_wheel_holds_every_python_file_the_page_and_the_licence(wheel):
     assert "graphcaps/py.typed" in names  # else no type checker believes the annotations
 
 
-@pytest.mark.parametrize("command", ["graphcaps", "python -m graphcaps"])
+@pytest.mark.parametrize("command", ["graphcaps", pytest.param("python -m graphcaps", marks=pytest.mark.long)])
 def test_the_installed_command_says_its_version(installed, tmp_path, command):
     program, *options = command.split()
     assert graphcaps.__version__ in run(installed / program, *options, "--version", cwd=tmp_path)
@@ -86,11 +86,13 @@ print(*names)
     assert {"graphcaps.viz", "graphcaps.routing", "graphcaps.nn", "graphcaps.data"} <= set(names)
 
 
+@pytest.mark.long
 def test_the_wheel_writes_an_explorer(installed, tmp_path):
     run(installed / "graphcaps", "viz", "--random", "4x3", "--format", "html", cwd=tmp_path)
     assert "</html>" in (tmp_path / "figures-random" / "explorer.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_wheel_routes(installed, tmp_path):
     script = "import graphcaps as g, torch; print(*g.dynamic_routing(g.complete_graph(3, 2), torch.ones(6, 4)).shape)"
     assert run(installed / "python", "-c", script, cwd=tmp_path).splitlines()[-1] == "2 4"
