@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from graphcaps.viz.explorer.html import WORKER
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
 FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
@@ -74,7 +76,7 @@ AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name
 def page_that_computes(chromium):
     """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``."""
     page = chromium.new_page()
-    for name in ("network.js", "saliency.js"):
+    for name in WORKER[:-1]:  # the last one talks to the page
         page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
     page.add_script_tag(content=AS_BYTES)
     return page

@@ -56,16 +56,21 @@ ASK = """({ found, pixels, rounds }) => {
 
 
 @pytest.fixture(scope="module")
-def engine():
-    """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
+def computing():
+    """A page in Chromium with the scripts of the explorer's thread."""
     with browser() as chromium:
-        page = page_that_computes(chromium)
+        yield page_that_computes(chromium)
 
-        def ask(model: CapsNet, pixels: np.ndarray) -> dict:
-            asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
-            return page.evaluate(ASK, asked)
 
-        yield ask
+@pytest.fixture(scope="module")
+def engine(computing):
+    """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
+
+    def ask(model: CapsNet, pixels: np.ndarray) -> dict:
+        asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
+        return computing.evaluate(ASK, asked)
+
+    return ask
 
 
 def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
@@ -106,6 +111,24 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(engine, preset, shape
         spots = np.array(got["looks"]).reshape(looks.shape[1:])
         for spot, slopes in zip(spots, looks[0], strict=True):
             assert np.corrcoef(spot.ravel(), blurred(slopes).ravel())[0, 1] > 0.99
+
+
+# Large ones first: what they leave in memory must not count.
+LANES = """() => {
+  const lanes = productsByLanes(),
+    some = (count, of) => Float64Array.from({ length: count }, (_, n) => Math.sin(of * n + of));
+  return [[64, 83, 288], [5, 9, 31], [3, 5, 25], [2, 4, 8], [1, 1, 1]].map(([M, N, K]) => {
+    const asked = [some(M * K, 1), some(N * K, 2), K, some(M, 3)],
+      [got, wanted] = [lanes(...asked), plainProducts(...asked)];
+    return got.length === M * N ? Math.max(...got.map((value, n) => Math.abs(value - wanted[n]))) : null;
+  });
+}"""
+
+
+@in_browser
+def test_products_in_webassembly_are_those_in_javascript(computing):
+    off = computing.evaluate(LANES)
+    assert all(0 <= one < 1e-5 for one in off) and any(off), off
 
 
 def blurred(slopes: np.ndarray) -> np.ndarray:

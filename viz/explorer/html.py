@@ -19,10 +19,22 @@ from typing import Any
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
-DRAWN = ("trace.js", "charts.js", "picture.js", "graph.js", "panels.js", "page.js", "terms.js", "tour.js")
-SCRIPTS = (*DRAWN, "state.js", "shapes.js", "view.js", "share.js")
+SCRIPTS = (
+    "trace.js",
+    "charts.js",
+    "picture.js",
+    "graph.js",
+    "panels.js",
+    "page.js",
+    "terms.js",
+    "tour.js",
+    "state.js",
+    "shapes.js",
+    "view.js",
+    "share.js",
+)
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("network.js", "saliency.js", "worker.js")
+WORKER = ("lanes.js", "network.js", "saliency.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
@@ -58,8 +70,9 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         style, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
     look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
+    lanes = " 'wasm-unsafe-eval'" * (network is not None)  # WebAssembly, which lanes.js assembles; no eval
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(look)}; worker-src blob:; "
+        f"default-src 'none'; script-src {_hash(script)}{lanes}; style-src {_hash(look)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     filled = {

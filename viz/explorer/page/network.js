@@ -1,6 +1,6 @@
 // The network in the page: pixels -> stem -> primary capsules u -> votes u_hat -> routing -> v -> decoder.
 // As graphcaps/models/capsnet.py and graphcaps/routing/naive.py have it. Vectors of a kind lie one behind another:
-// child i's capsule at i * dim. Numbers are doubles: engines convert every float32 they touch.
+// child i's capsule at i * dim. Numbers are doubles: engines convert every float32 they touch. lanes.js has convolutions faster.
 
 const READERS = {
   float16: (data) => Float64Array.from(new Uint16Array(data.buffer), fromHalf),
@@ -32,7 +32,7 @@ function decoded(found) {
 
 // rows (M, K) times the transpose of others (N, K), from the numbers in start (M,): (M, N). Two by four sums at a time
 // stay in registers.
-function products(rows, others, K, start) {
+function plainProducts(rows, others, K, start) {
   const M = rows.length / K,
     N = others.length / K,
     result = new Float64Array(M * N);
@@ -62,6 +62,8 @@ function products(rows, others, K, start) {
   }
   return result;
 }
+
+const products = productsByLanes() ?? plainProducts;
 
 // A map {values, shape: [channels, height, width]}, convolved without padding.
 function convolved({ values, shape: [channels, height, width] }, { weight, bias, stride, groups }) {
