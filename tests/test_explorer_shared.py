@@ -201,6 +201,7 @@ HOSTILE = [
     "draw=%%%",
     "draw=A",
     "draw=gICA",  # a number that doesn't end
+    "draw=" + "gICA" * 49 + "AA",  # one that is too large for any place
     "draw=BQAA",  # a line of five points with one
     "draw=AA",  # a line of no points
     f"draw={LONG_STEP}",

@@ -96,7 +96,7 @@ class NodeCapsules(nn.Module):
         engine: as in ``graphcaps.route``.
         edge_feats: F_e, features of an edge; None: they have none.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
-        called: what errors call the features.
+        called: what errors call the features: "feat", or as PyG "x", and there edge features "edge_attr".
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class NodeCapsules(nn.Module):
         called: str = "feat",
     ):
         super().__init__()
-        self.called = called
+        self.called, self.edge_called = called, "edge_attr" if called == "x" else "edge_feat"
         for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
             check_whole(name, size)
         for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
@@ -257,11 +257,11 @@ class NodeCapsules(nn.Module):
         if self.weight_edge is None:
             return self._directed(z)
         wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
-        edge_feat = required(edge_feat, "edge_feat", wanted, then="The layer was made for edges with features")
+        edge_feat = required(edge_feat, self.edge_called, wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)
         fits = (len(edges.src), self.weight_edge.shape[1]) == (shape[0], shape[-1])
-        expect(fits and len(shape) in (2, z.dim() - 2), "edge_feat", wanted, shape)
-        self._check_dtype("edge_feat", edge_feat)
+        expect(fits and len(shape) in (2, z.dim() - 2), self.edge_called, wanted, shape)
+        self._check_dtype(self.edge_called, edge_feat)
         along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
         along = along.reshape(*shape[:1], *[1] * (z.dim() - along.dim()), *along.shape[1:])
         return self._directed(z.index_select(0, edges.src) + along)

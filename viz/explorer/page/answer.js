@@ -29,7 +29,7 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     entropy: reader(entropy),
     linked,
     lowest: Math.min(...entropy.map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
-    credit: saliency || !trace.fields ? null : reader(states.map((state) => creditOf(state, src, dst, trace.fields, parents))),
+    credit: saliency || trace.looks || !trace.fields ? null : reader(states.map((state) => creditOf(state, src, dst, trace.fields, parents))),
     meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
     largest: reader(couplings.map((row) => endsOf([row])[1])),
     aboveHalf: reader(couplings.map((row) => row.reduce((count, value) => count + (value > 0.5), 0))),

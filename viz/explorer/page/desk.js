@@ -50,7 +50,11 @@ class Desk {
 
   go(event) {
     const between = event.getCoalescedEvents?.() ?? [];
-    for (const each of between.length ? between : [event]) this.line.push(this.place(each));
+    for (const each of between.length ? between : [event]) {
+      const [x, y] = this.place(each),
+        [before, above] = this.line.at(-1) ?? [];
+      if (x !== before || y !== above) this.line.push([x, y]);
+    }
     this.changed();
   }
 

@@ -11,6 +11,7 @@ const ITERATIONS = stored.iterations,
 const layer = lastLayer(network),
   pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
 const shelf = [...stored.images.map(shelved), ...network.shelf];
+stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
 let shown = { at: null, label: null, name: "" }, // what lies on the desk: an image of the shelf, or a drawing
   routed = null, // the newest answer: u_hat (E, D), states of all iterations, tops
   top1, // its longest parent
@@ -43,13 +44,19 @@ function thread() {
     worker = new Worker(url),
     waiting = new Map();
   let count = 0;
+  let broken = null;
   worker.onmessage = ({ data: { id, ...answer } }) => {
-    waiting.get(id)(answer);
+    waiting.get(id)?.(answer);
     waiting.delete(id);
   };
-  worker.onerror = ({ message }) => waiting.forEach((done) => done({ error: message || "The page's thread has stopped." }));
+  worker.onerror = ({ message }) => {
+    broken = message || "the page's thread has stopped";
+    waiting.forEach((done) => done({ error: broken }));
+    waiting.clear();
+  };
   const ask = (kind, question) =>
     new Promise((done) => {
+      if (broken) return done({ error: broken });
       waiting.set(++count, done);
       worker.postMessage({ id: count, kind, ...question });
     });
@@ -71,15 +78,18 @@ function newest(ask, kind, arrived) {
     if (busy) return;
     busy = true;
     expectAnswers(1);
-    while (waiting) {
-      const asked = waiting;
-      waiting = null;
-      const { error, ...answer } = await ask(kind, asked.question);
-      trouble(error);
-      if (!error) arrived(answer, asked.about);
+    try {
+      while (waiting) {
+        const asked = waiting;
+        waiting = null;
+        const { error, ...answer } = await ask(kind, asked.question);
+        if (error || kind === "explain") trouble(error);
+        if (!error) arrived(answer, asked.about);
+      }
+    } finally {
+      busy = false;
+      expectAnswers(-1);
     }
-    busy = false;
-    expectAnswers(-1);
   };
 }
 
@@ -132,7 +142,7 @@ function keepImage() {
 function changed(moment = null) {
   if (!desk.picture) {
     shown = { at: null, label: null, name: desk.lines.length ? "Your drawing." : "An empty sheet." };
-    for (const input of document.querySelectorAll("#images input, #hard input")) input.checked = false;
+    for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
   const bent = Object.values(desk.adjust).some((value) => value !== 0),
     { label, at } = shown,
@@ -159,11 +169,12 @@ function showAnswer(answer, { label, page, data, moment }) {
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
   const inSpite = blank ? " The lengths and lines are what the network makes of an empty sheet; they name no class." : "";
-  $("#doubts").textContent = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
+  const said = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
+  if ($("#doubts").textContent !== said) $("#doubts").textContent = said; // once, for who hears it
   if (page !== null) {
     const one = unpacked(stored, page),
       images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) });
-    show({ ...stored, start: page, images }, r);
+    show({ ...stored, start: page, images }, r, trace.epochs.length > 1 ? Math.round(now.k) : undefined);
   } else {
     const images = [computed(answer, layer, stored, pixels, label)];
     show({ ...stored, start: 0, epochs: [network.epoch], images, drawn: stored.epochs.length > 1 }, r);
@@ -282,6 +293,7 @@ document.addEventListener("keydown", (event) => {
 });
 $("#back").addEventListener("click", () => {
   goBack();
+  vary();
   follow();
 });
 $("#bend").hidden = !network.decoder;

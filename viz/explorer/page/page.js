@@ -1,5 +1,5 @@
 // The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
-// file.js or live.js, the last script, calls it: a page from a file once, a live page with every answer.
+// file.js or live.js calls it: a page from a file once, a live page with every answer.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   night = matchMedia("(prefers-color-scheme: dark)");
@@ -17,17 +17,18 @@ let trace,
   look,
   waiting = false;
 
-// Draw a trace, at iteration r from 0. Where it is `drawn`, the page has more epochs than it. A selection stays where the
+// Draw a trace, at iteration r and epoch k from 0. Where it is `drawn`, the page has more epochs than it. A selection stays where the
 // new one has the same child or parent.
-function show(data, r = data.trained - 1) {
+function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   stop();
   trace = data;
   now.n = Math.min(trace.start, trace.images.length - 1);
-  now.k = trace.epochs.length - 1;
+  now.k = Math.min(k, trace.epochs.length - 1);
   now.r = Math.min(r, trace.iterations - 1);
   if (now.parent >= trace.parents.length) now.parent = null;
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   const alone = trace.epochs.length < 2;
+  if (alone) now.last = "iterations"; // there are no epochs to play
   $("#epochs").hidden = alone && !trace.drawn;
   for (const control of $("#epochs").querySelectorAll("button, input")) control.disabled = alone;
   $("#iteration").max = trace.iterations;
@@ -242,7 +243,8 @@ function stepChild(event) {
 document.addEventListener("keydown", (event) => {
   const { key, target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (target.matches("input") ? key.startsWith("Arrow") : target.matches("button") && key === " ") return;
+  if (target.matches("input, select") && key.startsWith("Arrow")) return;
+  if (target.matches("button, summary, select, [type=radio]") && key === " ") return;
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (by && event.shiftKey) go({ k: Math.round(now.k) + by });
   else if (by) go({ r: Math.round(now.r) + by });

@@ -59,8 +59,12 @@ function readAddress() {
   const text = location.hash.slice(1);
   if (text === written) return;
   const state = parsedState(text, subject.limits);
-  if (state === null) return note("The end of this link doesn't fit this page, so it is left out.");
   written = text;
+  if (state === null) {
+    note("The end of this link doesn't fit this page, so it is left out.");
+    return follow();
+  }
+  note("");
   const { iteration, epoch, child, parent, ...rest } = state;
   subject.restore(rest, { iteration, epoch, child, parent });
 }
@@ -71,6 +75,7 @@ function note(text) {
 
 // Copy by the clipboard, or where a browser refuses it, by a field that is selected.
 async function copyLink() {
+  if (stateNow().length > LONGEST_TEXT) return note("This drawing is too long for a link.");
   const link = linkNow(),
     field = $("#link");
   field.hidden = true;

@@ -41,7 +41,7 @@ function unpackedLines(text, grid) {
     place = 1;
   for (const byte of packed) {
     number += (byte % 128) * place;
-    if (number > 4 * grid * FARTHEST) return null;
+    if (!(number <= 4 * grid * FARTHEST)) return null; // NaN too
     if (byte > 127) place *= 128;
     else {
       numbers.push(number);

@@ -19,6 +19,7 @@ const TERMS = {
 let spoken = null; // the element whose card is shown
 
 function showCard(element) {
+  spoken?.removeAttribute("aria-describedby");
   spoken = element;
   const card = $("#card"),
     { left, top, bottom } = element.getBoundingClientRect();

@@ -6,7 +6,7 @@ const STOPS = [
   {
     title: "A child",
     at: () => (graph.side ? "#graph" : "#picture"), // where it is pictured
-    go: () => ({ r: trace.trained - 1, child: childOfTour() }),
+    go: () => ({ r: trace.trained - 1, child: edgeOfTour().child }),
     say: ({ child, few, looks }) =>
       `The network turns your image into ${few}, its children. Each is a vector that describes a part. ` +
       `${sentence(childName(child))} is selected: ${looks}.`,
@@ -15,7 +15,7 @@ const STOPS = [
     title: "Its votes",
     at: "#votes",
     votes: true,
-    go: () => ({ r: 0, child: childOfTour() }),
+    go: () => ({ r: 0, ...edgeOfTour() }),
     say: ({ child, name, parents, decodes }) =>
       `${sentence(childName(child))} casts a vote for each of ${parents}: what that parent would be if this part were in ` +
       `the right place. ` +
@@ -26,7 +26,7 @@ const STOPS = [
     title: "Agreement",
     at: "#edge",
     votes: true,
-    go: () => ({ r: 0, child: childOfTour() }),
+    go: () => ({ r: 0, ...edgeOfTour() }),
     say: ({ child, name, agreement }) =>
       `In iteration 1, ${childName(child)} agrees with parent ${name} by ${agreement(0)}: the sum of the products of their ` +
       `numbers. ` +
@@ -36,7 +36,7 @@ const STOPS = [
     title: "Softmax",
     at: "#softmax",
     votes: true,
-    go: () => ({ r: 1, child: childOfTour() }),
+    go: () => ({ r: 1, ...edgeOfTour() }),
     say: ({ child, name, coupling, onePass }) =>
       onePass
         ? `A softmax makes couplings of the logits. Those of one child sum to 1. Parent ${name} gets ${coupling(0)} of ${childName(child)}.`
@@ -47,7 +47,7 @@ const STOPS = [
     title: "A round of routing",
     at: "#lines",
     votes: true,
-    go: () => ({ r: 1, child: childOfTour() }),
+    go: () => ({ r: 1, ...edgeOfTour() }),
     say: ({ onePass }) =>
       onePass
         ? "This routing is one pass, in four lines with numbers of your image. Later iterations repeat it."
@@ -76,11 +76,15 @@ const STOPS = [
     go: () => (takeWrong(), { child: null, parent: null }),
     say: ({ name, length, truth, ofTruth, wrong }) => {
       if (!chooser.some((each) => each.wrong)) return "None of the images in the list above is answered wrongly.";
+      const taken = chooser.find((each, n) => each.wrong && chooserInput(n).checked),
+        because = "Routing strengthens what votes agree on. Whether that is right it can't know.";
+      if (!wrong && taken && image.label === null) { // of several objects
+        return `This image shows ${taken.name}, and the network says ${taken.wrong}. ${because}`;
+      }
       if (!wrong) return "An image that is answered wrongly is being routed.";
       return (
         `The label of this image is ${truth}, and the network says ${name}: its parent is ${length(trace.trained - 1)} long, ` +
-        `that of ${truth} ${ofTruth}. ` +
-        `Routing strengthens what votes agree on. Whether that is right it can't know.`
+        `that of ${truth} ${ofTruth}. ${because}`
       );
     },
   },
@@ -97,19 +101,20 @@ function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-// The child of the image that couples most strongly with the longest parent where training ends.
-function childOfTour() {
+// The longest parent where training ends, and the child of the image that couples most strongly with it.
+function edgeOfTour() {
   const moment = { k: trace.epochs.length - 1, r: trace.trained - 1 },
     c = at(image.c, moment),
-    longest = indexOfLargest(at(image.lengths, moment));
-  const edges = [...image.src.keys()].filter((edge) => image.dst[edge] === longest);
-  return image.src[edges.reduce((best, edge) => (c[edge] > c[best] ? edge : best), edges[0])] ?? image.order[0];
+    parent = indexOfLargest(at(image.lengths, moment));
+  const edges = [...image.src.keys()].filter((edge) => image.dst[edge] === parent),
+    best = edges.reduce((best, edge) => (c[edge] > c[best] ? edge : best), edges[0]);
+  return { parent, child: image.src[best] ?? image.order[0] };
 }
 
 // The numbers of this image that the tour speaks of.
 function facts() {
   const k = Math.round(now.k),
-    child = now.child ?? childOfTour(),
+    child = now.child ?? edgeOfTour().child,
     lengths = at(image.lengths, { k, r: trace.trained - 1 }),
     parent = indexOfLargest(lengths);
   const edge = image.src.findIndex((from, e) => from === child && image.dst[e] === parent),
