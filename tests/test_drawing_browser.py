@@ -179,6 +179,12 @@ def test_undo_takes_back_strokes_and_what_they_erased(page):
     page.mouse.move(box["x"] + 90, box["y"] + 90)
     page.mouse.up()
     assert sheet() == turned
+    draw(page, SEVEN)
+    page.evaluate("location.hash = '#image=3'")  # a link that was pasted into the address
+    page.locator("#images input >> nth=3").and_(page.locator(":checked")).wait_for()
+    answered(page)
+    undo.click()
+    assert sheet() == one
 
 
 def test_an_empty_sheet_has_no_answer_and_the_page_says_why(page):

@@ -288,6 +288,13 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
     assert len(seen) == 6
 
 
+def test_space_opens_the_comparison_and_plays_nothing(page):
+    page.locator("#compare summary").focus()
+    page.keyboard.press("Space")
+    assert page.locator("#compare details[open]").count() == 1
+    assert page.locator("#iterations button").get_attribute("aria-pressed") == "false"
+
+
 def test_a_coupling_that_differs_is_chosen_in_the_graph(page):
     visit(page, "image=3&compare=dynamic.3.uniform.3")
     said = page.locator("#moved button").first.inner_text()

@@ -9,9 +9,11 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     couplings = states.map(({ c }) => c),
     kept = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
-  const reader = (rows) => (k, r) => rows[r],
-    taken = (name) => states.map((state) => Float64Array.from(edges, (e) => state[name][e]));
-  const c = taken("c"),
+  const reader = (rows) => (k, r) => rows[r];
+  // the same, of rows that are made when they are asked for, and kept
+  const when = (of, rows = []) => (k, r) => (rows[r] ??= of(states[r])),
+    taken = (name) => (state) => Float64Array.from(edges, (e) => state[name][e]);
+  const c = states.map(taken("c")),
     entropy = couplings.map((row) => entropies(row, src, children)),
     bins = binsOf(couplings);
   return {
@@ -24,18 +26,18 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     pixels,
     saliency,
     c: reader(c),
-    b: reader(taken("b")),
-    agreement: reader(taken("agreement")),
+    b: when(taken("b")),
+    agreement: when(taken("agreement")),
     entropy: reader(entropy),
     linked,
     lowest: Math.min(...entropy.map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
-    credit: saliency || trace.looks || !trace.fields ? null : reader(states.map((state) => creditOf(state, src, dst, trace.fields, parents))),
+    credit: saliency || trace.looks || !trace.fields ? null : when((state) => creditOf(state, src, dst, trace.fields, parents)),
     meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
-    largest: reader(couplings.map((row) => endsOf([row])[1])),
-    aboveHalf: reader(couplings.map((row) => row.reduce((count, value) => count + (value > 0.5), 0))),
+    largest: when((state) => endsOf([state.c])[1]),
+    aboveHalf: when((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
     lengths: reader(states.map(({ lengths }) => [...lengths])),
     bins,
-    counts: reader(couplings.map((row) => countedInBins(row, dst, bins, parents))),
+    counts: when((state) => countedInBins(state.c, dst, bins, parents)),
   };
 }
 

@@ -58,17 +58,26 @@ function painted(maps, colors, height, width, { shape: [channels, ...size], data
   return { soft, added };
 }
 
-// How strongly a pixel belongs to each place: a window that falls to 0 at the border of its field.
+// How strongly pixels belong to each place: a window that falls to 0 at the border of its field, as a share of all the
+// windows over a pixel. Of each place {pixels, shares}; made once for the same places.
+const windowsOf = new WeakMap();
 function windows(places, height, width) {
-  const fall = (x, from, size) => Math.max(0, Math.cos((Math.PI * (x - from - (size - 1) / 2)) / (size + 1))) ** SHARP;
-  const inside = (x, from, size) => x >= from && x < from + size;
-  return places.map(([top, left, tall, wide]) =>
-    Float64Array.from({ length: height * width }, (_, x) => {
-      const row = Math.floor(x / width),
-        column = x % width;
-      return inside(row, top, tall) && inside(column, left, wide) ? fall(row, top, tall) * fall(column, left, wide) : 0;
-    }),
-  );
+  if (windowsOf.has(places)) return windowsOf.get(places);
+  const fall = (x, size) => Math.max(0, Math.cos((Math.PI * (x - (size - 1) / 2)) / (size + 1))) ** SHARP,
+    seen = new Float64Array(height * width);
+  const found = places.map(([top, left, tall, wide]) => {
+    const inside = [...Array(tall * wide).keys()]
+      .map((n) => [Math.floor(n / wide), n % wide])
+      .filter(([y, x]) => top + y >= 0 && top + y < height && left + x >= 0 && left + x < width);
+    const pixels = Int32Array.from(inside, ([y, x]) => (top + y) * width + left + x),
+      shares = Float64Array.from(inside, ([y, x]) => fall(y, tall) * fall(x, wide));
+    pixels.forEach((x, n) => (seen[x] += shares[n]));
+    return { pixels, shares };
+  });
+  const little = LITTLE * seen.reduce((a, b) => Math.max(a, b));
+  for (const { pixels, shares } of found) pixels.forEach((x, n) => (shares[n] /= seen[x] + little));
+  windowsOf.set(places, found);
+  return found;
 }
 
 // Heat maps of one image. Of saliency, map(parent, moment) is in [0, 1], 1 the brightest of any parent after the
@@ -81,13 +90,10 @@ class Heat {
     this.kind = image.saliency ? "saliency" : image.credit ? "fields" : null;
     const k = trace.epochs.length - 1;
     if (this.kind === "fields") {
-      const kernel = windows(trace.fields.places, height, width);
-      const seen = Float64Array.from({ length: height * width }, (_, x) => kernel.reduce((sum, w) => sum + w[x], 0));
-      const little = LITTLE * seen.reduce((a, b) => Math.max(a, b));
-      this.windows = kernel.map((window) => window.map((value, x) => value / (seen[x] + little)));
+      this.windows = windows(trace.fields.places, height, width);
       this.scale = 1;
       const answer = this.votes({ k, r: trace.trained - 1 });
-      this.scale = seen.reduce((most, _, x) => Math.max(most, answer.reduce((sum, map) => sum + map[x], 0)), 1e-9);
+      this.scale = answer[0].reduce((most, _, x) => Math.max(most, answer.reduce((sum, map) => sum + map[x], 0)), 1e-9);
     }
     if (this.kind === "saliency") {
       this.degree = new Map();
@@ -122,9 +128,9 @@ class Heat {
       places = this.windows.length;
     return this.trace.parents.map((_, parent) => {
       const map = new Float64Array(this.height * this.width);
-      this.windows.forEach((window, place) => {
+      this.windows.forEach(({ pixels, shares }, place) => {
         const value = credit[parent * places + place] / this.scale;
-        if (value > 0) window.forEach((share, x) => (map[x] += share * value));
+        if (value > 0) pixels.forEach((x, n) => (map[x] += shares[n] * value));
       });
       return map;
     });
