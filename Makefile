@@ -1,6 +1,6 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
-# make test-all     everything: `make test`, then `make test-long`, then `make test-oldest`
+# make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
 # make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer  facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
