@@ -3,7 +3,7 @@
 # make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
 # make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
-# make test-newer  facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
+# make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
 # make gpu          on a machine with a GPU: check the fused engine there, print the targets, train for one epoch
 #
