@@ -22,8 +22,9 @@ INSTALL = sh .ci/install
 STAGE = @sh .ci/stage
 INSTALLING = "Installing into $(@D): minutes, mostly for torch; its default build is 3 GB to download the first time"
 PAGE = runs/demo/figures/explorer.html
-# Stealing, because the slowest tests stand together: else one worker has them all at the end.
-PYTEST = -m pytest -n 2 --dist worksteal -rs
+# Stealing, because the slowest tests stand together: else one worker has them all at the end. Failures are named last,
+# where a log that is cut still has them.
+PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
 test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
 

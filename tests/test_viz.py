@@ -588,13 +588,18 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
 
 def test_figures_are_freed_and_belong_to_no_window(tmp_path):
     gc.collect()
-    before = sum(type(each) is Figure for each in gc.get_objects())
+    before, windows = sum(type(each) is Figure for each in gc.get_objects()), shown()
     for what in ("entropy", "sheet"):
         viz.draw(with_pictures(make_trace(4, 3, images=1, iterations=1, epochs=(0,))), tmp_path, what=what)
     gc.collect()
     assert sum(type(each) is Figure for each in gc.get_objects()) == before
+    assert shown() == windows
+
+
+def shown() -> list[int]:
+    """pyplot's figures: other tests' programs may have left some."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    assert pyplot is None or not pyplot.get_fignums()
+    return pyplot.get_fignums() if pyplot else []
 
 
 def test_the_callers_matplotlib_settings_are_neither_used_nor_changed(trace):
