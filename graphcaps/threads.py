@@ -21,6 +21,8 @@ SPINNING = "GOMP_SPINCOUNT"
 # GNU's: 5000 turns, some 50 microseconds where its default is 3 ms; Intel's and LLVM's: 1 ms where theirs is 200.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", SPINNING: "5000", "KMP_BLOCKTIME": "1"}
 NUMBER = "OMP_NUM_THREADS"
+# torch then asks Linux for pages of 2 MB for its large tensors: fewer page faults, a tenth more images a second.
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 SHORTEST = 0.5  # seconds: other programs' load is not judged from less
 WINDOW, WINDOWS = 10.0, 2  # so long, and so often in a row, the load is seen before training is called slow
 
@@ -115,7 +117,7 @@ class Start(NamedTuple):
 
 @functools.cache
 def before_torch() -> Start:
-    """Set how threads wait and how many there are, the first time; what the user has set stays as it is.
+    """Set how threads wait, how many there are and how large pages are, the first time; what the user has set stays.
 
     Without effect where torch is there already.
     """
@@ -123,8 +125,9 @@ def before_torch() -> Start:
     if "torch" not in sys.modules:
         if not os.environ.keys() & WAITING.keys():
             wanted |= WAITING
-        if NUMBER not in os.environ and sys.platform == "linux":  # elsewhere torch finds out itself
-            wanted[NUMBER] = str(cores())
+        if sys.platform == "linux":  # elsewhere torch finds out itself, and pages are as they are
+            ours = {NUMBER: str(cores()), HUGE_PAGES: "1"}
+            wanted |= {name: value for name, value in ours.items() if name not in os.environ}
     os.environ.update(wanted)
     return Start(Clock.now(), tuple(wanted))
 

@@ -15,7 +15,7 @@ import torch
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
 from graphcaps.routing import fused
 from graphcaps.routing.engines import ROUTINGS, engine_names
-from graphcaps.routing.fused.cpu import kernels, kernels_em, kernels_nodes, passes
+from graphcaps.routing.fused.cpu import kernels, kernels_em, kernels_nodes, memory, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
@@ -273,3 +273,25 @@ def test_a_second_backward_equals_the_first():
         votes += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         v.sum().backward()
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists(), reason="needs Linux's huge pages")
+@pytest.mark.parametrize("like", [torch.empty(0), torch.empty(0, dtype=torch.float64)])
+def test_large_memory_starts_at_a_cache_line_and_asks_for_huge_pages(like):
+    tensor = memory.zeros((3, 2**20), like)
+    assert (tensor.dtype, tensor.shape, tensor.sum()) == (like.dtype, (3, 2**20), 0)
+    assert tensor.is_contiguous() and tensor.data_ptr() % memory.LINE == 0
+    assert "hg" in flags_at(tensor.data_ptr() + tensor.nbytes // 2)
+
+
+def flags_at(address: int) -> list[str]:
+    """What Linux says of the memory at this address; "hg" where huge pages were asked for."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            begin, end = (int(part, 16) for part in first.split("-"))
+            inside = begin <= address < end
+        elif first == "VmFlags:" and inside:
+            return rest
+    raise AssertionError(f"no memory at {address:x}")

@@ -16,7 +16,7 @@ from graphcaps.threads import Clock, Crowding, Start
 
 from . import small
 
-OURS = {*threads.WAITING, threads.NUMBER}
+OURS = {*threads.WAITING, threads.NUMBER, threads.HUGE_PAGES}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
 
@@ -128,16 +128,18 @@ def chosen(monkeypatch):
 
 
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
+CORES, PAGES = {"OMP_NUM_THREADS": "6"}, {"THP_MEM_ALLOC_ENABLE": "1"}
 
 
 @pytest.mark.parametrize(
     ("users", "wanted"),
     [
-        ({}, {**WAITING, "OMP_NUM_THREADS": "6"}),
-        ({"OMP_NUM_THREADS": "3"}, {**WAITING, "OMP_NUM_THREADS": "3"}),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE", "OMP_NUM_THREADS": "6"}),
-        ({"GOMP_SPINCOUNT": "9"}, {"GOMP_SPINCOUNT": "9", "OMP_NUM_THREADS": "6"}),
-        ({"KMP_BLOCKTIME": "200"}, {"KMP_BLOCKTIME": "200", "OMP_NUM_THREADS": "6"}),
+        ({}, {**WAITING, **CORES, **PAGES}),
+        ({"OMP_NUM_THREADS": "3"}, {**WAITING, "OMP_NUM_THREADS": "3", **PAGES}),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE", **CORES, **PAGES}),
+        ({"GOMP_SPINCOUNT": "9"}, {"GOMP_SPINCOUNT": "9", **CORES, **PAGES}),
+        ({"KMP_BLOCKTIME": "200"}, {"KMP_BLOCKTIME": "200", **CORES, **PAGES}),
+        ({"THP_MEM_ALLOC_ENABLE": "0"}, {**WAITING, **CORES, "THP_MEM_ALLOC_ENABLE": "0"}),
     ],
 )
 def test_what_the_user_has_set_stays_and_the_rest_is_chosen(chosen, users, wanted):

@@ -19,6 +19,7 @@ from ....functional import squash
 from ...gradient import through_squash
 from ...votes import LinearVotes
 from .kernels import agree, iterate_backward
+from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
 from .tiles import EQUAL, SOFTMAX
 
@@ -82,8 +83,8 @@ class _Dynamic(torch.autograd.Function):
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if uniform else edges.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
-        s = passes.u.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
-        before = torch.zeros_like(s)
+        s = empty((iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
+        before = zeros(s.shape, s)
         b = prior if on_iteration is None else prior.expand(len(prior), passes.batch).clone()
         for r in range(iterations):
             if r > 0:
@@ -116,7 +117,7 @@ class _Dynamic(torch.autograd.Function):
         edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
-        v, ds, nothing = squash(s[:-1]), torch.empty_like(s), passes.nothing
+        v, ds, nothing = squash(s[:-1]), empty(s.shape, s), passes.nothing
         db = passes.numbers(0 if passes.linear else iterations - 1)
         ds[-1], dprior, above = grad, None, nothing
         for r in reversed(range(iterations)):

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from ...._dgl import DGLGraph
 from ....graph import links, once_per_structure
 from . import kernels_nodes
+from .memory import zeros
 from .passes import MOST_SUMS, flat, run_on_threads, sum_of
 
 
@@ -121,7 +122,7 @@ class _RouteNodes(torch.autograd.Function):
         (u_hat, scale, kappa), (by_node, iterations, adds) = ctx.saved_tensors, ctx.how
         size = u_hat.numel() * u_hat.element_size()
         ranges = by_node.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size)))
-        du = u_hat.new_zeros(len(ranges), *u_hat.shape)  # threads add to the same sources: each to its own sums
+        du = zeros((len(ranges), *u_hat.shape), u_hat)  # threads add to the same sources: each to its own sums
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
         wants_scale = ctx.needs_input_grad[1]
         dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else u_hat.new_empty(0)

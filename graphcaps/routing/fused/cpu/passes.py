@@ -17,6 +17,7 @@ from ....graph import once_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
 from .kernels import gather_votes, iterate, linear_gradient, votes_gradient
+from .memory import empty, zeros
 from .tiles import LANES
 
 # Numbers in the votes that are worked on together: of some images of one child, of a block of small children.
@@ -140,7 +141,7 @@ class Passes:
         row = self.batch * self.parent_dim * self.u.element_size()
         if self.linear or self.edges.sorted or row > SMALL_ROW:
             return self
-        gathered = torch.empty_like(self.u)
+        gathered = empty(self.u.shape, self.u)
         self.run(gather_votes, gathered=gathered)
         passes = copy.copy(self)
         passes.u, passes.votes = gathered, self.votes._replace(u=flat(gathered))
@@ -149,11 +150,11 @@ class Passes:
 
     def sums(self) -> torch.Tensor:
         """Zeroed sums over in-edges (threads, J, B, D)."""
-        return self.u.new_zeros(len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim)
+        return zeros((len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim), self.u)
 
     def numbers(self, iterations: int) -> torch.Tensor:
         """Numbers per edge and image (iterations, E, B), by child."""
-        return self.u.new_empty(iterations, len(self.edges.eid), self.batch)
+        return empty((iterations, len(self.edges.eid), self.batch), self.u)
 
     def iterate(self, prior: torch.Tensor, before: torch.Tensor, c: torch.Tensor, start: int) -> torch.Tensor:
         """One iteration; return s (J, B, D)."""
@@ -174,9 +175,10 @@ class Passes:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """du and dweight, or du_hat and None; ``adds``: whether logits add up from iteration to iteration."""
         if not self.linear:
-            du = torch.empty_like(self.u)
-            pairs = zip(ds[1:], v, strict=True)
-            parents = torch.stack([ds[0], *(row for pair in pairs for row in pair)], dim=2)  # (J, B, 2R - 1, D)
+            du = empty(self.u.shape, self.u)
+            rows = [ds[0], *(row for pair in zip(ds[1:], v, strict=True) for row in pair)]
+            parents = empty((*ds[0].shape[:2], len(rows), self.parent_dim), self.u)  # (J, B, 2R - 1, D)
+            torch.stack(rows, dim=2, out=parents)
             self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, du=du)
             return du, None
         du = torch.zeros_like(self.u)

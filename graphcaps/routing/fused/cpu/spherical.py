@@ -25,6 +25,7 @@ from ...spherical import SphericalParameters, concentration_per_length
 from ...votes import LinearVotes
 from .dynamic import Shape, agreement_of, dynamic, route_in_passes
 from .kernels import iterate_backward
+from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, sum_of
 from .tiles import EQUAL, SOFTMAX
 
@@ -137,8 +138,8 @@ class _Spherical(torch.autograd.Function):
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if uniform else edges.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
-        s = passes.u.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
-        w = torch.zeros_like(s)
+        s = empty((iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
+        w = zeros(s.shape, s)
         for r in range(iterations):
             if r > 0:
                 w[r] = with_length(s[r - 1], scale)
@@ -171,7 +172,7 @@ class _Spherical(torch.autograd.Function):
         edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
         reading = ctx.reading or passes.with_sorted_votes()
         iterations, needs_prior, nothing = len(s), ctx.needs_input_grad[2], passes.nothing
-        db, ds = passes.numbers(0 if passes.linear else iterations - 1), torch.empty_like(s)
+        db, ds = passes.numbers(0 if passes.linear else iterations - 1), empty(s.shape, s)
         ds[-1], dscale, dprior = grad, torch.zeros_like(scale), None
         for r in reversed(range(iterations)):
             if r == 0 and not needs_prior:
