@@ -2,6 +2,9 @@
 // drawn by what draws the page, on a sheet that is a canvas or SVG.
 
 const SHEET = { width: 1200, height: 972, edge: 32 };
+const INNER = SHEET.width - 2 * SHEET.edge; // between the edges
+const TOP = 150; // of image, graph and parents, below their headings
+const HEAD = { size: 15, weight: 650 };
 const SHARPNESS = 2; // points per pixel of a PNG
 const below = []; // what other files add at the bottom: {height(), draw(context, top, write)}; a height of 0 is left out
 
@@ -72,54 +75,70 @@ function cut(text, font, width) {
   return `${kept.join("")}…`;
 }
 
-// Draw the moment that the page shows, on a sheet of this height.
-function drawView(sheet, height) {
-  const { context } = sheet,
-    { width, edge } = SHEET,
-    inner = width - 2 * edge,
-    family = look.font.replace(/^\S+ /, "");
-  const write = (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = inner } = {}) => {
-    const font = `${weight} ${size}px ${family}`;
+// What writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
+function writer(context) {
+  return (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = INNER } = {}) => {
+    const font = `${weight} ${size}px ${family()}`;
     Object.assign(context, { font, fillStyle: color, textAlign: align, textBaseline: "alphabetic" });
     wrapped(text, font, room).forEach((line, at) => context.fillText(line, x, y + 1.4 * size * at));
   };
-  const muted = { color: look.muted },
-    head = { size: 15, weight: 650 };
-  context.fillStyle = look.paper;
-  context.fillRect(0, 0, width, height);
-  write($("h1").textContent, edge, 52, { size: 24, weight: 650 });
-  write($("#source").textContent, edge, 74, muted);
-  write([$("#shown")?.textContent, $("#status").textContent].filter(Boolean).join(" · "), edge, 96, { size: 14 });
+}
 
-  const c = at(image.c, now),
-    lengths = at(image.lengths, now),
-    parent = now.parent ?? indexOfLargest(lengths),
-    top = 150,
-    tall = 480;
-  let left = edge;
-  if (photo) {
-    const side = 270,
-      down = (side * photo.height) / photo.width;
-    write($("#picture h2").textContent, edge, 134, head);
-    context.drawImage($("#picture canvas"), edge, top, side, down);
-    write($("#picture figcaption").textContent, edge, top + down + 20, { ...muted, room: side });
-    left = edge + side + 40;
+function family() {
+  return look.font.replace(/^\S+ /, "");
+}
+
+// Draw the moment that the page shows, on a sheet of this height.
+function drawView(sheet, height) {
+  const { context } = sheet,
+    write = writer(context);
+  context.fillStyle = look.paper;
+  context.fillRect(0, 0, SHEET.width, height);
+  write($("h1").textContent, SHEET.edge, 52, { size: 24, weight: 650 });
+  write($("#source").textContent, SHEET.edge, 74, { color: look.muted });
+  write([$("#shown")?.textContent, $("#status").textContent].filter(Boolean).join(" · "), SHEET.edge, 96, { size: 14 });
+  drawRouting(sheet, photo ? drawPhoto(context, write) : SHEET.edge, write);
+  drawCharts(sheet, write);
+  let bottom = SHEET.height;
+  for (const part of below.filter((each) => each.height())) {
+    part.draw(context, bottom, write);
+    bottom += part.height();
   }
-  const names = 250,
-    room = width - edge - names - left;
-  write($("#children-head").textContent, left, 134, head);
-  write($("#parents-head").textContent, left + room, 134, head);
-  sheet.panel("graph", left, top, room, tall, (canvas) => {
+}
+
+// The image, at the left; gives where it ends.
+function drawPhoto(context, write) {
+  const side = 270,
+    down = (side * photo.height) / photo.width;
+  write($("#picture h2").textContent, SHEET.edge, TOP - 16, HEAD);
+  context.drawImage($("#picture canvas"), SHEET.edge, TOP, side, down);
+  write($("#picture figcaption").textContent, SHEET.edge, TOP + down + 20, { color: look.muted, room: side });
+  return SHEET.edge + side + 40;
+}
+
+// The graph and its parents, from `left` to the right edge.
+function drawRouting(sheet, left, write) {
+  const tall = 480,
+    names = 250,
+    room = SHEET.width - SHEET.edge - names - left;
+  write($("#children-head").textContent, left, TOP - 16, HEAD);
+  write($("#parents-head").textContent, left + room, TOP - 16, HEAD);
+  sheet.panel("graph", left, TOP, room, tall, (canvas) => {
     const own = new Graph(canvas);
     own.take(image, trace.parents, graph.pictures);
-    own.draw(c, now, null, look);
+    own.draw(at(image.c, now), now, null, look);
   });
-  drawRows(context, { x: left + room, top, tall, lengths, family });
-  write($("#kept").textContent, left, top + tall + 20, { ...muted, room: room + names });
+  drawRows(sheet.context, { x: left + room, top: TOP, tall, lengths: at(image.lengths, now) });
+  write($("#kept").textContent, left, TOP + tall + 20, { color: look.muted, room: room + names });
+}
 
-  const across = (inner - 40) / 2,
-    low = 718;
-  const line = { high: 2, color: look.ink },
+// The two charts, side by side, each with its legend.
+function drawCharts(sheet, write) {
+  const parent = now.parent ?? indexOfLargest(at(image.lengths, now)),
+    gap = 40,
+    across = (INNER - gap) / 2,
+    top = 718;
+  const undecided = { high: 2, color: look.ink, dash: [5, 4], text: "undecided" },
     box = { high: 9 };
   const charts = [
     {
@@ -128,7 +147,7 @@ function drawView(sheet, height) {
       legend: [
         { high: 3, color: look.accent, text: "mean" },
         { high: 1, color: look.muted, text: "each child" },
-        { ...line, dash: [5, 4], text: "undecided" },
+        undecided,
       ],
     },
     {
@@ -137,39 +156,38 @@ function drawView(sheet, height) {
       legend: [
         { ...box, color: look.faint, text: "all" },
         { ...box, color: look.parents[parent], text: $("#histogram .legend span").textContent },
-        { ...line, dash: [5, 4], text: "undecided" },
+        undecided,
       ],
     },
   ];
   charts.forEach(({ id, draw, legend }, side) => {
-    const x = edge + side * (across + 40);
-    write($(`#${id} h2`).textContent, x, low - 40, head);
-    let along = x;
-    for (const { high, color, dash = [], text } of legend) {
-      Object.assign(context, { strokeStyle: color, lineWidth: high });
-      context.setLineDash(dash);
-      context.beginPath();
-      context.moveTo(along, low - 24);
-      context.lineTo(along + (high > 3 ? high : 22), low - 24);
-      context.stroke();
-      context.setLineDash([]);
-      write(text, along + 28, low - 20, muted);
-      scratch.font = `12px ${family}`;
-      along += 46 + scratch.measureText(text).width;
-    }
-    sheet.panel(id, x, low, across, 200, draw);
-    write($(`#${id} figcaption`).textContent, x, low + 220, muted);
+    const x = SHEET.edge + side * (across + gap);
+    write($(`#${id} h2`).textContent, x, top - 40, HEAD);
+    drawLegend(sheet.context, legend, x, top - 24, write);
+    sheet.panel(id, x, top, across, 200, draw);
+    write($(`#${id} figcaption`).textContent, x, top + 220, { color: look.muted });
   });
-  let bottom = SHEET.height;
-  for (const part of below.filter((each) => each.height())) {
-    part.draw(context, bottom, write);
-    bottom += part.height();
+}
+
+function drawLegend(context, legend, x, y, write) {
+  let along = x;
+  for (const { high, color, dash = [], text } of legend) {
+    Object.assign(context, { strokeStyle: color, lineWidth: high });
+    context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(along, y);
+    context.lineTo(along + (high > 3 ? high : 22), y);
+    context.stroke();
+    context.setLineDash([]);
+    write(text, along + 28, y + 4, { color: look.muted });
+    scratch.font = `12px ${family()}`;
+    along += 46 + scratch.measureText(text).width;
   }
 }
 
 // The parents beside the graph, each with its length as a bar and as a number.
-function drawRows(context, { x, top, tall, lengths, family }) {
-  const font = `13px ${family}`,
+function drawRows(context, { x, top, tall, lengths }) {
+  const font = `13px ${family()}`,
     marks = [...$("#parents").children].map((row) => row.querySelector(".dot").textContent);
   lengths.forEach((length, j) => {
     const y = top + ((j + 0.5) * tall) / lengths.length,
@@ -193,7 +211,7 @@ function drawRows(context, { x, top, tall, lengths, family }) {
     context.fillText(cut(trace.parents[j].name, context.font, 58), x + 26, y);
     context.textAlign = "right";
     context.fillText(length.toFixed(2), x + 248, y);
-    Object.assign(context, { font: `10px ${family}`, textAlign: "center", fillStyle: look.paper });
+    Object.assign(context, { font: `10px ${family()}`, textAlign: "center", fillStyle: look.paper });
     if (marks[j]) context.fillText(marks[j], x + 8, y);
   });
 }
