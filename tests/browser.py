@@ -56,7 +56,7 @@ def opened(
     """
     context = chromium.new_context(viewport={"width": width, "height": height}, **looks)
     context.set_offline(True)
-    context.set_default_timeout(30_000)  # ms; a busy machine is slow
+    context.set_default_timeout(60_000)  # ms; a busy machine is slow
     page, said, asked = context.new_page(), [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
