@@ -182,3 +182,26 @@ def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(library, draw):
         torch.testing.assert_close(pooled[g], alone[1][0], **EXACT)
     (gradient,) = torch.autograd.grad(h.square().sum() + pooled.square().sum(), x)
     assert gradient.isfinite().all() and gradient.abs().max() < 1e3
+
+
+def test_a_hub_in_half_precision_is_as_in_single(library, draw):
+    """Its 20,000 votes sum up to more than float16 holds."""
+    layer, x = conv_in(library).float(), draw(20_001, F).float().abs() * 20
+    edges = torch.stack((torch.arange(1, 20_001), torch.zeros(20_000).long()))
+    wanted = library.convolve(layer, x, edges)[0][0]
+    out = library.convolve(layer.half(), x.half(), edges)[0]
+    assert out.dtype == torch.float16
+    torch.testing.assert_close(out[0].float(), wanted, rtol=0.01, atol=0.01)
+
+
+def test_what_inference_mode_left_behind_serves_a_training(draw):
+    ring, x = dgl.graph((torch.arange(4), torch.arange(4).roll(-1))), draw(4, F).float()
+    lower, upper, readout = nn.CapsuleConv(F, D, K), nn.CapsuleConv(D * K, D, K), nn.CapsuleReadout(D * K, D, 2)
+
+    def pooled():
+        return readout(ring, upper(ring, lower(ring, x).flatten(1)).flatten(1))
+
+    with torch.inference_mode():
+        pooled()
+    pooled().sum().backward()
+    assert all(weight.grad.any() for weight in lower.parameters() if weight.ndim > 1)

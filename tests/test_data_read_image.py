@@ -97,6 +97,11 @@ def test_sixteen_bits_are_scaled_to_eight(saved):
     assert torch.equal(pixels, to_float(torch.from_numpy(digit()))[None])
 
 
+def test_numbers_with_fractions_are_refused(saved):
+    with pytest.raises(InputError, match=r"image\.tif: .*whose white isn't known\. Save it with 8 or 16 bits"):
+        read_image(saved(digit().astype(np.float32) / 255, "image.tif"), GREY)
+
+
 def test_a_photo_is_turned_as_its_camera_recorded_it(saved):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held on its side: turn by 270 degrees to see it upright

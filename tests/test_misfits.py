@@ -115,6 +115,14 @@ def test_a_map_of_another_size_is_refused_where_it_would_become_more_images():
     assert layer(torch.rand(2, 16, 5, 4)).shape == (2, 2, 8)
     with pytest.raises(InputError, match=r"^features: expected \(B, 16, H=5, W=4\), got \(2, 16, 6, 4\)"):
         layer(torch.rand(2, 16, 6, 4))
+    with pytest.raises(InputError, match=r"^channels: expected a multiple of dim=8, got 12"):
+        DepthwisePrimaryCaps(12, (3, 3))
+
+
+@pytest.mark.parametrize(("sizes", "name"), [((0, 10), "num_children"), ((6, 2.0), "num_parents")])
+def test_a_layers_sizes_are_whole_numbers(sizes, name):
+    with pytest.raises(InputError, match=f"^{name}: expected an integer >= 1, got "):
+        CapsuleLayer(*sizes)
 
 
 def test_the_decoder_wants_the_batch_first():

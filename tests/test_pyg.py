@@ -409,6 +409,18 @@ def test_inference_mode_gives_the_same(draw):
         edge_index = edges_of()
         for _ in range(2):
             torch.testing.assert_close(layer(x, edge_index), wanted, **EXACT)
+    edge_index = edge_index.clone()
+    with torch.inference_mode():
+        layer(x, edge_index)
+    out = layer(x.requires_grad_(), edge_index)  # what was made meanwhile can be trained with
+    assert torch.autograd.grad(out.sum(), x)[0].any()
+
+
+def test_windows_that_slide_over_one_tensor_do_not_add_up(draw):
+    layer, x, stream = conv(), draw(N, F), torch.randint(N - 1, (2, 600))
+    for k in range(100):
+        layer(x, stream[:, k : k + 500])
+    assert 10 < len(kept._kept[stream]) < 30
 
 
 class Waits(TorchDispatchMode):

@@ -167,3 +167,13 @@ def test_a_pruned_layer_keeps_the_priors_of_its_edges():
     torch.nn.init.normal_(layer.prior)
     assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()
     assert not PrunedCaps(layer.requires_grad_(False), torch.tensor([1, 5, 11])).prior.requires_grad
+
+
+@pytest.mark.parametrize("routing", ["spherical", "em", "inverted"])
+@pytest.mark.parametrize("make", [lambda **how: CapsuleLayer(6, 3, **how), lambda **how: ConvCaps(3, 2, 2, 2, **how)])
+def test_reset_parameters_forgets_what_the_routing_has_learned(routing, make):
+    layer = make(routing=routing)
+    for parameter in layer.parameters():
+        torch.nn.init.constant_(parameter, 7.0)
+    layer.reset_parameters()
+    assert not any((parameter == 7).any() for parameter in layer.parameters())

@@ -119,6 +119,15 @@ def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings):
     assert Run.open(resumed).result()["precision"] == config.precision
 
 
+def test_dropout_goes_on_where_it_stood(tmp_path):
+    config = small.config(tmp_path, model="cnn")
+    resumed = interrupted(dataclasses.replace(config, name="resumed"), 2)
+    train(TrainConfig(), resume=resumed, progress=False)
+    train(config, progress=False)
+    ours, whole = (checkpoint.read(Run.open(run).checkpoint("last"))[0] for run in (resumed, tmp_path / "run"))
+    assert "generator.cpu" in ours and same(ours, whole)
+
+
 def test_resuming_does_not_depend_on_what_was_drawn_before(tmp_path, whole):
     run = interrupted(small.config(tmp_path), 3)
     torch.manual_seed(99), random.seed(99), np.random.seed(99)

@@ -74,7 +74,7 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
     """
     from PIL import Image
 
-    values = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()  # (H, W, C)
+    values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()  # (H, W, C)
     with replacing(path) as temporary:
         Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values).save(temporary, format="PNG")
 
@@ -111,6 +111,8 @@ def _eight_bits(image: Image) -> Image:
     """16-bit greys scaled to 8, and what is transparent laid on white."""
     from PIL import Image
 
+    if image.mode == "F":
+        raise ValueError("numbers with fractions, whose white isn't known. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
     if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:

@@ -66,7 +66,8 @@ class OncePerStructure(Generic[How, Made]):
         structure = graph._graph
         key = (id(structure), *how, *named.items())
         if key not in self.kept:
-            found = self.make(graph, *how, **named)
+            with torch.inference_mode(False):  # what is kept serves trainings too
+                found = self.make(graph, *how, **named)
             weakref.finalize(structure, self.kept.pop, key, None)
             self.kept[key] = found
         return self.kept[key]

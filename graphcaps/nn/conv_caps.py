@@ -63,15 +63,20 @@ class ConvCaps(WindowedCaps):
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(self.num_matrices, child_dim, parent_dim))  # (M, P, D)
         self.learned = learned_for(routing, parent_types, self.num_parents, self.num_children, parent_dim)
-        self.reset_parameters()
+        self._draw()
 
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
 
         Squash then shortens it, and routing, in which votes of this size soon choose, makes up for that: in the preset
         ``deep`` on MNIST, untrained, the median lengths are 0.73 below, 0.75 and 0.84 after three iterations. After one
-        they are 0.3 and 0.1, and twice the weights would give 0.99 after three.
+        they are 0.3 and 0.1, and twice the weights would give 0.99 after three. What the routing learns begins anew.
         """
+        if self.learned is not None:
+            self.learned.reset_parameters()
+        self._draw()
+
+    def _draw(self) -> None:
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

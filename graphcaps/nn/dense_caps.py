@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
+from ..errors import check_whole
 from ..graph import complete_graph
 from ..routing import LinearVotes
 from .routed import check_children, check_options, graph_device, route_layer
@@ -38,15 +39,25 @@ class CompleteCaps(nn.Module):
     ):
         super().__init__()
         check_options(iterations, routing, engine)
+        check_whole("num_children", num_children)
+        check_whole("num_parents", num_parents)
         self.num_children, self.num_parents = num_children, num_parents
         self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(weight))
         self.learned = learned_for(routing, num_parents, num_parents, num_children, weight[-1])
         self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
-        self.reset_parameters()
+        self._draw()
 
     def reset_parameters(self) -> None:
-        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child."""
+        """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
+
+        What the routing learns begins anew.
+        """
+        if self.learned is not None:
+            self.learned.reset_parameters()
+        self._draw()
+
+    def _draw(self) -> None:
         parent_dim = self.weight.shape[-1]
         if self.prior is not None:
             nn.init.zeros_(self.prior)

@@ -210,6 +210,7 @@ class NodeCapsules(nn.Module):
             edge_feat = edge_feat[:, None]
         self._find_out((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
+        z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes are beyond float16
         scale = self._scale(z, edge_weight, edges)
         how: dict[str, Any] = {
             "routing": self.routing,
@@ -235,14 +236,14 @@ class NodeCapsules(nn.Module):
             s = s + self._residual(target, edges.num_parents).to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
-        out = lean_squash(s) if self.squash_output else s
+        out = (lean_squash(s) if self.squash_output else s).to(self.weight.dtype)
         return out if c is None else (out, c)
 
     def _scale(self, z: torch.Tensor, edge_weight: torch.Tensor | None, edges: Links) -> torch.Tensor | None:
         """How long edge weights and dropout make the votes along each edge, broadcastable with (E, *, K_in, K_out)."""
         scale = None
         if edge_weight is not None:
-            fits = len(edge_weight) == edge_weight.numel() == len(edges.src)
+            fits = edge_weight.dim() > 0 and len(edge_weight) == edge_weight.numel() == len(edges.src)
             expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
             scale = edge_weight.to(z.dtype).reshape(-1, *[1] * (z.dim() - 2))
         if self.training and self.vote_drop.p > 0:

@@ -59,6 +59,7 @@ class DepthwisePrimaryCaps(nn.Module):
 
     def __init__(self, channels: int, map_size: tuple[int, int], dim: int = 8):
         super().__init__()
+        expect(channels % dim == 0, "channels", f"a multiple of dim={dim}", channels)
         self.num_types, self.dim = channels // dim, dim
         self.conv = nn.Conv2d(channels, channels, map_size, groups=channels)
 

@@ -34,6 +34,11 @@ class EMCosts(nn.Module):
         self.positions = num_parents // parent_types
         self.final_lambda = EMParameters().final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
 
+    def reset_parameters(self) -> None:
+        """Both as at the start."""
+        nn.init.constant_(self.beta_u, START)
+        nn.init.constant_(self.bias, OFF)
+
     def forward(self) -> EMParameters:
         beta_u, bias = (each.repeat_interleave(self.positions) for each in (self.beta_u, self.bias))  # (J,)
         return EMParameters(beta_u, bias, self.final_lambda)
@@ -49,6 +54,11 @@ class InvertedHead(nn.Module):
     def __init__(self, parent_dim: int):
         super().__init__()
         self.norm, self.head = nn.LayerNorm(parent_dim), nn.Linear(parent_dim, 1)
+
+    def reset_parameters(self) -> None:
+        """Both as new."""
+        self.norm.reset_parameters()
+        self.head.reset_parameters()
 
     def forward(self) -> InvertedParameters:
         return InvertedParameters(self.norm.weight, self.norm.bias, self.head.weight[0], self.head.bias[0])

@@ -16,7 +16,7 @@ from torch_geometric.utils import (
 )
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import InputError
+from ..errors import InputError, expect
 from ..graph import bipartite_graph
 
 
@@ -57,6 +57,7 @@ def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
     """Nodes linked to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
     groups = numbers
     if name == "ptr":
+        expect(numbers[:1].tolist() == [0], "ptr", "0 first, where the first graph's nodes start", numbers[:1].tolist())
         groups = torch.arange(num_groups, device=numbers.device).repeat_interleave(numbers.diff())
     nodes = torch.arange(len(groups), dtype=groups.dtype, device=groups.device)
     return _graph(name, torch.stack((nodes, groups)), len(groups), num_groups)

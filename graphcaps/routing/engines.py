@@ -20,7 +20,7 @@ from .attention import attention
 from .dynamic import dynamic
 from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
-from .gradient import lean_dynamic, lean_uniform
+from .gradient import lean_dynamic, lean_uniform, seen_into
 from .inverted import InvertedParameters, inverted
 from .proof import proven
 from .spherical import SphericalParameters, spherical
@@ -111,7 +111,8 @@ def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> st
     """The engine ``"auto"`` stands for: ``fused``, if ``routing`` has it there; else ``torch`` if the graph is complete
     or elsewhere than the votes; else ``dgl``.
 
-    Where torch traces, in ``torch.export`` and ``torch.compile``, it is ``torch``, which it can look into.
+    Where torch traces, in ``torch.export`` and ``torch.compile``, and within ``torch.func``'s transforms, it is
+    ``torch``, which it can look into.
 
     On CUDA ``fused`` is tried first, once for each kind of votes, device, torch and Triton, and taken only if its
     numbers are right (``graphcaps.routing.proof``). The verdict is kept in the user's cache folder.
@@ -120,7 +121,7 @@ def choose_engine(graph: DGLGraph, votes: Votes, routing: str = "dynamic") -> st
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    if torch.compiler.is_compiling():
+    if seen_into():
         return "torch"
     device = _device(votes)
     if "fused" in engine_names(routing, type(votes)) and not why_not_fused(routing, votes):

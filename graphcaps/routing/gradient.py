@@ -35,7 +35,7 @@ def lean_dynamic(
     parameters: None = None,
 ) -> Parents:
     """``dynamic`` of the same arguments, with a gradient of fewer readings and writings of the votes."""
-    if _seen_into() or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
+    if seen_into() or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
         return dynamic(edges, u_hat, activation, prior, iterations, on_iteration)
     s = _Lean.apply(u_hat, prior, edges, iterations, on_iteration)
     v = squash(s)
@@ -131,7 +131,7 @@ def through_squash(s: Tensor, dv: Tensor) -> Tensor:
 
 def lean_squash(s: Tensor) -> Tensor:
     """``squash`` with a gradient that has one tensor of s's size beside its result; autograd has three."""
-    return squash(s) if _seen_into() or not s.requires_grad else _LeanSquash.apply(s)
+    return squash(s) if seen_into() or not s.requires_grad else _LeanSquash.apply(s)
 
 
 class _LeanSquash(torch.autograd.Function):
@@ -148,7 +148,7 @@ class _LeanSquash(torch.autograd.Function):
         return through_squash(s, dv)
 
 
-def _seen_into() -> bool:
+def seen_into() -> bool:
     """Whether torch traces or transforms: it wants to see the operations."""
     # The compiler can't see into the second question.
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

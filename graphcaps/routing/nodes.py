@@ -10,6 +10,7 @@ from torch import Tensor
 from .._dgl import DGLGraph
 from ..graph import expand, links
 from .api import route
+from .gradient import seen_into
 from .spherical import SphericalParameters
 
 LARGEST = 1024  # numbers of a node, K_out * D: the time to compile its kernel grows with them
@@ -97,5 +98,5 @@ def _can_be_read_by_node(z: Tensor, engine: str) -> bool:
         and z.dim() == 4
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
-        and not torch.compiler.is_compiling()
+        and not seen_into()
     )

@@ -77,8 +77,18 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
     return {f"optimizer.{k}.{name}": tensor for k, values in state.items() for name, tensor in values.items()}
 
 
-def restore(path: Path, model: Network, optimizer: torch.optim.Optimizer | None = None) -> dict:
+def generator_tensors(device: torch.device) -> dict[str, torch.Tensor]:
+    """Where torch's generators stand, named ``generator.<kind of device>``: dropout draws from them."""
+    states = {"generator.cpu": torch.get_rng_state()}
+    return states | ({"generator.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def restore(
+    path: Path, model: Network, optimizer: torch.optim.Optimizer | None = None, drawn_on: torch.device | None = None
+) -> dict:
     """Put a checkpoint's tensors into ``model`` and ``optimizer`` and return its head.
+
+    With ``drawn_on``, torch's generators for this device go on where they stood.
 
     Raises:
         GraphcapsError: the checkpoint belongs to another network, or holds NaN or infinity.
@@ -105,6 +115,10 @@ def restore(path: Path, model: Network, optimizer: torch.optim.Optimizer | None 
                     tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
                 state.setdefault(int(k), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    if drawn_on is not None and "generator.cpu" in tensors:  # older checkpoints have none
+        torch.set_rng_state(tensors["generator.cpu"])
+        if drawn_on.type == "cuda" and "generator.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["generator.cuda"], drawn_on)
     return head
 
 

@@ -321,7 +321,7 @@ class Trainer:
     def _save(self, which: str) -> None:
         tensors = checkpoint.model_tensors(self.network)
         if which == "last":
-            tensors |= checkpoint.optimizer_tensors(self.optimizer)
+            tensors |= checkpoint.optimizer_tensors(self.optimizer) | checkpoint.generator_tensors(self.device)
         head = {
             "preset": self.network.preset,
             "class_names": self.splits.class_names,
@@ -332,7 +332,7 @@ class Trainer:
 
     def _restore(self, progress: Progress) -> State:
         path = self.run.checkpoint("last")
-        head = checkpoint.restore(path, self.network, self.optimizer)
+        head = checkpoint.restore(path, self.network, self.optimizer, self.device)
         try:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
