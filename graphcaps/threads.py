@@ -21,7 +21,7 @@ SPINNING = "GOMP_SPINCOUNT"
 # GNU's: 5000 turns, some 50 microseconds where its default is 3 ms; Intel's and LLVM's: 1 ms where theirs is 200.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", SPINNING: "5000", "KMP_BLOCKTIME": "1"}
 NUMBER = "OMP_NUM_THREADS"
-# torch then asks Linux for pages of 2 MB for its large tensors: fewer page faults, a tenth more images a second.
+# torch then asks Linux for pages of 2 MB for its large tensors: fewer page faults, 5 % less time in a training.
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 SHORTEST = 0.5  # seconds: other programs' load is not judged from less
 WINDOW, WINDOWS = 10.0, 2  # so long, and so often in a row, the load is seen before training is called slow

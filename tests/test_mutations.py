@@ -87,8 +87,13 @@ def project(tmp_path_factory) -> Iterator[Project]:
     """
     folder = tmp_path_factory.mktemp("project")
     copy_project(folder, *{arguments(mutation)[0].partition("::")[0] for mutation in MUTATIONS})
-    found = Project(Nursery(folder), set())
-    yield found
+    with contextlib.closing(Nursery(folder)) as nursery:
+        found = Project(nursery, set())
+        yield found
+        check_green(found)
+
+
+def check_green(found: Project) -> None:
     for _, tests in itertools.groupby(sorted(found.red), key=lambda test: test.partition("::")[0]):
         together = list(tests)
         if found.nursery.run(*together, "-m", "")[0] == pytest.ExitCode.OK:
@@ -96,7 +101,6 @@ def project(tmp_path_factory) -> Iterator[Project]:
         for test in together:  # on one page of the browser they may disturb each other
             code, said = found.nursery.run(test, "-m", "")
             assert code == pytest.ExitCode.OK, said
-    found.nursery.close()
 
 
 @contextlib.contextmanager

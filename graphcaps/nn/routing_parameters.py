@@ -101,5 +101,5 @@ def learned_for(
         return EMCosts(parent_types, num_parents, num_children)
     if routing == "inverted":
         return InvertedHead(parent_dim)
-    # A few hundred steps of 0.001 must be enough for kappa to leave its start; from 0.1 on networks learn less.
+    # A few hundred steps of 0.001 must be enough for kappa to leave its start; from 1 on networks are slow to learn.
     return Concentration(0.01, pace=10) if routing == "spherical" else None
