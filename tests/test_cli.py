@@ -132,6 +132,9 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
         ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data and --device (a run keep"
          "s its settings), got --epochs, --tensorboard. Drop them"),
+        # the default: it may not be the run's
+        ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data and --device (a run"
+         " keeps its settings), got --batch-size. Drop them"),
         ("train --epochs 0", 2, "epochs: expected an integer >= 1, got 0"),
         ("train --learning-rate nan", 2, "learning_rate: expected a number > 0 and < 1e30, got nan"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected from 1 (processes) to 120 (training imag"),

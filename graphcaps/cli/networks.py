@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..config import OF_THE_MACHINE, TrainConfig
+from ..config import TrainConfig
 from ..errors import check_whole, expect
 from .arguments import Folder, Run
 from .evaluate_on import check_run, evaluate_on, names_of
@@ -27,9 +27,6 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
             --device may be given with it.
     """
-    if resume is not None:
-        flags = ", ".join(f"--{key.replace('_', '-')}" for key in config.changed() if key not in OF_THE_MACHINE)
-        expect(not flags, "resume", "no flags but --data and --device (a run keeps its settings)", flags, "Drop them")
     from ..training.start import train
 
     result = train(config, resume=resume)
