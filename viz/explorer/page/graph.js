@@ -8,7 +8,8 @@ const THIN = 0.4,
   UNLIT = 0.035,
   REACH = 7;
 const CLEAR = 5; // equal shares that the widest line stands for, at least: equal couplings are thin lines in any image
-const MANY = 400; // lines that would be a fog where they are weak
+const MANY = 400, // lines that would be a fog where they are weak
+  FOG = 0.03;
 const PICTURED = 20, // children shown as small pictures of what they look at
   LEGIBLE = 24; // pixels of a side; smaller ones are dots
 const DIGIT = 7, // pixels of a child's number
@@ -42,7 +43,8 @@ class Graph {
     const side = this.pictures ? Math.min(46, 0.94 * this.room, 0.2 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
     this.wide = DIGIT * String(Math.max(...this.image.order)).length + 5; // of the numbers
-    this.from = this.room < LINE ? 0 : this.wide; // where children begin
+    this.numbered = this.room >= LINE;
+    this.from = this.numbered ? this.wide : 0; // where children begin
     this.left = this.from + (this.side ? this.side + 5 : 12);
     this.right = width - 4;
     this.thick = Math.min(THICK, Math.max(3 * THIN, 1.1 * this.room));
@@ -60,11 +62,14 @@ class Graph {
     return THIN + (this.thick - THIN) * this.share(c);
   }
 
+  // Many lines would be a fog where they are undecided: there they grow strong from an equal share on.
   alpha(c) {
-    const many = this.image.src.length > MANY && !this.alone,
-      pale = this.alone ? ALONE : many ? PALE / 4 : PALE,
-      share = this.share(c);
-    return pale + (STRONG - pale) * (many ? share * share : share);
+    if (this.image.src.length > MANY && !this.alone) {
+      const equal = this.share(1 / this.parents.length);
+      return FOG + ((STRONG - FOG) * Math.max(0, this.share(c) - equal)) / (1 - equal);
+    }
+    const pale = this.alone ? ALONE : PALE;
+    return pale + (STRONG - pale) * this.share(c);
   }
 
   // The y of an edge's line at x: 3 t^2 - 2 t^3, which the curve in draw() is.
@@ -120,7 +125,7 @@ class Graph {
     for (const child of image.order) {
       const marked = child === (hovered?.child ?? chosen.child);
       this.drawChild(child, marked, look);
-      if (this.from || marked) this.drawNumber(child, marked, look);
+      if (this.numbered || marked) this.drawNumber(child, marked, look);
     }
   }
 
@@ -128,9 +133,9 @@ class Graph {
   drawNumber(child, marked, look) {
     const { context, wide } = this,
       y = this.childY(child),
-      x = this.from ? 0 : this.left + 3;
+      x = this.numbered ? 0 : this.left + 3;
     context.fillStyle = look.paper;
-    if (!this.from) context.fillRect(x, y - 8, wide, 16);
+    if (!this.numbered) context.fillRect(x, y - 8, wide, 16);
     Object.assign(context, { font: marked ? `700 ${look.font}` : look.font, textAlign: "right", textBaseline: "middle" });
     context.fillStyle = marked ? look.accent : look.muted;
     context.fillText(child, x + wide - 3, y);

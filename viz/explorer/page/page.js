@@ -146,6 +146,7 @@ function draw() {
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
   drawTime();
   graph.draw(c, now, now.hovered, look);
+  $("#named").hidden = !graph.numbered;
   drawScale($("#scale"), graph, trace.choices, look);
   drawParents(lengths, longest, verdict);
   drawTip(c);
