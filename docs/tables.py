@@ -236,7 +236,7 @@ def compare_table(plan: str) -> str:
     return f"{as_markdown(found)}\n\n{said}"
 
 
-IN_SUMMARY = ("compact", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "CNN", "EM")
+IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "CNN", "EM")
 
 
 def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
@@ -255,7 +255,7 @@ def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
         command = re.sub(r" --seed \d+", "", row["command"])
         alike.setdefault((row["dataset"], row["model"], command, row["device"]), []).append(row)
     for (dataset, model, command, _), runs in alike.items():
-        how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], runs[0])
+        how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], *runs)
         rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
     for plan, images in (("routings", "test"), ("routings40", "affnist")):
         found = measured(plan)
@@ -280,10 +280,11 @@ def _spread(reached: list[float]) -> str:
     return f"{100 * fmean(reached):.2f}{deviation}"
 
 
-def _how(command: str, seeds: list[int], epochs: int, about: dict) -> str:
+def _how(command: str, seeds: list[int], epochs: int, *about: dict) -> str:
     seed = "seed" + "s" * (len(seeds) > 1) + f" {', '.join(map(str, seeds))}"
-    thread = f"{about['threads']} thread" + "s" * (about["threads"] > 1)
-    return f"`{command}`; {seed}; {epochs} epochs; {about['device']}, {thread}"
+    threads = sorted({one["threads"] for one in about})
+    thread = f"{' or '.join(map(str, threads))} thread" + "s" * (threads[-1] > 1)
+    return f"`{command}`; {seed}; {epochs} epochs; {about[0]['device']}, {thread}"
 
 
 def modules() -> dict[str, Path]:

@@ -42,8 +42,8 @@ def use(monkeypatch, images: ImageSplits | None = None) -> None:
 
 def config(out: Path, **settings) -> TrainConfig:
     """Two epochs of three steps."""
-    defaults = dict(dataset="digits", epochs=2, batch_size=40, device="cpu", precision="float32", out=out, name="run")
-    return TrainConfig(**defaults | settings)
+    defaults = dict(dataset="digits", model="compact", epochs=2, batch_size=40, device="cpu", precision="float32")
+    return TrainConfig(**defaults | {"out": out, "name": "run"} | settings)
 
 
 def content(path: Path) -> dict:

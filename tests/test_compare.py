@@ -72,7 +72,7 @@ def test_a_grid_has_each_network_with_each_value_and_the_first_seed_first(tmp_pa
         (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
         (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, model"),
         (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
-        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of compact"),
+        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of parts, compact"),
         (TINY.replace("epochs: 1", "epochs: 0"), "dynamic: epochs: expected an integer >= 1, got 0"),
         (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist in dynamic, got digits"),
         (TINY + "test_on: [rotated]", "test_on: expected one of affnist, got 'rotated'"),

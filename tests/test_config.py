@@ -115,7 +115,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         ("learning_rate", float("inf"), "learning_rate: expected a number > 0 and < 1e30, got inf"),
         ("learning_rate", 1e30, "learning_rate: expected a number > 0 and < 1e30, got 1e+30"),
         ("learning_rate", "fast", "learning_rate: expected a number > 0 and < 1e30, got 'fast'"),
-        ("protocol", "official", "protocol: expected paper for model compact, got official"),
+        ("protocol", "official", "protocol: expected paper for model parts, got official"),
         ("reconstruction_weight", -1.0, "reconstruction_weight: expected a number >= 0 and < 1e30, got -1.0"),
         ("train_images", 0, "train_images: expected an integer >= 1, got 0"),
         ("deterministic", 1, "deterministic: expected of type bool, got 1"),
@@ -187,5 +187,5 @@ def test_a_run_of_a_network_without_capsules_loads_whatever_routing_it_was_given
     stored["settings"]["routing"] = "em"  # older versions let it through
     assert TrainConfig.from_json(json.dumps(stored)) == TrainConfig(model="cnn")
     stored["settings"]["model"] = ["cnn"]
-    with pytest.raises(GraphcapsError, match="model: expected one of compact, paper"):
+    with pytest.raises(GraphcapsError, match="model: expected one of parts, compact"):
         TrainConfig.from_json(json.dumps(stored))

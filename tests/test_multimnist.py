@@ -61,10 +61,8 @@ def use(monkeypatch):
 
 
 def config(out: Path, **settings) -> TrainConfig:
-    defaults = dict(
-        dataset="multimnist", epochs=2, batch_size=20, device="cpu", precision="float32", out=out, name="run"
-    )
-    return TrainConfig(**defaults | settings)
+    defaults = dict(dataset="multimnist", model="compact", epochs=2, batch_size=20, device="cpu", precision="float32")
+    return TrainConfig(**defaults | {"out": out, "name": "run"} | settings)
 
 
 @pytest.fixture
