@@ -1,7 +1,8 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
-# make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
-# make test-long    what that leaves out: more graphs, float32, code made wrong for the tests to find, whole notebooks
+# make test-all     everything: test, test-long, test-release, test-oldest and test-newer, one after the other
+# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, whole notebooks
+# make test-release what takes longest, for before a release: all code made wrong, the slowest kernels
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
@@ -26,9 +27,9 @@ PAGE = runs/demo/figures/explorer.html
 # where a log that is cut still has them.
 PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
-test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
+test test-long test-release test-oldest test-newer: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-all test-long test-oldest test-newer types gpu lower-bounds
+.PHONY: help demo test test-all test-long test-release test-oldest test-newer types gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -49,9 +50,13 @@ test: $(VENV)/installed-dev types
 test-long: $(VENV)/installed-dev
 	$(VENV)/bin/python $(PYTEST) -m long
 
+test-release: $(VENV)/installed-dev
+	$(VENV)/bin/python $(PYTEST) -m release
+
 test-all:
 	$(MAKE) test
 	$(MAKE) test-long
+	$(MAKE) test-release
 	$(MAKE) test-oldest
 	$(MAKE) test-newer
 

@@ -26,7 +26,9 @@ from graphcaps.training.run_folder import Run
 
 from . import small
 
-SMALL = shlex.split("train --dataset digits --model compact --epochs 2 --batch-size 40 --device cpu --precision float32")
+SMALL = shlex.split(
+    "train --dataset digits --model compact --epochs 2 --batch-size 40 --device cpu --precision float32"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -42,11 +42,13 @@ def run(*arguments: str, **environment: str) -> None:
 
 @needs_triton
 @pytest.mark.fact(12)
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("which", "names"),
-    [("not long", "not alone"), ("long", "not alone and not many_children"), ("long", "many_children")],
-    ids=["quick", "long", "blocks"],
+    [
+        pytest.param("not long", "not alone", id="quick", marks=pytest.mark.long),
+        pytest.param("long", "not alone and not many_children", id="long", marks=pytest.mark.release),
+        pytest.param("long", "many_children", id="blocks", marks=pytest.mark.long),
+    ],
 )
 def test_all_that_follows_holds_in_the_interpreter_alone(which, names):
     pytest_here = "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=3", str(Path(__file__))
@@ -134,9 +136,14 @@ SHARED = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 
 
 @needs_triton
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("capability", "precision"), [*zip(SHARED, ["highest", "high", "high", "highest"], strict=True)]
+    ("capability", "precision"),
+    [
+        pytest.param(80, "highest", marks=pytest.mark.release),
+        pytest.param(86, "high", marks=pytest.mark.long),  # the least shared memory
+        pytest.param(90, "high", marks=pytest.mark.release),
+        pytest.param(100, "highest", marks=pytest.mark.release),
+    ],
 )
 def test_wide_layers_fit_a_processors_shared_memory_alone(tmp_path, capability, precision):
     asked = str(capability), str(SHARED[capability]), precision

@@ -17,8 +17,6 @@ import yaml
 
 from .nursery import KERNELS, Nursery
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[1]
 MUTATIONS = yaml.safe_load((ROOT / "tests/mutations/mutations.yaml").read_text(encoding="utf-8"))
 
@@ -128,7 +126,13 @@ def forget(folder: Path, path: Path) -> None:
             kept.unlink()
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation["name"].replace(" ", "_"))
+def cases() -> list:
+    """Those that break one of the twelve facts are `long`, the others are for a `release`."""
+    marks = {True: pytest.mark.long, False: pytest.mark.release}
+    return [pytest.param(m, id=m["name"].replace(" ", "_"), marks=marks["fact" in m]) for m in MUTATIONS]
+
+
+@pytest.mark.parametrize("mutation", cases())
 def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, project):
     with mutated(project.nursery.folder, mutation):
         code, said = project.nursery.run(*arguments(mutation), "-x")

@@ -259,7 +259,8 @@ def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monke
 @pytest.mark.long
 def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path):
     run = tmp_path / "run"
-    flags = f"--dataset digits --model compact --epochs 2 --batch-size 50 --device cpu --precision float32 --out {tmp_path} --name run"
+    flags = "--dataset digits --model compact --epochs 2 --batch-size 50 --device cpu --precision float32"
+    flags += f" --out {tmp_path} --name run"
     environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, "-m", "graphcaps", "train", *flags.split()], env=environment)
     while not (run / "metrics.csv").exists():
@@ -544,7 +545,9 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
         "code = main(sys.argv[1:])\n"
         f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"
     )
-    flags = f"train --dataset digits --model compact --epochs 2 --batch-size 101 --device cpu --out {tmp_path} --name run"
+    flags = (
+        f"train --dataset digits --model compact --epochs 2 --batch-size 101 --device cpu --out {tmp_path} --name run"
+    )
     launch = "-m torch.distributed.run --standalone --nproc_per_node 2"
     environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -136,7 +136,7 @@ def editable_installs() -> list[str]:
     return re.findall(r'pip install ((?:--no-deps )?-e "?\.[^`"\s]*)', text)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_no_install_of_the_docs_breaks_the_commands(tmp_path):
     """In one environment, in order, with routing between them; and a copy in site-packages before, as an install
     that is no editable one leaves it."""
