@@ -483,6 +483,16 @@ def test_a_resumed_run_keeps_its_settings_but_for_the_machine(tmp_path, monkeypa
     assert small.differences(small.content(run), whole) == []
 
 
+def test_kernels_are_deterministic_while_a_training_wants_it_and_no_longer(tmp_path, monkeypatch):
+    seen, step = [], training.training_step
+    monkeypatch.setattr(training, "training_step", lambda *args: (
+        seen.append(torch.are_deterministic_algorithms_enabled()), step(*args))[1])  # fmt: skip
+    for k, wanted in enumerate((True, False)):
+        train(small.config(tmp_path, name=str(k), epochs=1, deterministic=wanted), progress=False)
+        assert set(seen) == {wanted} and not torch.are_deterministic_algorithms_enabled()
+        seen.clear()
+
+
 def test_a_resumed_run_may_have_been_moved(tmp_path, whole):
     run = interrupted(small.config(tmp_path), 2)
     moved = run.rename(tmp_path / "moved to: ümlaut")

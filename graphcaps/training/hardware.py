@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,14 +28,24 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
     from accelerate.state import AcceleratorState
 
     device = pick_device(device)
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
-        torch.use_deterministic_algorithms(True)
     choose_kernels(device, deterministic)
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
+
+
+@contextlib.contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Let torch take deterministic kernels only while the block runs, if wanted."""
+    before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn)
 
 
 def choose_kernels(device: str, deterministic: bool) -> None:
