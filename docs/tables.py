@@ -32,7 +32,7 @@ TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
 NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
-FACTORS = RESULTS / "factors.json"  # as above
+FACTORS, MOTIFS = RESULTS / "factors.json", RESULTS / "motifs.json"  # as above
 MATTERS = RESULTS / "matters.json"  # what graphcaps matters wrote
 QUOTE = '"'  # as above
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -152,7 +152,7 @@ def example_tables(results: list[dict]) -> str:
             spent += f", with {found['kept']} trainings kept from before"
         parts.append(f"`{found['command']}`, {spent}:")
         for part in found.get("parts", [found]):
-            parts += [f"{part['factors']} factors:"] if "factors" in part else []
+            parts += [f"{part[of]} {of}:" for of in ("factors", "motifs") if of in part]
             parts += _example_table(part, found.get("measure", "accuracy"))
     return "\n\n".join(parts)
 
@@ -395,6 +395,7 @@ def tables() -> dict[str, str]:
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),
         "factors": example_tables([factors]),
+        "motifs": example_tables([json.loads(MOTIFS.read_text())]) if MOTIFS.exists() else "Not measured yet.",
         "matters": matters_table(json.loads(MATTERS.read_text())) if MATTERS.exists() else "Not measured yet.",
         "rooms": rooms_table(),
         "modules": modules_tables(),

@@ -58,8 +58,8 @@ def matters(
     trained yet is empty in the table. Settings and epochs are chosen on validation data.
 
     Args:
-        only: Tasks to train now: mnist, pairs, places, cora, mutag, proteins, factors-4, factors-8, anywhere; default:
-            all.
+        only: Tasks to train now: mnist, pairs, places, cora, mutag, proteins, factors-4, factors-8, motifs-4,
+            motifs-6, anywhere; default: all.
         data: Folder with the data sets; what is missing is downloaded into it.
         device: Where networks for images are trained; auto takes a GPU if there is one.
         to: Folder for the trainings and the table.
@@ -105,34 +105,35 @@ def bench(
 
 
 def example(
-    name: tyro.conf.Positional[Literal["cora", "mutag", "proteins", "factors"]],
+    name: tyro.conf.Positional[Literal["cora", "mutag", "proteins", "factors", "motifs"]],
     data: Path = Path("data"),
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
     quick: tyro.conf.FlagCreatePairsOff[bool] = False,
     out: Path = Path("runs"),
-    factors: tuple[int, ...] = (4, 8),
+    factors: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="K", help_behavior_hint="")] = None,
 ) -> None:
     """Put capsules and the usual layers into the same graph networks, and compare their test accuracies.
 
     Every model gets as many trials of settings as the others, judged on validation data alone. mutag also writes how
-    some test molecules are routed, for graphcaps viz. factors draws its graphs from seeds, and says how well couplings
-    tell which factor an edge is there because of.
+    some test molecules are routed, for graphcaps viz. factors and motifs draw their graphs from seeds, and say how well
+    couplings tell which factor or motif an edge is there because of.
 
     Stopped and started again, each goes on where it was. Uses one process per core. On two cores cora takes about 45
-    minutes, mutag and proteins half an hour each, factors hours.
+    minutes, mutag and proteins half an hour each, motifs an hour, factors hours.
 
     Args:
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds. factors:
-            find the classes of nodes whose edges have several causes.
+            find the classes of nodes whose edges have several causes. motifs: say which shapes a graph is made of.
         data: Folder with the data; what is missing is downloaded into it.
-        seeds: cora, factors: how often what was chosen is trained, 20 and 10 unless said. mutag, proteins: trainings of
-            each setting on each fold, 1 unless said.
+        seeds: cora, factors, motifs: how often what was chosen is trained, 20, 10 and 5 unless said. mutag, proteins:
+            trainings of each setting on each fold, 1 unless said.
         json: Also write the result, with every seed's or fold's number, to this file.
         quick: A few epochs each, in one process, to see that it runs; the numbers mean nothing.
         out: Folder that holds the run folders. Each example keeps its trainings there, in cora/trainings and so on,
             mutag also its routing, cora and factors their pictures; a quick look in mutag-quick, cora-quick and so on.
-        factors: Only factors: how many latent factors its graphs have; a table for each number.
+        factors: Only factors and motifs: how many latent factors or motifs their graphs have; a table for each number,
+            4 and 8, and 4 and 6, unless said.
     """
     from ..examples.run import example
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from torch.nn import functional as F
 from graphcaps._dgl import DGLGraph, dgl
 from graphcaps.data.graphs.beliefs import beliefs
 from graphcaps.data.graphs.factors import FactorGraph, factor_graph
-from graphcaps.examples.table import counted, margins_of, row
+from graphcaps.examples.table import counted, margins_of, row, spread_of
 from graphcaps.examples.trials import BestEpoch, Fit, accuracy, choose_and_test
 from graphcaps.nn import CapsuleConv
 from graphcaps.nn.routing_parameters import concentrations
@@ -102,19 +101,37 @@ class Layers(nn.Module):
     numbers of a node, or those of its ``"own"`` part. ``own`` is for layers of capsules.
     """
 
-    def __init__(self, name: str, inputs: int, classes: int, factors: int, layers: int, heads: str, **own: Any):
+    def __init__(
+        self,
+        name: str,
+        inputs: int,
+        classes: int,
+        factors: int,
+        layers: int,
+        heads: str,
+        dropout: float = DROPOUT,
+        **own: Any,
+    ):
         super().__init__()
         width, made = PART * factors, LAYERS[name]
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
         apart = heads == "own"
         self.heads = OwnHeads(factors, PART, classes) if apart else nn.Linear(width, classes * factors)
         self.factors = factors
 
-    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+    def nodes(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+        """What the layers make of each node."""
         for layer in self.layers:
             feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
+        return feat
+
+    def scores(self, feat: Tensor) -> Tensor:
+        """The classes' scores, from what the layers have made."""
         return self.heads(self.dropout(feat)).unflatten(1, (self.factors, -1)).transpose(1, 2)
+
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+        return self.scores(self.nodes(graph, feat))
 
     def couplings(self, graph: DGLGraph, feat: Tensor) -> list[Tensor]:
         """Of capsules: what each layer couples each edge with, (E, K) per layer."""
@@ -221,14 +238,10 @@ def rows(
         if name == "capsules":
             layers = [one.beside["layers"] for one in fits]
             scores = [[of_seed[n]["score"] for of_seed in layers] for n in range(len(layers[0]))]
-            found[name] |= {"recovered": {f"layer {n}": _spread(each) for n, each in enumerate(scores, 1)}}
+            found[name] |= {"recovered": {f"layer {n}": spread_of(each) for n, each in enumerate(scores, 1)}}
             found[name] |= {"first": layers[0]}
             found[name] |= {"concentration": [one.beside.get("concentration") for one in fits]}  # not of older ones
     return found
-
-
-def _spread(values: list[float]) -> dict:
-    return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": values}
 
 
 def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None], keep: Path | None = None) -> dict:
@@ -259,7 +272,7 @@ def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None]
         "factors": factors,
         "rows": [*found.values()],
         "margins": margins_of("capsules", found),
-        "known": {name: _spread([each[name] for each in known]) for name in known[0]},
+        "known": {name: spread_of([each[name] for each in known]) for name in known[0]},
         "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the highest validation score over "
         f"{len(TRIAL_SEEDS)} other graphs. Epoch: the lowest validation loss.",
         "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **first[drawn]},

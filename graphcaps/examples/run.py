@@ -15,14 +15,15 @@ import torch
 from graphcaps import __version__, dgl
 from graphcaps.atomic import write_text
 from graphcaps.data.graphs.cora import load_cora
+from graphcaps.data.graphs.motifs import MOTIFS
 from graphcaps.data.graphs.tu import load_graphs
 from graphcaps.errors import check_whole, expect
-from graphcaps.examples import cora, factors, molecules, table, trials
+from graphcaps.examples import cora, factors, molecules, motifs, table, trials
 from graphcaps.progress import bar
 from graphcaps.trace.graph_trace import FILE_NAME
 
-SEEDS = {"cora": 20, "mutag": 1, "proteins": 1, "factors": 10}
-FACTORS = (4, 8)
+SEEDS = {"cora": 20, "mutag": 1, "proteins": 1, "factors": 10, "motifs": 5}
+FACTORS = {"factors": (4, 8), "motifs": (4, 6)}
 EPOCHS = {"mutag": 100, "proteins": 40}
 QUICK = "A quick look, to see that it runs: a few epochs each, numbers that mean nothing."
 
@@ -35,26 +36,27 @@ def example(
     quick: bool = False,
     json_file: Path | None = None,
     out: Path = Path("runs"),
-    num_factors: Sequence[int] = FACTORS,
+    num_factors: Sequence[int] | None = None,
     say: Callable[[str], object] = print,
 ) -> dict:
     """Run one example and say what it found.
 
     Args:
         name: a key of ``SEEDS``.
-        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there. factors reads nothing.
-        seeds: trainings of what was chosen (cora, factors), or of each setting on each fold; default: ``SEEDS``.
+        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there. factors and motifs read nothing.
+        seeds: trainings of what was chosen, or, of molecules, of each setting on each fold; default: ``SEEDS``.
         quick: a few epochs each, to see that it runs; the numbers mean nothing.
         json_file: where the result goes.
         out: the example's folder is made in it, for the trainings that have ended; that of mutag also has the routing
             of some test graphs for ``graphcaps viz``, those of cora and factors their pictures. A quick look has a
             folder of its own, and keeps no trainings.
-        num_factors: how many latent factors the graphs of factors have, one table each.
+        num_factors: how many latent factors the graphs of factors have, or motifs those of motifs, one table each;
+            default: ``FACTORS``.
         say: takes the lines.
 
     Returns:
-        what ``cora.run`` or ``molecules.run`` returns, or as ``parts`` what ``factors.run`` returns for each number of
-        factors; with the command, the time and the machine.
+        what ``cora.run`` or ``molecules.run`` returns, or as ``parts`` what ``factors.run`` or ``motifs.run`` returns
+        for each number of factors; with the command, the time and the machine.
 
     Raises:
         InputError: another name, no seed, or a training run in mutag's folder.
@@ -76,15 +78,16 @@ def example(
         say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
     graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
     train: Callable[[Callable[[float], None]], dict]
-    if name == "factors":
-        train = partial(_each, num_factors, seeds, quick, keep)
+    numbers = tuple(FACTORS.get(name, ()) if num_factors is None else num_factors)
+    if name in FACTORS:
+        train = partial(_each, name, numbers, seeds, quick, keep)
     elif graphs is None:
         train = partial(cora.run, load_cora(data), seeds, quick, keep=keep)
     else:
         train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick, keep=keep)
     with bar(f"{name}: training") as on_share:
         found = train(on_share)
-    asked = f" --factors {' '.join(map(str, num_factors))}" * (name == "factors" and tuple(num_factors) != FACTORS)
+    asked = f" --factors {' '.join(map(str, numbers))}" * (name in FACTORS and numbers != FACTORS[name])
     asked += f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick
     entropy = found.pop("entropy", None)  # a number for each node: for the picture
     result = {
@@ -124,21 +127,23 @@ def example(
 
 
 def _each(
+    name: str,
     num_factors: Sequence[int],
     seeds: int,
     quick: bool,
     keep: Path | None,
     on_share: Callable[[float], None],
 ) -> dict:
-    """``factors.run`` of each number of factors."""
+    """``factors.run`` of each number of factors, or ``motifs.run``."""
+    run, most, measure = (factors.run, 32, "micro-F1") if name == "factors" else (motifs.run, len(MOTIFS), "accuracy")
     expect(len(num_factors) > 0, "factors", "one number or more", "none")
     for number in num_factors:
-        check_whole("factors", number, 2, 32)
+        check_whole("factors", number, 2, most)
     parts = []
     for k, number in enumerate(num_factors):
 
         def on_part(done: float, before: int = k) -> None:
             on_share((before + done) / len(num_factors))
 
-        parts.append(factors.run(number, seeds, quick, on_part, keep))
-    return {"measure": "micro-F1", "parts": parts}
+        parts.append(run(number, seeds, quick, on_part, keep))
+    return {"measure": measure, "parts": parts}

@@ -36,6 +36,15 @@ def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[
     }
 
 
+def spread_of(values: Sequence[float]) -> dict:
+    """Mean and standard deviation, None of one value, and the values.
+
+    >>> spread_of([0.25])
+    {'mean': 0.25, 'sd': None, 'each': [0.25]}
+    """
+    return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": [*values]}
+
+
 def margin(ours: Sequence[float], theirs: Sequence[float]) -> dict:
     """Mean of the differences, pair by pair, and its standard error, None of one pair.
 
@@ -93,7 +102,7 @@ def lines(result: dict) -> list[str]:
 
 def _table(part: dict, measure: str) -> list[str]:
     width = max(len(row["name"]) for row in part["rows"])
-    found = [f"{part['factors']} factors"] if "factors" in part else []
+    found = [f"{part[of]} {of}" for of in ("factors", "motifs") if of in part]
     found += [
         f"{'':{width}}  {f'test {measure}, %':>16}  {'validation':>10}  {'parameters':>10}  {'s each':>6}  settings"
     ]
@@ -113,7 +122,7 @@ def _table(part: dict, measure: str) -> list[str]:
 
 
 def information(row: dict) -> str:
-    """How well a row's couplings tell the factor of an edge.
+    """How well a row's couplings tell the factor, or the motif, of an edge.
 
     >>> information({"recovered": {"layer 1": {"mean": 0.5, "sd": 0.01}, "layer 2": {"mean": 0.25, "sd": None}}})
     'adjusted mutual information of couplings and true factors: 0.500 +- 0.010 in layer 1, 0.250 in layer 2'

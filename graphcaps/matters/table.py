@@ -52,7 +52,7 @@ def of_graphs(task: Task, rows: dict[str, dict], of: int) -> list[dict]:
     Args:
         of: how many seeds, graphs or folds a whole row has.
     """
-    unit = {"cora": "seeds", "factors": "graphs"}.get(task.example, "folds")
+    unit = {"cora": "seeds", "factors": "graphs", "motifs": "sets"}.get(task.example, "folds")
     cells: dict[str, list[dict]] = {column: [] for column in task.columns}
     (uniform,) = task.columns["uniform"]
     for column, names in task.columns.items():
@@ -63,7 +63,7 @@ def of_graphs(task: Task, rows: dict[str, dict], of: int) -> list[dict]:
                 apart = paired(rows[name]["test"], rows[uniform]["test"], overlap)
             cells[column].append(cell(name, rows[name]["test"], rows[name]["parameters"], apart))
     (title,) = task.rows
-    return [_row(task, title, "micro-F1" if task.factors else "accuracy", unit, of, cells)]
+    return [_row(task, title, "micro-F1" if task.example == "factors" else "accuracy", unit, of, cells)]
 
 
 def _row(task: Task, title: str, measure: str, unit: str, of: int, cells: dict) -> dict:

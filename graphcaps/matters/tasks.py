@@ -25,7 +25,7 @@ class Task:
         columns: which of the task's networks stand in each column; a column that isn't here doesn't exist for it.
         plan: of ``graphcaps compare``, for images.
         example: of ``graphcaps example``, for graphs.
-        factors: how many latent factors the graphs of example factors have.
+        factors: how many latent factors the graphs of example factors have, or motifs those of example motifs.
     """
 
     name: str
@@ -68,6 +68,8 @@ TASKS = (
     Task("proteins", {"PROTEINS": ""}, _on_graphs("mean", "attention"), example="proteins"),
     Task("factors-4", {"4 latent factors": ""}, _on_graphs("GCN", "GAT"), example="factors", factors=4),
     Task("factors-8", {"8 latent factors": ""}, _on_graphs("GCN", "GAT"), example="factors", factors=8),
+    Task("motifs-4", {"which of 4 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=4),
+    Task("motifs-6", {"which of 6 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=6),
     Task(
         "anywhere",
         {"mnist40, trained anywhere, to affNIST-style": "affnist"},

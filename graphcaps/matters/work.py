@@ -26,7 +26,7 @@ from ..compare.work import Stopped, compare, so_far
 from ..data.graphs.cora import load_cora
 from ..data.graphs.tu import load_graphs
 from ..errors import GraphcapsError, check_whole
-from ..examples import cora, factors, molecules
+from ..examples import cora, factors, molecules, motifs
 from ..examples.run import EPOCHS, SEEDS
 from ..examples.trials import NotKept
 from ..progress import bar
@@ -138,6 +138,8 @@ def _silent(share: float) -> None:
 
 def _trainer(task: Task, keep: Path, data: Path) -> Callable[..., dict]:
     """From a network's name, seeds, who is told of the progress, and processes, to its row."""
+    if task.example == "motifs":
+        return lambda name, *how: _row(motifs.rows, name, keep, task.factors, *how)
     if task.example == "factors":
         return lambda name, *how: _row(factors.rows, name, keep, task.factors, *how)
     if task.example == "cora":
@@ -166,7 +168,7 @@ def _seeds(task: Task, number: int) -> int:
 
 
 def _of(task: Task) -> int:
-    return SEEDS[task.example] if task.example in ("cora", "factors") else 10
+    return SEEDS[task.example] if task.example in ("cora", "factors", "motifs") else 10
 
 
 def _write(folder: Path, rows: list[dict]) -> dict:
