@@ -121,5 +121,5 @@ def test_a_second_derivative_is_refused():
     layer, x = CapsuleConv(6, 4, 3), torch.randn(9, 6, requires_grad=True)
     out = layer(dgl.add_self_loop(dgl.rand_graph(9, 20)), x)
     (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(RuntimeError, match="second derivative: .* engine='torch'"):
         slope.sum().backward()

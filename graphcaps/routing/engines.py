@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
@@ -22,6 +21,7 @@ from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
 from .gradient import lean_dynamic, lean_uniform, seen_into
 from .inverted import InvertedParameters, inverted
+from .once import once_differentiable
 from .proof import proven
 from .spherical import SphericalParameters, spherical
 from .uniform import uniform

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ...attention import scale
 from ...edge_ops import repeated
+from ...once import once_differentiable
 from ...votes import LinearVotes
 from .dynamic import Shape, agreement_of, route_in_passes
 from .kernels import iterate_backward

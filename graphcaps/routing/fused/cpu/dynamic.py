@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ...gradient import through_squash
+from ...once import once_differentiable
 from ...votes import LinearVotes
 from .kernels import agree, iterate_backward
 from .memory import empty, zeros

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....graph import links, once_per_structure
 from ...edge_ops import ScatterEdges
 from ...em import LEAST, EMParameters, em_procedure
+from ...once import once_differentiable
 from ...votes import MatrixVotes
 from .kernels_em import Edges, Votes, distances, distances_backward, moments, moments_backward
 from .passes import flat, run_on_threads, sum_of

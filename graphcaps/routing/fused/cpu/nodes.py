@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....graph import links, once_per_structure
+from ...once import once_differentiable
 from . import kernels_nodes
 from .memory import zeros
 from .passes import MOST_SUMS, flat, run_on_threads, sum_of

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
 from ...edge_ops import with_length
+from ...once import once_differentiable
 from ...spherical import SphericalParameters, concentration_per_length
 from ...votes import LinearVotes
 from .dynamic import Shape, agreement_of, dynamic, route_in_passes

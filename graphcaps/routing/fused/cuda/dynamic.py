@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import links, once_per_structure
+from ...once import once_differentiable
 from ...votes import LinearVotes
 from .launch import PROGRAMS, ByChild, ByParent, EdgesByParent, fits
 
