@@ -408,7 +408,7 @@ def test_a_second_derivative_is_refused(device, draw):
     (gradient,) = torch.autograd.grad(
         route(complete_graph(3, 2), votes, engine="fused").v.sum(), votes, create_graph=True
     )
-    with pytest.raises(RuntimeError, match="once_differentiable|differentiate|does not require grad"):
+    with pytest.raises(RuntimeError, match="second derivative.*engine='torch'"):
         gradient.sum().backward()
 
 
