@@ -236,7 +236,7 @@ def compare_table(plan: str) -> str:
     return f"{as_markdown(found)}\n\n{said}"
 
 
-IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "CNN", "EM")
+IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "spherical", "CNN", "EM")
 
 
 def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
@@ -257,7 +257,7 @@ def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
     for (dataset, model, command, _), runs in alike.items():
         how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], *runs)
         rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
-    for plan, images in (("routings", "test"), ("routings40", "affnist")):
+    for plan, images in (("routings", "test"), ("affnist", "affnist")):
         found = measured(plan)
         for row in (row for row in found["rows"] if row["name"] in routings):
             dataset, epochs = row["settings"]["dataset"], row["settings"]["epochs"]
@@ -391,11 +391,12 @@ def tables() -> dict[str, str]:
         "equivariance": equivariance_table(TRANSFORMED),
         "compare": compare_table("routings"),
         "compare40": compare_table("routings40"),
+        "affnist": compare_table("affnist"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),
         "factors": example_tables([factors]),
-        "motifs": example_tables([json.loads(MOTIFS.read_text())]) if MOTIFS.exists() else "Not measured yet.",
+        "motifs": example_tables([json.loads(MOTIFS.read_text())]),
         "matters": matters_table(json.loads(MATTERS.read_text())) if MATTERS.exists() else "Not measured yet.",
         "rooms": rooms_table(),
         "modules": modules_tables(),

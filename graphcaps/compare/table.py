@@ -113,6 +113,14 @@ def _said(images: dict) -> list[str]:
     return [accuracy, margin, ", ".join(f"{p:.2g}" for p in images["mcnemar"]) or "-"]
 
 
+def _count(mean: float) -> str:
+    """
+    >>> _count(1577.6667), _count(2.0)
+    ('1,577.7', '2')
+    """
+    return f"{mean:,.1f}".removesuffix(".0")
+
+
 def _capsules(counted: list[list[dict] | None]) -> list[str]:
     """Means over the seeds, of each layer from below: dead and starved of its capsules, entropy of undecided, couplings
     away from uniform.
@@ -124,5 +132,5 @@ def _capsules(counted: list[list[dict] | None]) -> list[str]:
     if None in counted:
         return ["-"] * 4
     layers = [{key: fmean(one[key] for one in seeds) for key in seeds[0]} for seeds in zip(*counted, strict=True)]
-    counts = [", ".join(f"{layer[key]:.3g} of {layer['capsules']:,.0f}" for layer in layers) for key in COUNTS]
+    counts = [", ".join(f"{_count(layer[key])} of {layer['capsules']:,.0f}" for layer in layers) for key in COUNTS]
     return counts + [", ".join(f"{layer[key]:.1%}" for layer in layers) for key in SHARES]
