@@ -141,12 +141,21 @@ def test_four_python_threads_get_what_one_gets():
     assert all(torch.equal(v, alone) for v in together)
 
 
-def test_a_second_derivative_is_refused_not_wrong():
-    votes = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
-    v = dynamic_routing(complete_graph(6, 2), votes, engine="fused")
-    (gradient,) = torch.autograd.grad(v.sum(), votes, create_graph=True)
-    with pytest.raises(RuntimeError, match="second derivative: expected routing on engine torch .* engine='torch'"):
-        gradient.sum().backward()
+@pytest.mark.parametrize("engine", ["fused", "dgl"])
+@pytest.mark.parametrize("routing", ["dynamic", "uniform", "attention", "spherical"])
+@pytest.mark.parametrize("squashed", [True, False], ids=["squashed", "not_squashed"])
+@pytest.mark.parametrize("made", ["given", "transposed", "linear"])
+def test_a_second_derivative_is_refused_not_wrong(routing, engine, squashed, made):
+    x = torch.randn((4, 12) if made == "transposed" else (12, 4), dtype=torch.float64, requires_grad=True)
+    votes = LinearVotes(x, torch.randn(24, 3, 4, dtype=torch.float64).mT) if made == "linear" else x
+    votes = x.t() if made == "transposed" else votes
+    graph = complete_graph(12 if made == "linear" else 6, 2)
+    v = route(graph, votes, routing=routing, engine=engine, squash_output=squashed).v
+    (gradient,) = torch.autograd.grad(v.sum(), x, create_graph=True)
+    assert torch.equal(gradient.detach().clone().mul_(2), gradient.mul_(2))
+    for loss in ((gradient * x).sum(), v.sum() + (gradient**2).sum()):
+        with pytest.raises(RuntimeError, match="second derivative: expected routing on engine torch .* engine='torch'"):
+            torch.autograd.grad(loss, x, retain_graph=True)
 
 
 def test_bfloat16_votes_are_summed_in_float32():

@@ -356,6 +356,22 @@ def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout,
         torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.abs().max()))
 
 
+def test_a_convolutions_gradients_have_gradients(monkeypatch):
+    monkeypatch.setattr(conv, "MOST_BYTES", 1)
+    torch.manual_seed(0)
+    layer = conv.Conv2d(2, 3, (3, 2), stride=2).double()
+    images, slopes = (
+        torch.randn(2, 2, 7, 6, dtype=torch.float64, requires_grad=True),
+        torch.randn(3, dtype=torch.float64),
+    )
+
+    def penalty(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        y = torch.func.functional_call(layer, {"weight": weight}, (x,))
+        return (y.square() * slopes.view(1, 3, 1, 1)).sum()
+
+    assert torch.autograd.gradgradcheck(penalty, (images, layer.weight))
+
+
 def test_a_convolution_refuses_what_torchs_refuses():
     whole, single = torch.ones(1, 1, 4, 4, dtype=torch.int64), torch.ones(1, 1, 4, 4)
     for layer, images in ((conv.Conv2d(1, 2, 3), whole), (conv.Conv2d(1, 2, 3).double(), single)):

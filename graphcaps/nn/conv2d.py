@@ -3,14 +3,13 @@
 The library that torch calls there takes twice as long for this gradient as for a matrix product of the same size, when
 channels are many and the kernel is large. The 9x9 convolution of PrimaryCaps, 64 images, one thread: 315 ms against 133
 in bfloat16, 396 against 294 in float32; for the small kernels of `compact` it was slower. Forward and the gradient of
-the features are torch's.
+the features are torch's. The gradient is made of operations that have gradients, and so has gradients itself.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 from torch.nn.grad import conv2d_input
 
 MOST_BYTES = 2**26  # of the unfolded features that one product takes
@@ -43,7 +42,6 @@ class _Convolution(torch.autograd.Function):
         return nn.functional.conv2d(x, weight, bias, stride)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         dx = dweight = dbias = None

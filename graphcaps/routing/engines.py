@@ -203,6 +203,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
         return x.view_as(x)
 
     @staticmethod

@@ -17,11 +17,15 @@ class SecondDerivativeError(GraphcapsError, RuntimeError):
 
 
 class _Refused(torch.autograd.Function):
-    """Gradients as they are, and an error for theirs; the first argument only makes autograd remember it."""
+    """Gradients as they are, and an error for theirs.
+
+    Args:
+        reached: how many of the tensors only say what the gradients depend on: autograd differentiates towards them.
+    """
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return tuple(gradient if gradient is None else gradient.view_as(gradient) for gradient in gradients)
+    def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(gradient if gradient is None else gradient.clone() for gradient in tensors[reached:])
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> None:
@@ -34,6 +38,9 @@ class _Refused(torch.autograd.Function):
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """As torch's decorator of that name, for the ``backward`` of a function, with an error that says what to do.
 
+    torch's refuses where the gradients of the outputs have gradients. These also depend on the inputs themselves: the
+    function must save those for ``backward``.
+
     Raises:
         SecondDerivativeError: when the gradients that ``backward`` gives are differentiated.
     """
@@ -42,9 +49,13 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def told(ctx: Any, *outer: Tensor) -> Any:
         with torch.no_grad():
             found = backward(ctx, *outer)
-        if not (torch.is_grad_enabled() and any(torch.is_tensor(each) and each.requires_grad for each in outer)):
+        if not torch.is_grad_enabled():
             return found
-        anchor = torch.zeros((), requires_grad=True)
-        return _Refused.apply(anchor, *found) if isinstance(found, tuple) else _Refused.apply(anchor, found)[0]
+        reached = [one for one in (*outer, *ctx.saved_tensors) if torch.is_tensor(one) and one.requires_grad]
+        if not reached:
+            return found
+        several = isinstance(found, tuple)
+        refused = _Refused.apply(len(reached), *reached, *(found if several else (found,)))
+        return refused if several else refused[0]
 
     return told

@@ -55,7 +55,7 @@ def route_in_passes(
         votes = votes.build(graph)
     u, weight, index = votes if isinstance(votes, LinearVotes) else (votes, votes.new_empty(0), None)
     trailing = tuple(b.shape[1:])
-    u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
+    u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
     s = sums(u, weight, b.reshape(len(b), -1), index, edges, iterations, on_iteration, trailing, learning)
     s = s.reshape(edges.num_parents, *trailing, s.shape[-1])

@@ -46,7 +46,7 @@ def dynamic(
             votes = votes.build(graph)
     u, weight = (votes.u, _by_type(votes, edges)) if isinstance(votes, LinearVotes) else (votes, None)
     trailing = tuple(b.shape[1:])
-    u = u.reshape(len(u), -1, u.shape[-1])  # (I, B, P), or (E, B, D)
+    u = u.reshape(len(u), -1, u.shape[-1]).contiguous()  # (I, B, P), or (E, B, D)
     s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), edges, iterations, on_iteration, trailing)
     s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
     v = squash(s)
@@ -113,7 +113,6 @@ class _Dynamic(torch.autograd.Function):
         on_iteration: Callable | None,
         trailing: tuple[int, ...],
     ) -> torch.Tensor:
-        u = u.contiguous()
         passes = _passes(u, weight, edges, prior)
         b = prior.index_select(0, edges.eid)  # (E, B), by parent
         c = b.new_empty(iterations, *b.shape)  # (R, E, B)
