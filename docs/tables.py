@@ -61,11 +61,17 @@ def train_table(rows: list[dict]) -> str:
         device = f"{row['device']}, {threads}, {row['precision']}, engine {row['engine']}"
         minutes = f"{row['seconds'] / 60:.1f} min"
         lines.append(
-            f"| {row['model']} | {row['dataset']} | {row['epochs']} | **{row['test_accuracy']:.2%}** ({low:.2%} to "
+            f"| {_network(row)} | {row['dataset']} | {row['epochs']} | **{row['test_accuracy']:.2%}** ({low:.2%} to "
             f"{high:.2%}) | {wrong} of {row['test_images']:,} | {row['parameters']:,} | {minutes} | "
             f"{device} | `{row['command']}` (seed {row['seed']}, commit {row['commit']}) |"
         )
     return "\n".join(lines)
+
+
+def _network(row: dict) -> str:
+    """The model of a run, and its routing where that was asked for."""
+    asked = re.search(r"--routing (\w+)", row["command"])
+    return f"{row['model']}, {asked[1]}" if asked else row["model"]
 
 
 def prune_table(found: dict) -> str:
@@ -236,7 +242,7 @@ def compare_table(plan: str) -> str:
     return f"{as_markdown(found)}\n\n{said}"
 
 
-IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "spherical", "CNN", "EM")
+IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "spherical", "CNN")
 
 
 def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
@@ -253,7 +259,7 @@ def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
     alike: dict[tuple[str, ...], list[dict]] = {}
     for row in (row for row in trained if row["model"] in models):
         command = re.sub(r" --seed \d+", "", row["command"])
-        alike.setdefault((row["dataset"], row["model"], command, row["device"]), []).append(row)
+        alike.setdefault((row["dataset"], _network(row), command, row["device"]), []).append(row)
     for (dataset, model, command, _), runs in alike.items():
         how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], *runs)
         rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
@@ -392,6 +398,7 @@ def tables() -> dict[str, str]:
         "compare": compare_table("routings"),
         "compare40": compare_table("routings40"),
         "affnist": compare_table("affnist"),
+        "parts": compare_table("parts"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(NODES.read_text())),
         "examples": example_tables(examples),

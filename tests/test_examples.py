@@ -417,3 +417,8 @@ def test_an_example_runs_where_it_is_copied_to(papers, graphs, tmp_path, name):
     else:
         fits = [module.fit(graphs, "capsules", module.SETTINGS[0], 0, 0, 2) for module in (own, copied)]
     assert seen(fits[0]) == seen(fits[1])
+
+
+def test_factors_of_graphs_that_have_none_are_refused(tmp_path):
+    with pytest.raises(InputError, match="factors: expected nothing: cora has none, only factors and motifs have, got"):
+        run.example("cora", data=tmp_path, out=tmp_path, num_factors=(4,))

@@ -78,6 +78,8 @@ def example(
         say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
     graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
     train: Callable[[Callable[[float], None]], dict]
+    fits = num_factors is None or name in FACTORS
+    expect(fits, "factors", f"nothing: {name} has none, only {' and '.join(FACTORS)} have", num_factors)
     numbers = tuple(FACTORS.get(name, ()) if num_factors is None else num_factors)
     if name in FACTORS:
         train = partial(_each, name, numbers, seeds, quick, keep)
