@@ -138,6 +138,7 @@ def test_wrong_code_turns_the_tests_of_its_fact_red(mutation, project):
         code, said = project.nursery.run(*arguments(mutation), "-x")
     assert code == pytest.ExitCode.TESTS_FAILED, said
     # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
-    red = re.search(r"^FAILED (.+?) - (AssertionError|assert |Failed: DID NOT RAISE|.*GradcheckError)", said, re.MULTILINE)
+    seen = "AssertionError|assert |Failed: DID NOT RAISE|.*GradcheckError"
+    red = re.search(rf"^FAILED (.+?) - ({seen})", said, re.MULTILINE)
     assert red and not re.search(r"^ERROR ", said, re.MULTILINE), said
     project.red.add(red[1])
