@@ -189,7 +189,7 @@ def test_a_large_graph_shows_its_strongest_couplings_and_says_how_many():
     last = large.c[-1, -1, 0]
     assert len(picture.lines.get_segments()) == len(set(picture.edges)) == 250
     assert last[picture.edges].min() >= np.delete(last, picture.edges).max()
-    assert "strongest 250 of 11 520 couplings" in words(picture.figure)
+    assert "strongest 250 of 11 520 at the end" in words(picture.figure)
     assert "strongest" not in words(viz.GraphPicture(make_trace()).figure)
 
 

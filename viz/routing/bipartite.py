@@ -193,7 +193,7 @@ class GraphPicture:
     def _draw_scale(self, axes: Axes) -> None:
         """Lines of known coupling, and how many are drawn where that is not all."""
         if not self._whole:
-            shown = f"strongest {len(self.edges)} of {style.thousands(self._trace.num_edges)} couplings"
+            shown = f"strongest {len(self.edges)} of {style.thousands(self._trace.num_edges)} at the end"
             self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(axes)
