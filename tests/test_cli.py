@@ -422,8 +422,15 @@ def test_export_writes_a_file_and_says_how_far_its_answers_are(capsys, finished)
 def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     run = finished[0]
     code, out, _ = call(capsys, "explain", run, "--image", 3)
-    lines, folder = out.splitlines(), run / "explain"
+    said, lines, folder = out.splitlines()[:3], out.splitlines()[3:], run / "explain"
     files = [*lines[:3], lines[-1]]
+    tree = json.loads(Path(files[1]).read_text())
+    first = max(tree["edges"], key=lambda edge: edge["credit"])
+    assert re.fullmatch(r"image 3: longest is \d \(0\.\d\d\), label 3", said[0])
+    assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ") and said[1].endswith(
+        " give 90% of the credit"
+    )
+    assert said[2].startswith(f"the strongest: {first['source']} to {first['target'].split()[1]}, ")
     assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
         str(folder / "capsules.json")
     ]

@@ -128,6 +128,33 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     return tree
 
 
+def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
+    """The answer for an image, how many links made it, and the strongest of them, in a line each.
+
+    Args:
+        as of ``parse_tree``.
+
+    Raises:
+        InputError, GraphcapsError: as ``parse_tree``.
+    """
+    tree, at = parse_tree(trace, image, keep), (-1, last_iteration(trace), image)
+    longest = int(trace.lengths[at].argmax())
+    names = trace.class_names or tuple(f"parent {j}" for j in range(trace.num_parents))
+    label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
+    said = [f"image {image}: longest is {names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
+    if tree.number_of_edges():
+        links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
+        said.append(
+            f"{links}, from {len({child for child, _ in tree.edges()}):,} children, give {keep:.0%} of the credit"
+        )
+        child, parent, strongest_link = next(iter(tree.edges(data=True)))
+        share = strongest_link["credit"] / tree.graph["credit"]
+        said.append(
+            f"the strongest: {child} to {tree.nodes[parent]['name']}, {share:.0%}, coupling {strongest_link['c']:.2f}"
+        )
+    return "\n".join(said)
+
+
 def as_graphml(tree: networkx.MultiDiGraph) -> str:
     """The tree as GraphML, which Gephi, yEd, Cytoscape and networkx read."""
     return "\n".join(networkx.generate_graphml(tree)) + "\n"

@@ -117,9 +117,11 @@ def explain(
     chosen = named_or_newest(run, out)
     folder = chosen.path / "explain"
     if what != "capsules":
-        from ..analysis.parse_tree import NOTES, write_parts
+        from ..analysis.parse_tree import NOTES, in_words, write_parts
 
-        for path in write_parts(chosen.trace(), folder, image, keep):
+        trace = chosen.trace()
+        print(in_words(trace, image, keep))
+        for path in write_parts(trace, folder, image, keep):
             print(path)
         if chosen.config.routing in NOTES:
             print(f"note: {NOTES[chosen.config.routing]}")
