@@ -207,7 +207,7 @@ def test_a_download_with_a_wrong_checksum_leaves_nothing_and_the_next_one_works(
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])
     with pytest.raises(
-        GraphcapsError, match="kmnist: expected .* the download failed .* --data DIR, .* --dataset digits"
+        GraphcapsError, match="kmnist: expected .* the download failed .* --data DIR. graphcaps train --dataset digits"
     ):
         load_images("kmnist", root)
     assert left_in(root) == []

@@ -149,5 +149,5 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
             why, cause = f"the download failed ({' '.join(str(error).split())})", error
     raise GraphcapsError(
         f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
-        "Name the folder that holds them with --data DIR, or use --dataset digits, which needs no download"
+        "Name the folder that holds them with --data DIR. graphcaps train --dataset digits needs no download"
     ) from cause

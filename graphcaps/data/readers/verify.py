@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import InputError, expect
 
-AGAIN = "Delete it and run again to download it, or use --dataset digits, which needs no download"
+AGAIN = "Delete it and run again to download it. graphcaps train --dataset digits needs no download"
 
 PACKED = ("-ubyte", "-dat.mat", "-cat.mat", "-info.mat")
 """How the names of files end whose readers unpack gzip: IDX, and smallNORB's."""
