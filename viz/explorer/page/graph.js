@@ -192,7 +192,7 @@ function drawScale(canvas, graph, choices, look) {
   const shown = marks.filter(([c], at) => at !== 1 || c < graph.widest);
   canvas.setAttribute("aria-label", `Width of lines: ${shown.map(([, text]) => text).join(", ")}`);
   for (const [c, text] of shown) {
-    context.globalAlpha = graph.alpha(c);
+    context.globalAlpha = Math.max(ALONE, graph.alpha(c)); // the scale is of widths, and must be seen in the fog too
     context.lineWidth = graph.lineWidth(c);
     context.beginPath();
     context.moveTo(x, middle);
