@@ -180,6 +180,7 @@ def test_undo_takes_back_strokes_and_what_they_erased(page):
     page.mouse.up()
     assert sheet() == turned
     draw(page, SEVEN)
+    page.wait_for_function("() => location.hash.startsWith('#draw=')")  # it may still say image=3, of before
     page.evaluate("location.hash = '#image=3'")  # a link that was pasted into the address
     page.locator("#images input >> nth=3").and_(page.locator(":checked")).wait_for()
     answered(page)

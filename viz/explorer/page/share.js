@@ -44,10 +44,10 @@ function follow() {
   settling = setTimeout(() => {
     if (now.playing || $("main").getAttribute("aria-busy") === "true") return follow();
     const text = stateNow();
-    if (text === written) return;
-    written = text;
+    if (text === written || location.hash.slice(1) !== written) return; // the latter is read first: hashchange is coming
     try {
       history.replaceState(null, "", linkNow());
+      written = text;
     } catch {
       // a browser that allows no change of addresses here, or no more of them for now
     }
