@@ -20,6 +20,7 @@ import torch
 import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation
+from graphcaps.cli import main
 from graphcaps.data import Images
 from graphcaps.models import capsnet_loss
 from graphcaps.models.limits import Evidence
@@ -430,6 +431,22 @@ def test_a_run_whose_result_was_deleted_is_tested_again(tmp_path):
     (tmp_path / "run" / "result.json").unlink()
     again = train(TrainConfig(), resume=tmp_path / "run", progress=False)
     assert again == result
+
+
+def test_resume_takes_the_device_and_data_that_are_asked_for_also_where_they_are_the_defaults(tmp_path, monkeypatch):
+    there = {"device": "cpu", "data": tmp_path / "elsewhere"}
+    run, taken = interrupted(dataclasses.replace(small.config(tmp_path), **there), 5), []
+
+    def noted(config, *_):
+        taken.append((config.device, config.data))
+        raise GraphcapsError("noted")
+
+    monkeypatch.setattr(training, "fit", noted)
+    for moved in ([], ["device"]):
+        with pytest.raises(GraphcapsError, match="^noted$"):
+            train(TrainConfig(), resume=run, moved=moved)
+    assert main(["train", "--resume", str(run), "--device=auto", "--data", "data"]) == 1
+    assert taken == [tuple(there.values()), ("auto", there["data"]), ("auto", Path("data"))]
 
 
 def test_metrics_that_were_deleted_come_back(tmp_path, whole):

@@ -13,9 +13,9 @@ from types import ModuleType
 import tyro
 
 from .._version import __version__
-from ..config import OF_THE_MACHINE
-from ..errors import GraphcapsError, InputError, expect
+from ..errors import GraphcapsError, InputError
 from ..threads import before_torch
+from .arguments import GIVEN, flag_of
 from .commands import COMMANDS
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
@@ -36,15 +36,6 @@ def check_not_hidden(package: ModuleType) -> None:
         )
 
 
-def check_resumed(words: list[str]) -> None:
-    """Raise ``InputError`` where a run is to go on with settings of its own; also those that are the defaults."""
-    flags = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
-    if words[0] == "train" and "--resume" in flags:
-        more = [flag for flag in flags if flag not in ("--resume", "--help", *(f"--{key}" for key in OF_THE_MACHINE))]
-        wanted = "no flags but --data and --device (a run keeps its settings)"
-        expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -59,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"graphcaps {__version__}")
             else:
                 words = argv or ["--help"]
-                check_resumed(words)
+                GIVEN.set([flag_of(word) for word in words if word.startswith("--")])
                 tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=DESCRIPTION, args=words)
         finally:
             sys.stdout.flush()

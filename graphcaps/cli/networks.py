@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..config import TrainConfig
+from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import check_whole, expect
-from .arguments import Folder, Run
+from .arguments import GIVEN, Folder, Run
 from .evaluate_on import check_run, evaluate_on, names_of
 
 
@@ -29,7 +29,12 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
     """
     from ..training.start import train
 
-    result = train(config, resume=resume)
+    given = GIVEN.get()
+    if resume is not None:
+        more = [f"--{flag}" for flag in given if flag not in ("resume", *OF_THE_MACHINE)]
+        wanted = "no flags but --data and --device (a run keeps its settings)"
+        expect(not more, "resume", wanted, ", ".join(more), "Drop them")
+    result = train(config, resume=resume, moved=[key for key in OF_THE_MACHINE if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 
 from ..config import OF_THE_MACHINE, TrainConfig
@@ -10,13 +11,21 @@ from ..errors import GraphcapsError
 from .run_folder import Run
 
 
-def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bool = True) -> dict:
+def train(
+    config: TrainConfig,
+    *,
+    resume: str | Path | None = None,
+    progress: bool = True,
+    moved: Collection[str] = (),
+) -> dict:
     """Train a network and return what it reached (the run's result.json).
 
     Args:
-        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults.
+        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults or
+            are ``moved``.
         resume: path of a run folder to go on with, in its own settings.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
+        moved: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.
 
     Raises:
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
@@ -27,8 +36,8 @@ def train(config: TrainConfig, *, resume: str | Path | None = None, progress: bo
         if run.result():
             epochs = run.config.epochs
             raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs")
-        moved = {key: getattr(config, key) for key in OF_THE_MACHINE if key in config.changed()}
-        config = dataclasses.replace(run.config, **moved)
+        taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *moved)}
+        config = dataclasses.replace(run.config, **taken)
     config.check()
     from .loop import fit
 
