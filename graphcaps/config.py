@@ -35,7 +35,7 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-RoutingName = Literal["auto", "dynamic", "uniform", "attention", "spherical", "inverted", "em"]
+RoutingName = Literal["auto", "dynamic", "uniform", "nobody", "attention", "spherical", "inverted", "em"]
 _ANY = typing.get_args(RoutingName)[1:]
 _ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight", "prior")
 _BY_EM = ("iterations", "engine")
@@ -77,10 +77,10 @@ class TrainConfig:
     """Routing iterations; the 2017 paper has 3."""
     routing: RoutingName = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
-    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia et
-    al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
-    dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention have one pass,
-    whatever the iterations."""
+    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. nobody: dynamic, where a child may
+    be coupled with no parent. attention: self-attention, Mazzia et al. 2021. spherical: a mixture of directions,
+    Banerjee et al. 2005, as sharp as it learns to be. inverted: dot-product attention, Tsai et al. 2020. em: Hinton,
+    Sabour & Frosst 2018. uniform and attention have one pass, whatever the iterations."""
     prior: Literal["none", "learned"] = "none"
     """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""

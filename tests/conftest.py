@@ -89,7 +89,11 @@ def why_not(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        return "no kernels for CUDA" if way.routing in ("attention", "spherical") else fused.without_triton("cuda")
+        return (
+            "no kernels for CUDA"
+            if way.routing in ("nobody", "attention", "spherical")
+            else fused.without_triton("cuda")
+        )
     return ""
 
 

@@ -131,7 +131,10 @@ def select(page, presses: int, parent: int) -> int:
 
 @pytest.mark.parametrize(
     "routing",
-    ["dynamic", *(pytest.param(name, marks=pytest.mark.long) for name in ("spherical", "attention", "uniform"))],
+    [
+        "dynamic",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("spherical", "attention", "uniform", "nobody")),
+    ],
 )
 def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, routing):
     u_hat, seen = by_hand(routing)
@@ -145,11 +148,11 @@ def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, ro
             b, c, agreement = (state[name][child, parent] for name in ("b", "c", "agreement"))
             said = numbers(page.locator("#edge .formula").inner_text())
             assert said[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
-            if routing == "dynamic":
+            if routing in ("dynamic", "nobody"):
                 assert said[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
             cosine = re.search(r"cosine = (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
             vote = u_hat[child, parent]
-            if routing in ("dynamic", "uniform"):
+            if routing in ("dynamic", "uniform", "nobody"):
                 v = state["v"][parent]
                 assert numbers(cosine) == pytest.approx([vote @ v / np.linalg.norm(vote) / np.linalg.norm(v)], abs=NEAR)
             if routing == "uniform":
@@ -157,6 +160,10 @@ def test_formulas_hold_the_numbers_of_naive_routing(chromium, tmp_path, page, ro
                     agreement, abs=NEAR
                 )
             rows = np.array([numbers(row)[-3:] for row in page.locator("#softmax tbody tr").all_inner_texts()])
+            if routing == "nobody":
+                *rows, nobodys = rows
+                rows = np.array(rows)
+                assert nobodys == pytest.approx([0, 1, 1 - state["c"][child].sum()], abs=NEAR)
             assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
             assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
             assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)

@@ -35,7 +35,7 @@ NETWORKS = [
     ("compact", SIZE, {}),
     ("compact", (3, 20, 24), {"routing": "attention", "prior": "learned"}),
     ("parts", SIZE, {"routing": "spherical"}),
-    ("parts", (1, 20, 16), {"iterations": 2}),
+    ("parts", (1, 20, 16), {"iterations": 2, "routing": "nobody"}),
     ("deep", (1, 26, 23), {}),
     pytest.param("paper", (3, 20, 18), {"routing": "uniform", "protocol": "official"}, marks=pytest.mark.long),
 ]

@@ -61,8 +61,11 @@ def by_textbook(u_hat, iterations):
 def test_couplings_of_a_child_sum_to_one(way, graph, trailing, dtype, draw):
     edges = links(graph)
     has_edges = torch.bincount(edges.src, minlength=edges.num_children) > 0
-    for _, _, c, _, _ in way.watch(graph, draw(graph.num_edges(), *trailing, D, dtype=dtype), iterations=3):
-        total = c.new_zeros(edges.num_children, *trailing).index_add(0, edges.src, c)
+    for _, b, c, _, _ in way.watch(graph, draw(graph.num_edges(), *trailing, D, dtype=dtype), iterations=3):
+        nothing = c.new_zeros(edges.num_children, *trailing)
+        total = nothing.index_add(0, edges.src, c)
+        if way.routing == "nobody":
+            total += 1 / (1 + nothing.index_add(0, edges.src, b.exp()))
         assert_close(total[has_edges], torch.ones(int(has_edges.sum()), *trailing))
         assert (c >= 0).all()
 
@@ -86,22 +89,22 @@ def test_no_gradient_goes_from_one_image_to_another(way, graphs, draw):
 
 
 @pytest.mark.fact(3)
-@pytest.mark.routings("dynamic", "uniform")
+@pytest.mark.routings("dynamic", "uniform", "nobody")
 def test_one_iteration_is_uniform_coupling(way, graph, trailing, dtype, draw):
     votes = draw(graph.num_edges(), *trailing, D, dtype=dtype)
     edges = links(graph)
     degree = torch.bincount(edges.src, minlength=edges.num_children)
     s = torch.zeros(edges.num_parents, *trailing, D, dtype=dtype)
     for e, (i, j) in enumerate(zip(edges.src, edges.dst, strict=True)):
-        s[j] += votes[e] / degree[i]
+        s[j] += votes[e] / (degree[i] + (way.routing == "nobody"))
     assert_close(way(graph, votes, iterations=1).v, squash(s))
 
 
 @pytest.mark.fact(3)
-@pytest.mark.routings("dynamic", "uniform", "inverted", "em")
+@pytest.mark.routings("dynamic", "uniform", "nobody", "inverted", "em")
 def test_the_first_couplings_of_a_child_are_equal(way, graph, trailing, dtype, draw):
     votes, edges = draw(graph.num_edges(), *trailing, D, dtype=dtype), links(graph)
-    degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]
+    degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src] + (way.routing == "nobody")
     (_, _, c, _, _), *_ = way.watch(graph, votes)
     assert_close(c, (1 / degree.to(dtype)).view(-1, *[1] * len(trailing)).expand_as(c))
 
@@ -225,7 +228,7 @@ def test_naive_imports_only_torch():
             imported |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add("." * node.level + (node.module or ""))
-    assert imported - {"math"} == {"__future__", "torch"}
+    assert imported - {"math", "types"} == {"__future__", "torch"}
 
 
 @pytest.mark.fact(8)

@@ -30,8 +30,8 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def _gradients(graph, votes, leaves, engine, prior):
-    v = route(graph, votes, prior=prior, engine=engine).v
+def _gradients(graph, votes, leaves, engine, prior, routing="dynamic"):
+    v = route(graph, votes, routing=routing, prior=prior, engine=engine).v
     torch.manual_seed(1)
     return [v.detach(), *torch.autograd.grad((v * torch.randn_like(v)).sum(), leaves)]
 
@@ -53,7 +53,8 @@ def test_batches_and_widths_that_no_tile_fits_equal_naive(images, dim):
 @pytest.mark.fact(12)
 @pytest.mark.parametrize("images", [1, 2 * LANES + 3])
 @pytest.mark.parametrize("votes_of", ["in_place", "in_order", "children"])
-def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, monkeypatch):
+@pytest.mark.parametrize("routing", ["dynamic", "nobody"])
+def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, routing, monkeypatch):
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
     monkeypatch.setattr(passes, "TILE", 1)
     monkeypatch.setattr(passes, "BLOCK", 64)
@@ -66,7 +67,7 @@ def test_children_and_batches_that_no_block_fits_equal_naive(images, votes_of, m
     if votes_of == "children":
         leaves = tuple(torch.randn(shape).double().requires_grad_() for shape in ((6, images, 5), (len(src), 5, 4)))
         votes = LinearVotes(*leaves)
-    results = [_gradients(graph, votes, leaves, engine, None) for engine in ("naive", "fused")]
+    results = [_gradients(graph, votes, leaves, engine, None, routing) for engine in ("naive", "fused")]
     for wanted, got in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-11)
 
@@ -142,7 +143,7 @@ def test_four_python_threads_get_what_one_gets():
 
 
 @pytest.mark.parametrize("engine", ["fused", "dgl"])
-@pytest.mark.parametrize("routing", ["dynamic", "uniform", "attention", "spherical"])
+@pytest.mark.parametrize("routing", ["dynamic", "uniform", "nobody", "attention", "spherical"])
 @pytest.mark.parametrize("squashed", [True, False], ids=["squashed", "not_squashed"])
 @pytest.mark.parametrize("made", ["given", "transposed", "linear"])
 def test_a_second_derivative_is_refused_not_wrong(routing, engine, squashed, made):

@@ -24,11 +24,13 @@ def assert_same(got, wanted):
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
-def softmax_by_child(graph, b):
+def softmax_by_child(graph, b, routing=""):
     edges = links(graph)
     c = torch.zeros_like(b)
     for i in edges.src.unique():
-        c[edges.src == i] = b[edges.src == i].softmax(dim=0)
+        own = b[edges.src == i]
+        logits = torch.cat([own, torch.zeros_like(own[:1])]) if routing == "nobody" else own
+        c[edges.src == i] = logits.softmax(dim=0)[: len(own)]
     return c
 
 
@@ -159,7 +161,9 @@ def test_a_prior_makes_the_couplings_of_the_first_iteration(way, graphs, draw):
 
 def test_a_prior_may_be_a_number_or_a_list(way, graphs, draw):
     graph, votes = graphs["complete"], draw(12, 3, D)
-    assert_same(way(graph, votes, prior=2).v, way(graph, votes).v)
+    assert_same(way(graph, votes, prior=2).v, way(graph, votes, prior=torch.full((12, 3), 2.0).double()).v)
+    if way.routing != "nobody":  # whose logit is 0
+        assert_same(way(graph, votes, prior=2).v, way(graph, votes).v)
     logits = [0.5 * e for e in range(12)]
     assert_same(way(graph, votes, prior=logits).v, way(graph, votes, prior=torch.tensor(logits).double()).v)
 
@@ -173,7 +177,7 @@ def test_an_observer_sees_couplings_and_parents_that_belong_together(way, graph,
     seen = way.watch(graph, votes, iterations=iterations)
     assert [r for r, *_ in seen] == list(range(iterations))
     for _, b, c, v, agreement in seen:
-        assert_same(c, softmax_by_child(graph, b))
+        assert_same(c, softmax_by_child(graph, b, way.routing))
         assert_same(agreement, (votes * v[edges.dst]).sum(-1))
     v, activation = way(graph, votes, iterations=iterations)
     assert_same(seen[-1][3], v)
@@ -384,7 +388,7 @@ def test_auto_routes_as_the_engine_it_chose(graphs, draw):
 
 # Bad input
 
-ROUTINGS = "dynamic, uniform, attention, spherical, inverted, em"
+ROUTINGS = "dynamic, uniform, nobody, attention, spherical, inverted, em"
 GRAPH = complete_graph(3, 2)
 VOTES = torch.ones(6, 5, 4)
 META = torch.zeros(6, device="meta")

@@ -34,7 +34,7 @@ from ..models import CapsNet
 from ..models.limits import BLANK, MOST
 from ..nn import ConvCaps, SharedCaps
 
-ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
+ROUTINGS = ("dynamic", "uniform", "nobody", "attention", "spherical")
 """Routings that the page computes."""
 
 

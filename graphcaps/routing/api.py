@@ -45,8 +45,8 @@ def route(
         votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
             heads, none); or ``LinearVotes`` or ``MatrixVotes``.
         activation: (I, *) in [0, 1], how sure each child is, for ``"em"``; default 1. The others don't use it.
-        routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"attention"``,
-            ``"spherical"``, ``"inverted"`` or ``"em"``.
+        routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"nobody"``,
+            ``"attention"``, ``"spherical"``, ``"inverted"`` or ``"em"``.
         iterations: R >= 1. The first couples uniformly, or as the prior says; ``uniform`` and ``attention`` have one
             pass, whatever R.
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);

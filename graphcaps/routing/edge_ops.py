@@ -1,6 +1,6 @@
 """What routing algorithms are written in: sums, products and a softmax over the edges of a graph of votes.
 
-    child_softmax(b)          softmax over each child's out-edges
+    child_softmax(b)          softmax over each child's out-edges, and with ``nobody`` over a logit 0 beside them
     weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
     sum_to_parents(x)         for each parent, the sum over its in-edges of x
     agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, edge_softmax, function, ops
-from ..graph import Links, links
+from ..graph import Links, bipartite_graph, links, once_per_structure
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # of r, b, c, v, agreement
 
@@ -70,8 +70,8 @@ class EdgeOps(Protocol):
     def vectors_in(self, x: Tensor) -> Tensor:
         """(E, *, D) in edge order -> edge vectors."""
 
-    def child_softmax(self, b: Tensor) -> Tensor:
-        """Edge numbers -> edge numbers: softmax over each child's out-edges."""
+    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+        """Edge numbers -> edge numbers: softmax over each child's out-edges, with ``nobody`` over one logit 0 more."""
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         """Edge numbers and edge vectors -> (J, *, D): the sum over each parent's in-edges of c u_hat."""
@@ -112,8 +112,13 @@ class DGLEdges(_InEdgeOrder):
     def __init__(self, graph: DGLGraph):
         self.graph = graph.local_var()
 
-    def child_softmax(self, b: Tensor) -> Tensor:
-        return edge_softmax(self.graph, b, norm_by="src")
+    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+        if not nobody:
+            return edge_softmax(self.graph, b, norm_by="src")
+        to_children = _reversed(self.graph)
+        top = ops.copy_e_max(to_children, b.detach()).clamp_min(0)  # (I, *)
+        exp = torch.exp(b - ops.copy_v(to_children, top))
+        return exp / ops.copy_v(to_children, ops.copy_e_sum(to_children, exp) + torch.exp(-top))
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
@@ -139,6 +144,13 @@ class DGLEdges(_InEdgeOrder):
         return self.graph.in_degrees() > 0
 
 
+@once_per_structure
+def _reversed(graph: DGLGraph) -> DGLGraph:
+    """The same edges, from parents to children."""
+    src, dst = graph.edges(order="eid")
+    return bipartite_graph(dst, src, graph.num_dst_nodes(), graph.num_src_nodes())
+
+
 def _message(edges) -> dict[str, Tensor]:
     return {"m": edges.data["c"] * edges.data["u_hat"]}
 
@@ -149,14 +161,14 @@ class ScatterEdges(_InEdgeOrder):
     def __init__(self, ends: Links):
         self.ends = ends
 
-    def child_softmax(self, b: Tensor) -> Tensor:
+    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
         # Shifting all logits of a child changes nothing, so the shift needs no gradient.
         src, children = self.ends.src, self.ends.num_children
         child = src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
         top = b.detach().new_zeros(children, *b.shape[1:])
-        top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
+        top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=nobody)  # (I, *)
         exp = torch.exp(b - top.index_select(0, src))
-        total = exp.new_zeros(top.shape).index_add(0, src, exp)  # (I, *)
+        total = (torch.exp(-top) if nobody else torch.zeros_like(top)).index_add(0, src, exp)  # (I, *)
         return exp / total.index_select(0, src)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
@@ -242,8 +254,10 @@ class DenseEdges:
             torch.bmm(*(x.reshape(-1, *x.shape[-2:]) for x in (left, right)), out=out.view(-1, *out.shape[-2:]))
         return found.movedim(-3, 0) if self.by_image else found
 
-    def child_softmax(self, b: Tensor) -> Tensor:
-        return b.softmax(dim=0)
+    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+        if not nobody:
+            return b.softmax(dim=0)
+        return torch.cat([b, b.new_zeros(1, *b.shape[1:])]).softmax(dim=0)[:-1]
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return self._product(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)

@@ -21,6 +21,7 @@ from .edge_ops import DenseEdges, Observer, Parents, edges_of
 from .em import EMParameters, em
 from .gradient import lean_dynamic, lean_uniform, seen_into
 from .inverted import InvertedParameters, inverted
+from .nobody import lean_nobody, nobody
 from .once import once_differentiable
 from .proof import proven
 from .spherical import SphericalParameters, spherical
@@ -68,6 +69,7 @@ class Routing:
 ROUTINGS = {
     "dynamic": Routing(dynamic, naive.dynamic, lean_dynamic, fused.dynamic),
     "uniform": Routing(uniform, naive.uniform, lean_uniform, fused.uniform, one_pass=True),
+    "nobody": Routing(nobody, naive.nobody, lean_nobody, fused.nobody, fused_devices=("cpu",)),
     "attention": Routing(attention, naive.attention, fused=fused.attention, fused_devices=("cpu",), one_pass=True),
     "spherical": Routing(
         spherical,

@@ -8,6 +8,7 @@ can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import torch
 
@@ -52,6 +53,22 @@ def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output
     out_edges, in_edges, dst = _ends(graph)
     c = _softmax(b, out_edges)
     return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
+
+
+def nobody(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """Dynamic routing with one parent more, to which each child is linked with a vote of zeros: its logit stays 0."""
+    src, dst = graph.edges(order="eid")
+    edges, children, parents = len(src), graph.num_src_nodes(), graph.num_dst_nodes()
+    ends = torch.cat([src, torch.arange(children).to(src)]), torch.cat([dst, torch.full((children,), parents).to(dst)])
+    linked = SimpleNamespace(
+        edges=lambda order: ends, num_src_nodes=lambda: children, num_dst_nodes=lambda: parents + 1
+    )
+    u_hat, b = (torch.cat([x, x.new_zeros(children, *x.shape[1:])]) for x in (u_hat, b))
+    observer = on_iteration and (
+        lambda r, b, c, v, agreement: on_iteration(r, b[:edges], c[:edges], v[:parents], agreement[:edges])
+    )
+    v, length = dynamic(linked, u_hat, activation, b, iterations, observer, squash_output)
+    return v[:parents], length[:parents]
 
 
 def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):

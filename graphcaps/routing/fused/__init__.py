@@ -55,6 +55,12 @@ def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output
     return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)
 
 
+def nobody(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+    """``dynamic`` where children may be nobody's, on the CPU."""
+    engine = importlib.import_module(".cpu.dynamic", __name__)
+    return engine.nobody(graph, votes, activation, b, iterations, on_iteration, squash_output)
+
+
 def uniform(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
     """Uniform coupling: dynamic routing's first pass."""
     return dynamic(graph, votes, activation, b, 1, repeated(on_iteration, iterations), squash_output)

@@ -134,18 +134,28 @@ const RULES = {
   },
 };
 
+RULES.nobody = RULES.dynamic;
+
 const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
+
+const NOBODY = layer.routing === "nobody"; // whose logit is 0
+const SOFTMAX = `c = e^b / ${NOBODY ? "(1 + Σ e^b )" : "Σ e^b"}`;
+
+// What the softmax over a child's edges divides by.
+function totalOf(edges, b) {
+  return edges.reduce((sum, e) => sum + Math.exp(b[e]), NOBODY ? 1 : 0);
+}
 
 // One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
 function linesOf({ edge, parent }, r) {
   const { b, c, lengths } = routed.states[r],
     { letters, numbers } = RULES[layer.routing](edge, r),
-    total = edgesFrom(layer.src[edge]).reduce((sum, e) => sum + Math.exp(b[e]), 0),
+    total = totalOf(edgesFrom(layer.src[edge]), b),
     n = lengthOf(sumAt(parent, c)),
     { name } = trace.parents[parent],
     count = layer.dst.reduce((sum, j) => sum + (j === parent), 0);
   const lines = [
-    ["softmax", "c = e^b / Σ e^b", `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
+    ["softmax", SOFTMAX, `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
     ["sum", "s = Σ c û", `${counted(count, "vote", "votes")} for ${name}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
     ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(lengths[parent], 3)}`, "#votes"],
   ];
@@ -231,24 +241,28 @@ function drawBars(canvas, vote, against, color) {
 function drawSoftmax({ child, edge }, r) {
   const { b, c } = routed.states[r],
     edges = edgesFrom(child),
-    total = edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
+    total = totalOf(edges, b);
   $("#softmax h3").textContent = `The softmax of ${childName(child)}`;
   const own = `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
-  raised($("#softmax .formula"), `c = e^b / Σ e^b = ${own}`);
-  fill($("#softmax tbody"), edges.length, "tr", (row) => {
+  raised($("#softmax .formula"), `${SOFTMAX} = ${own}`);
+  fill($("#softmax tbody"), edges.length + NOBODY, "tr", (row) => {
     row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
   });
+  const write = (at, chosen, name, logit, share, color) => {
+    const row = $("#softmax tbody").rows[at];
+    row.classList.toggle("chosen", chosen);
+    row.cells[0].textContent = name;
+    row.cells[1].textContent = fixed(logit, 3);
+    raised(row.cells[2], short(Math.exp(logit)));
+    row.cells[3].firstChild.style.setProperty("--share", share);
+    row.cells[3].firstChild.style.setProperty("--of", color);
+    row.cells[4].textContent = fixed(share, 3);
+  };
   edges.forEach((e, at) => {
-    const row = $("#softmax tbody").rows[at],
-      parent = layer.dst[e];
-    row.classList.toggle("chosen", e === edge);
-    row.cells[0].textContent = trace.parents[parent].name;
-    row.cells[1].textContent = fixed(b[e], 3);
-    raised(row.cells[2], short(Math.exp(b[e])));
-    row.cells[3].firstChild.style.setProperty("--share", c[e]);
-    row.cells[3].firstChild.style.setProperty("--of", look.parents[parent]);
-    row.cells[4].textContent = fixed(c[e], 3);
+    const parent = layer.dst[e];
+    write(at, e === edge, trace.parents[parent].name, b[e], c[e], look.parents[parent]);
   });
+  if (NOBODY) write(edges.length, false, "nobody", 0, 1 / total, look.muted);
 }
 
 const decodeVotes = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));

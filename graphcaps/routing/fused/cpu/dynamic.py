@@ -9,6 +9,7 @@ from run to run.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,7 +37,24 @@ def dynamic(
     squash_output: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    return route_in_passes(_Dynamic.apply, graph, votes, b, iterations, on_iteration, squash_output)
+    return route_in_passes(partial(_sums, False), graph, votes, b, iterations, on_iteration, squash_output)
+
+
+def nobody(
+    graph: DGLGraph,
+    votes: torch.Tensor | LinearVotes,
+    activation: torch.Tensor | None,
+    b: torch.Tensor,
+    iterations: int,
+    on_iteration: Callable | None,
+    squash_output: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``dynamic`` with one logit more in each child's softmax, which stays 0."""
+    return route_in_passes(partial(_sums, True), graph, votes, b, iterations, on_iteration, squash_output)
+
+
+def _sums(nobody: bool, *given: Any) -> torch.Tensor:
+    return _Dynamic.apply(*given, nobody)
 
 
 def route_in_passes(
@@ -76,11 +94,13 @@ class _Dynamic(torch.autograd.Function):
         on_iteration: Callable | None,
         trailing: Shape,
         learning: bool,
+        nobody: bool,
     ) -> torch.Tensor:
-        given = Passes(u, weight, index, edges)
+        given = Passes(u, weight, index, edges, nobody)
         passes = given.with_sorted_votes() if iterations > 1 else given
-        # A prior without strides is one number for all edges: it changes no coupling, if it is finite.
-        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
+        # A prior without strides is one number for all edges: it changes no coupling, if it is finite, or nobody's: 0.
+        uniform = not any(prior.stride()) and not ctx.needs_input_grad[2]
+        uniform = uniform and bool(prior[0, 0] == 0 if nobody else prior[0, 0].isfinite())
         by_child = passes.nothing if uniform else edges.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
         s = empty((iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
@@ -103,7 +123,8 @@ class _Dynamic(torch.autograd.Function):
                 b += agreement
         if learning:
             ctx.save_for_backward(given.u, weight, by_child, index, c, s, before)
-            ctx.edges, ctx.uniform, ctx.reading = edges, uniform, passes if passes is not given else None
+            ctx.edges, ctx.uniform, ctx.nobody = edges, uniform, nobody
+            ctx.reading = passes if passes is not given else None
         return s[-1].clone()
 
     @staticmethod
@@ -114,7 +135,7 @@ class _Dynamic(torch.autograd.Function):
         Only the prior needs the pass for r = 0.
         """
         u, weight, prior, index, c, s, before = ctx.saved_tensors
-        edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
+        edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges, ctx.nobody)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s[:-1]), empty(s.shape, s), passes.nothing
@@ -137,7 +158,7 @@ class _Dynamic(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, EQUAL if uniform else SOFTMAX)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), *[None] * 6
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), *[None] * 7
 
 
 def agreement_of(passes: Passes, v: torch.Tensor) -> torch.Tensor:

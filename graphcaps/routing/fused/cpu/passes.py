@@ -118,9 +118,17 @@ class Passes:
         weight: empty, or the matrices of ``LinearVotes``.
         index: None, or that of ``LinearVotes``.
         edges: the graph's edges.
+        nobody: whether a child may be nobody's.
     """
 
-    def __init__(self, u: torch.Tensor, weight: torch.Tensor, index: torch.Tensor | None, edges: EdgesByChild) -> None:
+    def __init__(
+        self,
+        u: torch.Tensor,
+        weight: torch.Tensor,
+        index: torch.Tensor | None,
+        edges: EdgesByChild,
+        nobody: bool = False,
+    ) -> None:
         self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
@@ -129,7 +137,8 @@ class Passes:
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
-        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(0,) if single else ())
+        shares = {"SINGLE": (0,) if single else (), "NOBODY": (0,) if nobody else ()}
+        self.sizes = Sizes(self.batch, images, most, lanes, **shares)
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
