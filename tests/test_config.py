@@ -89,7 +89,7 @@ def test_unusual_differs_everywhere_it_can():
 def test_the_command_makes_the_same_settings(monkeypatch):
     seen = []
 
-    def stop(config, resume):
+    def stop(config, resume, moved):
         seen.append(config)
         raise GraphcapsError("enough")
 

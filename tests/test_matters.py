@@ -98,14 +98,14 @@ def test_a_stopped_table_is_partial_and_goes_on(tiny, tmp_path, monkeypatch, cap
     small.use(monkeypatch)
     table = (folder / "matters.md").read_text().splitlines()
     mnist, papers, _ = table[2:]
-    assert cell(mnist, 0).endswith(", 1 of 2") and [cell(mnist, k) for k in range(1, 6)] == [""] * 5 and not calls
-    assert [cell(papers, k) for k in range(6)] == ["", "", "", "-", "-", ""]
+    assert cell(mnist, 0).endswith(", 1 of 2") and [cell(mnist, k) for k in range(1, 7)] == [""] * 6 and not calls
+    assert [cell(papers, k) for k in range(7)] == ["", "", "-", "", "-", "-", ""]
 
     assert main([*words, "--rounds", "1"]) == 0
     results = json.loads((folder / "matters.json").read_text())
     counts = [[[len(one["each"]) for one in some or []] for some in row["cells"].values()] for row in results["rows"]]
-    assert counts[0] == [[1], [1], [], [], [], []]
-    assert counts[1:] == [[[n], [n], [n], [], [], [n, n]] for n in (7, 10)]
+    assert counts[0] == [[1], [1], [], [], [], [], []]
+    assert counts[1:] == [[[n], [n], [], [n], [], [], [n, n]] for n in (7, 10)]
     assert len([*folder.glob("mnist/*/result.json")]) == 2  # first seeds alone
     before = len(calls)
 
@@ -161,8 +161,8 @@ def test_an_empty_table_has_all_tasks_and_says_what_can_not_be():
     rows = [row for t in TASKS for row in (of_images(t, None, 3) if t.plan else of_graphs(t, {}, 10))]
     lines = as_markdown({"columns": COLUMNS, "rows": rows}).splitlines()
     assert len(lines) == 2 + sum(len(task.rows) for task in TASKS)
-    assert all({cell(line, k) for k in range(6)} <= {"", "-"} and line.count("|") == 9 for line in lines[2:])
-    assert [cell(lines[3], k) for k in range(6)] == ["", "", "", "", "", "-"]  # two digits: no CNN
+    assert all({cell(line, k) for k in range(7)} <= {"", "-"} and line.count("|") == 10 for line in lines[2:])
+    assert [cell(lines[3], k) for k in range(7)] == [*[""] * 6, "-"]  # two digits: no CNN
 
 
 def test_folds_that_share_their_training_graphs_have_a_wider_interval():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import expect
 
-COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
+COLUMNS = ("uniform", "dynamic", "nobody", "spherical", "attention", "EM", "no capsules")
 
 
 @dataclass(frozen=True)
