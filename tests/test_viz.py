@@ -408,7 +408,8 @@ def test_a_gif_frame_is_the_figure_as_matplotlib_draws_it(trace, tmp_path):
     assert (frame == whole).mean() > 0.999
     shown = np.array(Palette([frame]).image(frame).convert("RGB"))
     assert shown[0, 0].tolist() == [255, 255, 255]
-    assert np.abs(shown.astype(int) - frame[..., :3]).mean() < 2
+    off = np.abs(shown.astype(int) - frame[..., :3]).max(axis=-1)
+    assert off.mean() < 1 and (off > 24).mean() < 0.001  # of 255; the rarest colours have none of their own
 
 
 @pytest.mark.long

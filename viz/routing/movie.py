@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from graphcaps.viz.routing.timeline import Timeline
 FORMATS = ("gif", "mp4")
 
 _COLORS = 224
+_NEAR = np.geomspace(4, 256, 40)  # in steps of a ninth, so that most of the colours are used
 _FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 
@@ -64,16 +66,16 @@ class Film:
 class Palette:
     """At most 224 colours for a GIF, such that every colour seen more than twice in sample frames is near one.
 
-    The most frequent colours come first, so that paper, ink and the classes' colours stay what they are. Near is meant
-    of squared values, which tell light tones apart better than dark ones: pale lines on white paper don't break up.
+    The most frequent colours come first, so that paper, ink and the classes' colours stay what they are. Near is about
+    as near as that many colours can be.
     """
 
     def __init__(self, samples: list[np.ndarray]):
         codes, times = np.unique(np.concatenate([_codes(sample).ravel() for sample in samples]), return_counts=True)
-        seen = _squares(codes[np.argsort(-times, kind="stable")][: (times > 2).sum()])  # (n, 3)
-        covers = (_cover(seen, near) for near in (24, 32, 48, 64, 96, 128, 256))
-        self._squares = next(cover for cover in covers if cover is not None)  # (colours, 3)
-        self.colors = np.sqrt(255 * self._squares).round().astype(np.uint8)
+        seen = _values(codes[np.argsort(-times, kind="stable")][: (times > 2).sum()])  # (n, 3)
+        nearest = bisect.bisect_left(_NEAR, True, key=lambda near: len(_cover(seen, near)) <= _COLORS)
+        self._chosen = _cover(seen, _NEAR[nearest])  # (colours, 3)
+        self.colors = self._chosen.astype(np.uint8)
         self._nearest = np.zeros(1 << 24, np.uint8)  # of every colour there is, from 1; 0 is not looked for yet
 
     def image(self, pixels: np.ndarray) -> Image.Image:
@@ -81,20 +83,20 @@ class Palette:
         codes = _codes(pixels)
         new = np.unique(codes[self._nearest[codes] == 0])
         # |new - chosen|^2 without |new|^2, which is the same for every choice
-        distance = (self._squares**2).sum(axis=1) - 2 * _squares(new) @ self._squares.T
+        distance = (self._chosen**2).sum(axis=1) - 2 * _values(new) @ self._chosen.T
         self._nearest[new] = 1 + distance.argmin(axis=1)
         image = Image.fromarray(self._nearest[codes])
         image.putpalette([0, 0, 0, *self.colors.ravel().tolist()])
         return image
 
 
-def _cover(seen: np.ndarray, near: int) -> np.ndarray | None:
-    """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; None where too few reach."""
+def _cover(seen: np.ndarray, near: float) -> np.ndarray:
+    """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; one too many where 224 don't reach."""
     chosen: list[np.ndarray] = []
-    while len(seen) and len(chosen) < _COLORS:
+    while len(seen) and len(chosen) <= _COLORS:
         chosen.append(seen[0])
         seen = seen[((seen - seen[0]) ** 2).sum(axis=1) > near**2]
-    return None if len(seen) else np.stack(chosen)
+    return np.stack(chosen)
 
 
 def _codes(pixels: np.ndarray) -> np.ndarray:
@@ -102,9 +104,9 @@ def _codes(pixels: np.ndarray) -> np.ndarray:
     return pixels.view("<u4")[..., 0] & 0xFFFFFF
 
 
-def _squares(codes: np.ndarray) -> np.ndarray:
-    """(n,) colours in one number as (n, 3) squared values, scaled to 0 .. 255 again."""
-    return np.stack((codes & 255, codes >> 8 & 255, codes >> 16), axis=-1).astype(np.float32) ** 2 / 255
+def _values(codes: np.ndarray) -> np.ndarray:
+    """(n,) colours in one number as (n, 3) of red, green and blue."""
+    return np.stack((codes & 255, codes >> 8 & 255, codes >> 16), axis=-1).astype(np.float32)
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
