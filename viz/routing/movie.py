@@ -91,7 +91,7 @@ class Palette:
 
 
 def _cover(seen: np.ndarray, near: float) -> np.ndarray:
-    """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; one too many where 224 don't reach."""
+    """The first of ``seen`` (n, 3), the first that is not ``near`` it, and so on; one too many if 224 don't reach."""
     chosen: list[np.ndarray] = []
     while len(seen) and len(chosen) <= _COLORS:
         chosen.append(seen[0])
