@@ -83,7 +83,7 @@ def small(monkeypatch):
     monkeypatch.setattr(factors, "factor_graph", shrunk)
     few = [{"layers": 2, "heads": heads, "lr": 0.01} for heads in ("all", "own")]
     own = [{**settings, "concentration": 2.0} for settings in few]
-    monkeypatch.setattr(factors, "SETTINGS", {name: own if name == "capsules" else few for name in factors.LAYERS})
+    monkeypatch.setattr(factors, "SETTINGS", {name: own if name in factors.ROUTED else few for name in factors.LAYERS})
     monkeypatch.setattr(factors, "TRIAL_SEEDS", range(7, 10))
     return shrunk
 
@@ -220,10 +220,11 @@ def test_the_networks_are_as_wide_as_each_other(small):
         made = [factors.Layers(name, 96, 4, 6, 2, heads) for name in factors.LAYERS]
         shapes = [{tuple(weight.shape) for weight in model.heads.parameters()} for model in made]
         assert all(shape == shapes[0] for shape in shapes)
-        uniform, dynamic, routed = ([weight.numel() for weight in model.parameters()] for model in made[2:])
-        assert dynamic == uniform and sorted(routed) == sorted([*uniform, 1, 1])  # and each layer's concentration
+        uniform, dynamic, routed, mutual = ([weight.numel() for weight in model.parameters()] for model in made[2:])
+        assert dynamic == uniform and routed == mutual
+        assert sorted(routed) == sorted([*uniform, 1, 1])  # and each layer's concentration
         data = small(0, 6)
-        assert made[4](dgl.add_self_loop(data.graph), data.features).shape == (96, 4, 6)
+        assert made[5](dgl.add_self_loop(data.graph), data.features).shape == (96, 4, 6)
 
 
 def test_a_factors_classes_are_read_from_its_own_part_alone():
@@ -237,7 +238,7 @@ def test_a_factors_classes_are_read_from_its_own_part_alone():
 def test_the_uniform_control_never_prefers_a_capsule(small):
     data = small(0, 3)
     graph = dgl.add_self_loop(data.graph)
-    for name, equal in (("uniform", True), ("dynamic", False), ("capsules", False)):
+    for name, equal in (("uniform", True), ("dynamic", False), ("capsules", False), ("mutual", False)):
         torch.manual_seed(0)
         model = factors.Layers(name, 96, 4, 3, 2, "own").eval()
         for c in model.couplings(graph, data.features):
@@ -275,7 +276,7 @@ def test_every_network_has_as_many_trials_and_what_was_chosen_meets_other_graphs
 
     monkeypatch.setattr(factors, "fit", fake)
     found = factors.run(2, 3, True, silent)
-    tried, final = calls[:30], calls[30:]
+    tried, final = calls[:36], calls[36:]
     assert tried == [(name, heads, seed) for name in factors.LAYERS for heads in ("all", "own") for seed in (7, 8, 9)]
     assert final == [(name, "own", seed) for name in factors.LAYERS for seed in range(3)]
     score = found["rows"][-1]["recovered"]["layer 2"]
@@ -348,12 +349,14 @@ def test_the_command_goes_on_where_it_was_stopped_and_draws(small, tmp_path, cap
     assert [part["factors"] for part in result["parts"]] == [2, 3]
     for part in result["parts"]:
         assert [row["name"] for row in part["rows"]] == list(factors.LAYERS)
-        assert list(part["margins"]) == [f"capsules over {name}" for name in ("GCN", "GAT", "uniform", "dynamic")]
+        others = ["GCN", "GAT", "uniform", "dynamic"]
+        over = [f"capsules over {name}" for name in others], [f"mutual over {name}" for name in (*others, "capsules")]
+        assert list(part["margins"]) == [*over[0], *over[1]]
         for row in part["rows"]:
             assert f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}" in printed
         assert table.information(part["rows"][-1]) in printed
         assert (tmp_path / "factors" / f"factors-{part['factors']}.png").is_file()
-    assert "test micro-F1, %" in printed and printed.count("adjusted mutual information") == 2
+    assert "test micro-F1, %" in printed and printed.count("adjusted mutual information") == 4
     straight = run.example("factors", num_factors=(2,), seeds=2, out=tmp_path / "anew", say=lambda line: None)
     for row, other in zip(straight["parts"][0]["rows"], result["parts"][0]["rows"], strict=True):
         assert row["test"] == other["test"]  # with and without the break

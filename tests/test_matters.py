@@ -18,7 +18,7 @@ from graphcaps.compare.statistics import paired
 from graphcaps.data.graphs import cora as citation
 from graphcaps.data.graphs import tu
 from graphcaps.errors import GraphcapsError, InputError
-from graphcaps.examples import cora, molecules, trials
+from graphcaps.examples import cora, factors, molecules, motifs, trials
 from graphcaps.examples.trials import Fit
 from graphcaps.matters import work
 from graphcaps.matters.table import as_markdown, of_graphs, of_images
@@ -85,7 +85,8 @@ def test_every_task_has_a_control_and_its_plans_have_the_networks_of_its_columns
             assert [row.name for row in plan.rows] == names and plan.against == "uniform"
             assert ("affnist" in plan.on) == any(images.startswith("affnist") for images in task.rows.values())
         else:
-            layers = molecules.READOUTS if task.example in ("mutag", "proteins") else cora.LAYERS
+            others = {"cora": cora.LAYERS, "factors": factors.LAYERS, "motifs": motifs.SETTINGS}
+            layers = others.get(task.example, molecules.READOUTS)
             assert sorted(names) == sorted(layers)
 
 

@@ -37,7 +37,7 @@ def test_a_graph_in_a_batch_is_answered_as_alone_and_loops_stand_behind_its_edge
     data = motif_graphs(3, 4, 60)
     which = np.array([7, 2, 31])
     together, alone = motifs.batch(data, which), [motifs.batch(data, which[k : k + 1]) for k in range(3)]
-    for name in motifs.LAYERS:
+    for name in motifs.SETTINGS:
         torch.manual_seed(0)
         model = motifs.Named(name, 15, 4, 2).eval()
         apart = torch.cat([model(one.graph, one.feat) for one in alone])
@@ -49,7 +49,7 @@ def test_a_graph_in_a_batch_is_answered_as_alone_and_loops_stand_behind_its_edge
     assert together.labels.tolist() == data.labels[which].tolist()
 
 
-@pytest.mark.parametrize("name", motifs.LAYERS)
+@pytest.mark.parametrize("name", motifs.SETTINGS)
 def test_training_sees_no_test_label(few, monkeypatch, name):
     settings = motifs.SETTINGS[name][0]
     first = motifs.fit(name, settings, 0, 4, 3)
@@ -83,7 +83,7 @@ def test_couplings_are_held_against_the_motifs_of_edges_that_belong_to_one(few, 
 
 
 def test_every_network_has_as_many_trials():
-    assert set(motifs.SETTINGS) == set(motifs.LAYERS)
+    assert set(motifs.SETTINGS) == set(motifs.LAYERS) - {"mutual"}
     assert {len(some) for some in motifs.SETTINGS.values()} == {motifs.TRIALS}
 
 
@@ -96,7 +96,7 @@ def test_the_command_prints_a_table_for_each_number_and_goes_on(few, tmp_path, c
     assert result["command"] == "graphcaps example motifs --factors 2 3 --seeds 2" and result["measure"] == "accuracy"
     assert [part["motifs"] for part in result["parts"]] == [2, 3] and "2 motifs\n" in printed
     for part in result["parts"]:
-        assert [row["name"] for row in part["rows"]] == list(motifs.LAYERS)
+        assert [row["name"] for row in part["rows"]] == list(motifs.SETTINGS)
         assert list(part["rows"][-1]["recovered"])[0] == "layer 1"
         for row in part["rows"]:
             assert f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}" in printed

@@ -1,10 +1,10 @@
 """Graphs with latent factors: the K classes of a node, and which factor each edge is there because of.
 
 The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML), drawn by
-``graphcaps.data.graphs.factors``. Five networks of as many numbers per node: GCN, GAT, and ``CapsuleConv`` with uniform
-couplings, routed as in the 2017 paper (dynamic), or as it does by default (capsules). The last one's couplings are held
-against the true factors of the edges, which no network was told. A node has one class of each factor, so the share of
-classes that are right is the micro-F1.
+``graphcaps.data.graphs.factors``. Six networks of as many numbers per node: GCN, GAT, and ``CapsuleConv`` with uniform
+couplings, routed as in the 2017 paper (dynamic), as it does by default (capsules), or so that the two directions of an
+edge share their logits (mutual). The last two's couplings are held against the true factors of the edges, which no
+network was told. A node has one class of each factor, so the share of classes that are right is the micro-F1.
 
 How many layers a network has, and whether the classes of a factor are read from all numbers of a node or from one of
 their K parts alone (a capsule, a head of GAT, 16 channels of GCN), is chosen for each kind on validation nodes.
@@ -45,7 +45,7 @@ def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own: Any
         outputs: numbers of a capsule.
         caps: capsules of a node.
         routing: ``"uniform"``, the control whose couplings stay equal, ``"dynamic"`` or ``"spherical"``.
-        own: options of spherical routing: ``concentration``, ``unit_votes``.
+        own: options of spherical routing: ``concentration``, ``unit_votes``, ``mutual``, ``iterations``.
     """
     return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **own)
 
@@ -57,7 +57,12 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "uniform": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "uniform"),
     "dynamic": lambda inputs, outputs, parts: capsule_layer(inputs, outputs, parts, "dynamic"),
     "capsules": lambda inputs, outputs, parts, **own: capsule_layer(inputs, outputs, parts, "spherical", **own),
+    "mutual": lambda inputs, outputs, parts, **own: capsule_layer(
+        inputs, outputs, parts, "spherical", mutual=True, **own
+    ),
 }
+ROUTED = ("capsules", "mutual")
+"""Whose couplings are held against the true factors."""
 
 _OTHERS = [{"layers": layers, "heads": heads, "lr": 0.01} for layers, heads in product((1, 2), ("all", "own"))]
 SETTINGS = {
@@ -73,6 +78,10 @@ SETTINGS = {
             ("own", 4.0, {"unit_votes": True}),
             ("own", 1.0, {"unit_votes": True}),
         ]
+    ],
+    "mutual": [
+        {"layers": 1, "heads": "own", "lr": 0.01, "concentration": kappa, "unit_votes": True, "iterations": iterations}
+        for kappa, iterations in ((4.0, 3), (4.0, 4), (4.0, 5), (1.0, 4))
     ],
 }
 """As many for every network."""
@@ -164,7 +173,7 @@ def fit(name: str, settings: dict, seed: int, factors: int, epochs: int = EPOCHS
         if not best.update(epoch, scores, labels, F.cross_entropy(scores, labels)):
             break
     found = best.fit(lambda: model(graph, data.features)[data.test].argmax(dim=1))
-    if name != "capsules":
+    if name not in ROUTED:
         return found
     with torch.no_grad():
         layers = [held_against(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
@@ -222,9 +231,9 @@ def rows(
         epochs: at most so many.
 
     Returns:
-        of each name a row, see ``table.row``; that of capsules with ``recovered``, how well each layer's couplings tell
-        the factor of an edge, ``concentration``, kappa of each graph's layers, and ``first``, what ``held_against``
-        says of the first graph, layer by layer.
+        of each name a row, see ``table.row``; those of ``ROUTED`` with ``recovered``, how well each layer's couplings
+        tell the factor of an edge, ``concentration``, kappa of each graph's layers, and ``first``, what
+        ``held_against`` says of the first graph, layer by layer.
     """
     train = partial(fit, factors=factors, epochs=epochs)
     tried = {name: SETTINGS[name] for name in names}
@@ -235,7 +244,7 @@ def rows(
     for name, (settings, fits) in chosen.items():
         right = [accuracy(*pair) for pair in zip(fits, labels, strict=True)]
         found[name] = row(name, fits, right, [settings])
-        if name == "capsules":
+        if name in ROUTED:
             layers = [one.beside["layers"] for one in fits]
             scores = [[of_seed[n]["score"] for of_seed in layers] for n in range(len(layers[0]))]
             found[name] |= {"recovered": {f"layer {n}": spread_of(each) for n, each in enumerate(scores, 1)}}
@@ -256,22 +265,23 @@ def run(factors: int, seeds: int, quick: bool, on_share: Callable[[float], None]
         keep: folder for trainings that have ended, see ``run_jobs``.
 
     Returns:
-        ``factors``; ``rows``, one per network, that of capsules with ``recovered``; ``margins`` of capsules over the
+        ``factors``; ``rows``, one per network, those of ``ROUTED`` with ``recovered``; ``margins`` of these over the
         others; ``known``, what belief propagation finds that is told how the graphs were drawn; ``protocol``, in words;
-        ``picture``, what ``graphcaps.viz.recovered`` draws.
+        ``picture``, what ``graphcaps.viz.recovered`` draws, of mutual.
     """
     found = rows(factors, [*LAYERS], seeds, lambda x: on_share(0.95 * x), keep, *((1, 3) if quick else (None, EPOCHS)))
     known = []
     for seed in range(seeds):
         known.append(told_how_it_was_drawn(factor_graph(seed, factors)))
         on_share(0.95 + 0.05 * (seed + 1) / seeds)
-    first, recovered = found["capsules"].pop("first"), [*found["capsules"]["recovered"].values()]
+    first = {name: found[name].pop("first") for name in ROUTED}["mutual"]
+    recovered, alone = [*found["mutual"]["recovered"].values()], {key: found[key] for key in found if key != "mutual"}
     drawn = max(range(len(recovered)), key=lambda n: recovered[n]["mean"])
     of = counted(seeds, "graph") + ", mean +- standard deviation" * (seeds > 1)
     return {
         "factors": factors,
         "rows": [*found.values()],
-        "margins": margins_of("capsules", found),
+        "margins": margins_of("capsules", alone) | margins_of("mutual", found),
         "known": {name: spread_of([each[name] for each in known]) for name in known[0]},
         "protocol": f"{of}. Settings: of {TRIALS} for each, the one with the highest validation score over "
         f"{len(TRIAL_SEEDS)} other graphs. Epoch: the lowest validation loss.",

@@ -33,7 +33,7 @@ from graphcaps.nn.routing_parameters import concentrations
 
 _OTHERS = [{"layers": layers, "lr": lr} for layers, lr in product((2, 4), (0.01, 0.003))]
 _CAPSULES = [{"layers": layers, "lr": 0.01, "concentration": kappa} for layers, kappa in product((2, 4), (1.0, 4.0))]
-SETTINGS = {name: _CAPSULES if name == "capsules" else _OTHERS for name in LAYERS}
+SETTINGS = {name: _CAPSULES if name == "capsules" else _OTHERS for name in LAYERS if name != "mutual"}
 """As many for every network."""
 TRIALS = 4
 GRAPHS, BATCH, DROPOUT = 5000, 320, 0.1
@@ -148,7 +148,7 @@ def run(motifs: int, seeds: int, quick: bool, on_share: Callable[[float], None],
     Returns:
         ``motifs``; ``rows``, one per network; ``margins`` of capsules over the others; ``protocol``, in words.
     """
-    found = rows(motifs, [*LAYERS], seeds, on_share, keep, *((1, 3) if quick else (None, EPOCHS)))
+    found = rows(motifs, [*SETTINGS], seeds, on_share, keep, *((1, 3) if quick else (None, EPOCHS)))
     of = counted(seeds, "set") + f" of {GRAPHS:,} graphs" + ", mean +- standard deviation" * (seeds > 1)
     return {
         "motifs": motifs,

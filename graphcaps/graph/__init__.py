@@ -4,7 +4,7 @@ from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .links import Links, links, once_per_structure
 from .local import local_graph, local_grid, local_index
 from .nearest import nearest_graph
-from .nodes import COMPETITIONS, check_competition, expand, membership
+from .nodes import COMPETITIONS, check_competition, expand, membership, reverse_edges
 from .pruned import strongest_edges
 from .to_networkx import to_networkx
 
@@ -24,6 +24,7 @@ __all__ = [
     "local_grid",
     "local_index",
     "once_per_structure",
+    "reverse_edges",
     "strongest_edges",
     "to_networkx",
 ]

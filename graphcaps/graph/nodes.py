@@ -3,7 +3,7 @@
     graph of nodes        u ----> v
     with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
 
-Both functions keep what they make as long as the graph's structure is there.
+All of them keep what they make as long as the graph's structure is there.
 """
 
 from __future__ import annotations
@@ -65,6 +65,30 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int, competition: str) ->
     parents = (dst.view(-1, 1, 1) * caps_out + l).expand_as(children)
     num_parents = graph.num_dst_nodes() * caps_out
     return bipartite_graph(children.flatten(), parents.flatten(), num_sources * caps_in, num_parents)
+
+
+@once_per_structure
+def reverse_edges(graph: DGLGraph) -> torch.Tensor:
+    """(E,) int64: of each edge (u, v) the number of the edge (v, u), itself for a self-loop.
+
+    Of several edges between two nodes the first is the reverse of the first, and so on.
+
+    Args:
+        graph: whose sources and destinations are the same nodes.
+
+    Raises:
+        InputError: edges without a reverse.
+
+    >>> from graphcaps import dgl
+    >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
+    tensor([1, 0, 2])
+    """
+    src, dst = (end.long() for end in graph.edges(order="eid"))
+    there, back = (one * graph.num_src_nodes() + other for one, other in ((src, dst), (dst, src)))
+    order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
+    fits = bool((there[order] == back[other]).all())
+    expect(fits, "graph", "a reverse for each edge", "edges without", "Add them: dgl.to_bidirected(graph)")
+    return torch.empty_like(order).index_copy(0, order, other)
 
 
 def membership(graph: DGLGraph) -> DGLGraph:

@@ -51,6 +51,8 @@ def _on_graphs(*without: str) -> dict[str, tuple[str, ...]]:
     return {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",), "no capsules": without}
 
 
+_FACTORS = _on_graphs("GCN", "GAT") | {"spherical": ("capsules", "mutual")}
+
 TASKS = (
     Task("mnist", {"MNIST": "test"}, _IMAGES, plan="matters-mnist"),
     Task("pairs", {"two digits": "test"}, _ROUTINGS, plan="matters-pairs"),
@@ -66,8 +68,8 @@ TASKS = (
     Task("cora", {"Cora": ""}, _on_graphs("GCN", "GAT"), example="cora"),
     Task("mutag", {"MUTAG": ""}, _on_graphs("mean", "attention"), example="mutag"),
     Task("proteins", {"PROTEINS": ""}, _on_graphs("mean", "attention"), example="proteins"),
-    Task("factors-4", {"4 latent factors": ""}, _on_graphs("GCN", "GAT"), example="factors", factors=4),
-    Task("factors-8", {"8 latent factors": ""}, _on_graphs("GCN", "GAT"), example="factors", factors=8),
+    Task("factors-4", {"4 latent factors": ""}, _FACTORS, example="factors", factors=4),
+    Task("factors-8", {"8 latent factors": ""}, _FACTORS, example="factors", factors=8),
     Task("motifs-4", {"which of 4 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=4),
     Task("motifs-6", {"which of 6 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=6),
     Task(

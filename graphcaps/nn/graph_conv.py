@@ -34,6 +34,10 @@ class CapsuleConv(nn.Module):
     votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
     its direction alone, of length 1, and f_v is 1.
 
+    With ``mutual`` the two directions of an edge share their logits: to b_el is added that of the edge (v, u), so that
+    both of its ends say what the edge is there for. On graphs whose edges go both ways, each for one reason, that is
+    twice as much to know it by.
+
     Features a_e of an edge vote as if they were further features of its source, along this edge alone: with
     ``edge_feats``, z_ul + a_e U_l stands in the place of z_ul, and f_v is of the numbers of x_u and a_e. With
     ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
@@ -76,6 +80,8 @@ class CapsuleConv(nn.Module):
         activation: what is called on the result, or None. Of squashed capsules it says little: ``squash_output=False``
             where a ``GATConv`` with ``activation=F.elu`` stood.
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
+        mutual: whether an edge and its reverse share their logits. Each edge must have one, so that blocks don't do.
+            Not with ``in_caps`` or where neighbours compete; on engine ``torch``.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
@@ -108,6 +114,7 @@ class CapsuleConv(nn.Module):
         residual: bool = False,
         activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
         edge_feats: int | None = None,
+        mutual: bool = False,
     ):
         super().__init__()
         check_iterations(iterations)
@@ -134,6 +141,7 @@ class CapsuleConv(nn.Module):
             engine,
             edge_feats,
             own if residual else None,
+            mutual=mutual,
         )
 
     def reset_parameters(self) -> None:
@@ -176,6 +184,10 @@ class CapsuleConv(nn.Module):
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
                 "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
             )
+        if self.capsules.mutual:
+            same = len(graph.ntypes) == 1 and not graph.is_block
+            wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
+            expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
         if edge_feat is not None:
             known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
             expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)

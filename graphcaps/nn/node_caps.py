@@ -15,7 +15,7 @@ from ..errors import check_name, check_whole, expect, is_whole, required
 from ..graph import Links, check_competition, links
 from ..routing.edge_ops import with_length
 from ..routing.gradient import lean_squash
-from ..routing.nodes import route_edges, route_nodes
+from ..routing.nodes import route_edges, route_mutually, route_nodes
 from .routed import check_options
 from .routing_parameters import Concentration
 
@@ -95,6 +95,7 @@ class NodeCapsules(nn.Module):
         unit_votes: whether z_ukl is divided by its length.
         engine: as in ``graphcaps.route``.
         edge_feats: F_e, features of an edge; None: they have none.
+        mutual: whether the two directions of an edge share their logits, which are added up.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
         called: what errors call the features: "feat", or as PyG "x", and there edge features "edge_attr".
     """
@@ -118,6 +119,7 @@ class NodeCapsules(nn.Module):
         edge_feats: int | None = None,
         target_feats: int | None = None,
         called: str = "feat",
+        mutual: bool = False,
     ):
         super().__init__()
         self.called, self.edge_called = called, "edge_attr" if called == "x" else "edge_feat"
@@ -129,6 +131,11 @@ class NodeCapsules(nn.Module):
         check_competition(competition)
         check_name("routing", routing, list(ROUTINGS))
         check_options(iterations, routing, engine)
+        self.mutual = mutual
+        if mutual:
+            expect(competition == "capsules", "competition", "'capsules' with mutual=True", repr(competition))
+            expect(in_caps == 1, "in_caps", "1 with mutual=True", in_caps)
+            expect(engine in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(engine))
         self.iterations, self.routing, self.competition = iterations, routing, competition
         self.squash_output, self.unit_votes, self.engine = squash_output, unit_votes, engine
         self.normalise = normalise and squash_output and not unit_votes
@@ -215,16 +222,18 @@ class NodeCapsules(nn.Module):
         how: dict[str, Any] = {
             "routing": self.routing,
             "iterations": 1 if self.alone else self.iterations,
-            "engine": self.engine,
             "parameters": self.learned() if self.learned is not None else None,
             "get_coupling": get_coupling,
         }
-        if edge_feat is None and self.competition == "capsules":
-            s, c = route_nodes(graph, z, scale, **how)
+        if edge_feat is None and self.competition == "capsules" and not self.mutual:
+            s, c = route_nodes(graph, z, scale, engine=self.engine, **how)
         else:
             votes = z.index_select(0, edges.src) if edge_feat is None else z
             votes = votes if scale is None else votes * scale.unsqueeze(-1)
-            s, c = route_edges(graph, votes, self.competition, **how)
+            if self.mutual:
+                s, c = route_mutually(graph, votes, **how)
+            else:
+                s, c = route_edges(graph, votes, self.competition, engine=self.engine, **how)
         # (N_dst, *, K_out, D), and what it is times.
         share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":
@@ -312,7 +321,7 @@ class NodeCapsules(nn.Module):
         before = f"{self.in_caps} x " if self.in_caps > 1 else ""
         edges = "" if self.weight_edge is None else "edge features, "
         own = "" if self.weight_target is None else "residual, "
-        unit = ", unit_votes=True" * self.unit_votes
+        unit = ", unit_votes=True" * self.unit_votes + ", mutual=True" * self.mutual
         start = "" if self.learned is None else f"concentration={self.learned.start}, "
         return (
             f"{before}{in_feats} -> {self.num_caps} x {self.out_feats}, {edges}{own}iterations={self.iterations}, "

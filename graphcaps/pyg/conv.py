@@ -54,6 +54,8 @@ class CapsuleConv(MessagePassing):
         residual: whether a node's own features are added.
         concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
             heads. False keeps them apart; it is no mean over them, as they stand for different things.
+        mutual: whether an edge and its reverse share their logits, so that both ends say what the edge is there for.
+            Each edge must have one. Not with ``in_caps`` or where neighbours compete; on engine ``torch``.
 
     Shapes:
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
@@ -87,6 +89,7 @@ class CapsuleConv(MessagePassing):
         edge_dim: int | None = None,
         residual: bool = False,
         concat: bool = False,
+        mutual: bool = False,
     ):
         super().__init__(aggr=None, node_dim=0)
         check_iterations(iterations)
@@ -113,6 +116,7 @@ class CapsuleConv(MessagePassing):
             edge_dim,
             own if residual else None,
             called="x",
+            mutual=mutual,
         )
 
     def reset_parameters(self) -> None:
@@ -163,6 +167,8 @@ class CapsuleConv(MessagePassing):
         for end, nodes in enumerate((x, target)):
             if nodes is not None:
                 self._set_size(sizes, end, nodes)
+        same = "the features of nodes that are sources and targets, with mutual=True"
+        expect(not (pair and self.capsules.mutual), "x", same, "a pair", "Give it mutual=False")
         num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
         if pair and target is not None and not (self.residual or self.told):
             warn_unused("x", "in_channels")

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..graph import expand, links
+from ..graph import Links, expand, links, reverse_edges
 from .api import route
+from .edge_ops import ScatterEdges
+from .engines import ROUTINGS
 from .gradient import seen_into
 from .spherical import SphericalParameters
 
@@ -89,6 +91,47 @@ def route_nodes(
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
     return route_edges(graph, votes, "capsules", routing, iterations, engine, parameters, get_coupling)
+
+
+class _MutualEdges(ScatterEdges):
+    """Edges of nodes whose K capsules compete, in the numbers' last dim; an edge's agreement is its reverse's too."""
+
+    def __init__(self, ends: Links, reverse: Tensor):
+        super().__init__(ends)
+        self.reverse = reverse
+
+    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+        return b.softmax(dim=-1)
+
+    def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
+        own = super().agreement(u_hat, v)
+        return own + own.index_select(0, self.reverse)
+
+
+def route_mutually(
+    graph: DGLGraph,
+    votes: Tensor,
+    routing: str,
+    iterations: int,
+    parameters: SphericalParameters | None,
+    get_coupling: bool,
+) -> Capsules:
+    """``route_edges`` of one capsule per source, where the two directions of an edge share their logits.
+
+    Args:
+        graph: homogeneous, with a reverse for each edge.
+        votes: (E, *, 1, K_out, D), in edge order; those of an edge compete among themselves.
+
+    Raises:
+        InputError: edges without a reverse.
+    """
+    votes = votes.squeeze(-3)
+    edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
+    last: dict[str, Tensor] = {}
+    keep = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
+    prior = votes.new_zeros(votes.shape[:-1])
+    s = ROUTINGS[routing].algorithm(edges, votes, None, prior, iterations, keep, parameters).pose
+    return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 
 
 def _can_be_read_by_node(z: Tensor, engine: str) -> bool:
