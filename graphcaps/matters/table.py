@@ -93,7 +93,8 @@ def _said(one: dict, row: dict) -> str:
     >>> _said(found, {"cells": {"no capsules": [found]}, "of": 3})
     'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00), 2 of 3'
     """
-    named = f"{one['name']}: " if one in (row["cells"]["no capsules"] or []) else ""
+    others = [each for column, cells in row["cells"].items() for each in (cells or [])[column != "no capsules" :]]
+    named = f"{one['name']}: " if one in others else ""
     spread = "" if one["sd"] is None else f" +- {one['sd'] * 100:.2f}"
     words = [f"{named}{one['mean'] * 100:.2f}{spread}"]
     if "difference" in one:
