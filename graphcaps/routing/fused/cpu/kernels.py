@@ -18,10 +18,9 @@ from .arguments import BlockVotes
 from .kernel_cache import compiled
 from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal
 from .tiles import (
+    AHEAD,
     EQUAL,
-    PARENTS_AHEAD,
     SOFTMAX,
-    VOTES_AHEAD,
     add_agreement,
     add_parents,
     add_votes,
@@ -40,7 +39,7 @@ from .tiles import (
     store_tile,
 )
 
-INLINED = "d9be0fd9c81c49cf"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
+INLINED = "b6a461d08d3dd64d"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
 
 
 @compiled
@@ -50,7 +49,7 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
     images, size, last = 1 if len(sizes.SINGLE) else sizes.batch, len(D), len(eid) - 1
     for k in range(get(edges.indptr, begin), get(edges.indptr, end)):
         row, to = get(eid, k) * images * size, k * images * size
-        prefetch(u, get(eid, min(k + VOTES_AHEAD, last)) * images * size)
+        prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
         for x in range(images):
             store_nontemporal(gathered, to + x * size, load(u, row + x * size, D))
 
@@ -138,7 +137,7 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
         for k in range(first_edge, end_edge):
             parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
             if single:
-                ahead = get(dst, min(k + PARENTS_AHEAD, last)) * rows * size
+                ahead = get(dst, min(k + AHEAD, last)) * rows * size
                 for row in range(rows):
                     prefetch(parents, ahead + row * size)
             for x in range(images):

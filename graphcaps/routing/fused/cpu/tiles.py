@@ -34,7 +34,7 @@ from .simd import (
 LANES = 16
 VECTOR = (0,) * LANES
 SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
-VOTES_AHEAD, PARENTS_AHEAD = 32, 12  # edges from the one that is worked on to the one that is prefetched
+AHEAD = 32  # edges from the one that is worked on to the one whose vote, and whose parent, is prefetched
 
 inlined = njit(forceinline=True, error_model="numpy")
 
@@ -156,9 +156,9 @@ def add_agreement(tile, block, edges, votes, parents, offset):
         row = (at if votes.made else get(eid, k) * block.batch + block.image_begin) * size
         parent = offset + (get(dst, k) * block.batch + block.image_begin) * size
         if not votes.made:
-            prefetch(u_hat, (get(eid, min(k + VOTES_AHEAD, last)) * block.batch + block.image_begin) * size)
+            prefetch(u_hat, (get(eid, min(k + AHEAD, last)) * block.batch + block.image_begin) * size)
         if block.lanes == 1:
-            prefetch(parents, offset + get(dst, min(k + PARENTS_AHEAD, last)) * size)
+            prefetch(parents, offset + get(dst, min(k + AHEAD, last)) * size)
         for x in range(0, block.images - LANES + 1, LANES):
             before = load(tile, at + x, VECTOR)
             store(tile, at + x, dots(u_hat, row + x * size, parents, parent + x * size, before, D))
@@ -176,9 +176,9 @@ def add_votes(sums, tile, block, edges, votes):
         at = (k - block.edge_begin) * block.lanes
         row = (at if votes.made else get(eid, k) * block.batch + block.image_begin) * size
         if not votes.made:
-            prefetch(u_hat, (get(eid, min(k + VOTES_AHEAD, last)) * block.batch + block.image_begin) * size)
+            prefetch(u_hat, (get(eid, min(k + AHEAD, last)) * block.batch + block.image_begin) * size)
         if block.lanes == 1:
-            prefetch(sums, get(dst, min(k + PARENTS_AHEAD, last)) * size)
+            prefetch(sums, get(dst, min(k + AHEAD, last)) * size)
         parent = (get(dst, k) * block.batch + block.image_begin) * size
         for x in range(block.images):
             to = parent + x * size
