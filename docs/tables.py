@@ -30,7 +30,6 @@ TRAIN = RESULTS / "train.json"
 PRUNE = RESULTS / "prune.json"  # what graphcaps prune wrote
 TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
-NODES = RESULTS / "bench-nodes.json"  # what graphcaps bench nodes --json wrote
 EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
 FACTORS, MOTIFS = RESULTS / "factors.json", RESULTS / "motifs.json"  # as above
 MATTERS = RESULTS / "matters.json"  # what graphcaps matters wrote
@@ -201,6 +200,16 @@ def nodes_table(found: dict) -> str:
             continue
         times = seconds / basis["median"], total / basis["total"]
         lines.append(f"| {row['name']} | {seconds / 1000:,.2f} | {times[0]:.2f} | {total:,.0f} | {times[1]:.2f} |")
+    return "\n".join(lines)
+
+
+def busy_table(found: dict) -> str:
+    """How fast training is alone and beside programs that keep every core busy."""
+    (table,) = found["works"]["busy"]["tables"]
+    lines = ["| | ms a step, quartiles | images/s |", "|---|---|---|"]
+    for row in table["rows"]:
+        n = row["numbers"]
+        lines.append(f"| {row['name']} | {n['median']:.1f}, {n['low']:.1f} to {n['high']:.1f} | {n['speed']:,.0f} |")
     return "\n".join(lines)
 
 
@@ -400,7 +409,8 @@ def tables() -> dict[str, str]:
         "affnist": compare_table("affnist"),
         "parts": compare_table("parts"),
         "bench": bench_tables(json.loads(BENCH.read_text())),
-        "nodes": nodes_table(json.loads(NODES.read_text())),
+        "nodes": nodes_table(json.loads(BENCH.read_text())),
+        "busy": busy_table(json.loads(BENCH.read_text())),
         "examples": example_tables(examples),
         "factors": example_tables([factors]),
         "motifs": example_tables([json.loads(MOTIFS.read_text())]),
