@@ -25,17 +25,15 @@ from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Limits, Network, from_config, routing_network
 from ..models.objects import longest, right
-from ..nn.routing_parameters import concentrations
 from ..progress import Progress, bar, tensorboard
-from ..routing import choose_engine
-from ..routing.engines import ROUTINGS
 from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .graphed import GraphedStep, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
-from .hardware import determinism, made_with, precision_of
+from .hardware import determinism, made_with
+from .report import introduction, result
 from .run_folder import Run, load
 from .schedule import one_cycle
 from .signals import StopSignals
@@ -153,7 +151,7 @@ class Trainer:
         """Train to the last epoch, saving as it goes; then test the best network once."""
         state = self.state
         with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
-            self._introduce(progress)
+            progress.say(f"{introduction(self.config, self.network, self.splits, self.accelerator)}, run {self.run}")
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
@@ -279,46 +277,22 @@ class Trainer:
         best = load(self.run, device=str(self.device))
         with bar("test images", self.show) as on_share:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_share)
-        low, high = test.interval
         if self.accelerator.is_main_process:
             self.run.write_answers(test.predicted, test.labels)
-        result = {
-            "command": self.config.command(),
-            "model": self.config.model,
-            "dataset": self.config.dataset,
-            "epochs": self.config.epochs,
-            "seed": self.config.seed,
-            "test_accuracy": test.accuracy,
-            "test_interval_95": [low, high],
-            "test_correct": test.correct,
-            "test_images": len(test.labels),
-            "val_accuracy": self.state.best_val_accuracy,
-            "best_epoch": self.state.best_epoch,
-            "parameters": sum(p.numel() for p in self.network.parameters()),
-            "parameters_without_decoder": sum(
-                p.numel() for name, p in self.network.named_parameters() if not name.startswith("decoder.")
-            ),
-            "concentration": concentrations(best),
-            "seconds": self.state.seconds,
-            "engine": self._engine(),
-            **made_with(self.accelerator),
-        }
+        found = result(self.config, best, self.state, test, self.accelerator)
         if self.accelerator.is_main_process:
-            self.run.write_result(result)
-        return {"run": str(self.run.path), **result}
-
-    def _routing_network(self) -> Any | None:
-        """The network, where it routes: a ``CapsNet`` or a ``MatrixCapsNet``."""
-        return routing_network(self.network, self.config.model) if self.network.routes else None
+            self.run.write_result(found)
+        return {"run": str(self.run.path), **found}
 
     def _keep_routing(self) -> None:
         """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
-        config, epoch, network = self.config, self.state.epoch, self._routing_network()
-        if network is None:
+        config, epoch = self.config, self.state.epoch
+        if not self.network.routes:
             return
         if self.trace is None or epoch in kept_epochs(config.epochs):
             about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
             about["run"] = self.run.path.name
+            network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
@@ -353,43 +327,10 @@ class Trainer:
                 progress.say(f"{error} (the routing is kept from here on)")
         return self.state
 
-    def _engine(self) -> str | None:
-        network = self._routing_network()
-        if network is None:
-            return None
-        layer = network.capsules
-        if layer.engine != "auto":
-            return layer.engine
-        return choose_engine(layer.graph(self.device), layer.votes(layer.blank()), layer.routing)
-
     def _choose_threads(self, progress: Progress) -> None:
         on_cpu = self.device.type == "cpu"
         if on_cpu and not self.config.deterministic and (fewer := leave_busy_cores(self.config.batch_size)):
             progress.say(fewer)
-
-    def _introduce(self, progress: Progress) -> None:
-        config = self.config
-        progress.say(
-            f"{config.model} on {config.dataset}: {len(self.splits.train)} training, {len(self.splits.val)} validation "
-            f"and {len(self.splits.test)} test images\n"
-            f"{self._routing_in_words()}\n"
-            f"device {self.device}, {precision_of(self.accelerator)}, run {self.run}"
-        )
-
-    def _routing_in_words(self) -> str:
-        network = self._routing_network()
-        if network is None:
-            return "no capsules and no routing"
-        layer = network.capsules
-        below = "".join(
-            f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in network.between
-        )
-        passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
-        edges = layer.graph().num_edges()
-        return (
-            f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
-            f"{passes} of {layer.routing} routing on engine '{self._engine()}'"
-        )
 
     def _check_finite(self, rate: float, weights: bool) -> None:
         tensors = self.network.state_dict().values() if weights else ()

@@ -1,0 +1,87 @@
+"""What a training says of itself: in words before it starts, and as the result.json of its run when it has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..analysis.accuracy import Evaluation
+from ..config import TrainConfig
+from ..data import ImageSplits
+from ..models import Network, routing_network
+from ..nn.routing_parameters import concentrations
+from ..routing import choose_engine
+from ..routing.engines import ROUTINGS
+from .hardware import made_with, precision_of
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def introduction(config: TrainConfig, network: Network, splits: ImageSplits, accelerator: Accelerator) -> str:
+    """Three lines or more: the images, the capsules and their routing, the device."""
+    return (
+        f"{config.model} on {config.dataset}: {len(splits.train)} training, {len(splits.val)} validation "
+        f"and {len(splits.test)} test images\n"
+        f"{_routing_in_words(config, network, accelerator.device)}\n"
+        f"device {accelerator.device}, {precision_of(accelerator)}"
+    )
+
+
+def result(
+    config: TrainConfig, best: Network, state: Any, test: Evaluation, accelerator: Accelerator
+) -> dict[str, Any]:
+    """The content of result.json.
+
+    Args:
+        config: the settings.
+        best: the network of the best epoch.
+        state: where the training ended, see ``training.loop.State``.
+        test: how the network did on the test images.
+        accelerator: what it was trained on.
+    """
+    sizes = {name: weight.numel() for name, weight in best.named_parameters()}
+    return {
+        "command": config.command(),
+        "model": config.model,
+        "dataset": config.dataset,
+        "epochs": config.epochs,
+        "seed": config.seed,
+        "test_accuracy": test.accuracy,
+        "test_interval_95": [*test.interval],
+        "test_correct": test.correct,
+        "test_images": len(test.labels),
+        "val_accuracy": state.best_val_accuracy,
+        "best_epoch": state.best_epoch,
+        "parameters": sum(sizes.values()),
+        "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
+        "concentration": concentrations(best),
+        "seconds": state.seconds,
+        "engine": _engine(config, best, accelerator.device),
+        **made_with(accelerator),
+    }
+
+
+def _engine(config: TrainConfig, network: Network, device: torch.device) -> str | None:
+    """The engine of the layer that is drawn; None where nothing is routed."""
+    if not network.routes:
+        return None
+    layer: Any = routing_network(network, config.model).capsules  # its votes and its blank children fit each other
+    if layer.engine != "auto":
+        return layer.engine
+    return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
+
+
+def _routing_in_words(config: TrainConfig, network: Network, device: torch.device) -> str:
+    if not network.routes:
+        return "no capsules and no routing"
+    routed: Any = routing_network(network, config.model)
+    layer = routed.capsules
+    below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
+    passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
+    edges = layer.graph().num_edges()
+    return (
+        f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
+        f"{passes} of {layer.routing} routing on engine '{_engine(config, network, device)}'"
+    )
