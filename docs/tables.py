@@ -405,7 +405,6 @@ def tables() -> dict[str, str]:
         "transformed": transformed_table(TRANSFORMED),
         "equivariance": equivariance_table(TRANSFORMED),
         "compare": compare_table("routings"),
-        "compare40": compare_table("routings40"),
         "affnist": compare_table("affnist"),
         "parts": compare_table("parts"),
         "bench": bench_tables(json.loads(BENCH.read_text())),

@@ -23,11 +23,10 @@ def compare(
 
     Args:
         plan: A YAML file of networks, what is varied, and seeds, or one that comes with graphcaps. routings: five
-            routings and a CNN on MNIST. routings40: the same in 40 x 40, tested on affNIST. affnist: two routings and
-            a CNN, trained on digits anywhere there. parts: that network on MNIST, routed and not, ten seeds. paper:
-            the 2017 paper's network, its authors' protocol, its CNN; for a GPU. paper-pairs: that network on two
-            digits, one iteration and three; for a GPU. matters-mnist, matters-pairs, matters-places, matters-anywhere:
-            of graphcaps matters.
+            routings and a CNN on MNIST. affnist: two routings and a CNN, trained on digits anywhere in 40 x 40, tested
+            on affNIST. parts: that network on MNIST, routed and not, ten seeds. paper: the 2017 paper's network, its
+            authors' protocol, its CNN; for a GPU. paper-pairs: that network on two digits, one iteration and three;
+            for a GPU. matters-mnist, matters-pairs, matters-places, matters-anywhere: of graphcaps matters.
             A file has names with settings of train, such as
             {networks: {routed: {routing: dynamic}, not routed: {routing: uniform}}, train: {epochs: 5}, seeds: [0, 1]}
         data: Folder with the data sets; what is missing is downloaded into it.
