@@ -64,9 +64,17 @@ def test_no_fitting_python_gets_an_error_that_says_what_to_do(tmp_path):
     old = write_python(tmp_path / "old-python", "3.9")
     done = find_python(tmp_path, "no-such-python", str(old))
     assert done.returncode == 1 and done.stdout == ""
-    assert "expected one of 3.10 to 3.14" in done.stderr
-    assert f"none that runs among: no-such-python {old}" in done.stderr
+    assert f"expected one of no-such-python {old} that runs and is 3.10 to 3.14, found none" in done.stderr
     assert "make PYTHON=/path" in done.stderr
+
+
+def test_the_systems_python_is_recommended_only_where_it_was_asked_for(tmp_path):
+    """Debian's python3 may be 3.11, which a target for 3.13 and 3.14 doesn't take."""
+    for name in ("python3", "python3.13", "python3.14"):  # before the system's own
+        write_shim(tmp_path / name)
+    newer = find_python(tmp_path, "python3.13", "python3.14").stderr
+    assert "expected one of python3.13 python3.14 that runs" in newer and "apt" not in newer
+    assert "apt install python3 python3-venv" in find_python(tmp_path, "python3.14", "python3").stderr
 
 
 def test_a_python_without_ensurepip_gets_an_error_that_names_the_package(tmp_path):
