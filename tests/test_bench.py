@@ -493,6 +493,8 @@ def test_on_a_cpu_the_targets_of_a_gpu_say_what_they_need(tmp_path, monkeypatch)
     assert {target["met"] for target in found["targets"]} == {None} and len(found["targets"]) == 5
     text = "\n".join(said)
     assert text.count("needs a GPU; there it ") == 3 and "nothing was measured: this is a CPU" in text
+    assert text.count("there it routes ") == 2 and text.count("there it trains ") == 1
+    assert ".png" not in text and not list(tmp_path.rglob("*.png"))
     assert text.count("not measured  ") == 5 and "wanted at most 1.00 s" in text and "wanted at least 10.0x" in text
 
 

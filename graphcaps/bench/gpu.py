@@ -34,7 +34,7 @@ GRAPHCAPS = "graphcaps"
 # table: what is timed there
 WOULD = {
     "given votes": "routes 1152 x 10 votes of 128 images by engine fused, beside torch and einsum",
-    "linear votes": "the same from children and weights, in float32, tf32 and bfloat16",
+    "linear votes": "routes the same from children and weights, in float32, tf32 and bfloat16",
     EPOCH: "trains the paper's network for epochs of 60,000 images, beside the same network by einsum",
 }
 

@@ -58,7 +58,7 @@ def bench(
         work: a key of ``WORKS``, or "all" but ``gpu``.
         device: "auto", "cpu" or "cuda".
         threads: of torch and of the engines; None: as many as torch takes. The trainings of ``busy`` choose their own.
-        to: folder of the charts, one PNG per work.
+        to: folder of the charts, one PNG per work that measured something.
         json_file: where all that was printed goes, written anew after each work.
         sizes: default: those of the targets.
         say: takes the lines.
@@ -101,7 +101,8 @@ def bench(
         say(_said(targets))
         if json_file is not None:
             write_text(json_file, json.dumps(found, indent=1) + "\n")
-        say(f"\n{_draw(name, found, to)}")
+        if any(row.numbers for table in tables for row in table.rows):
+            say(f"\n{_draw(name, found, to)}")
     return found
 
 
