@@ -6,7 +6,7 @@
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
-# make gpu          on a machine with a GPU: check the fused engine there, print the targets, train for one epoch
+# make gpu          on a machine with a GPU: print the targets, run the tests that need it, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
 # TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
@@ -67,10 +67,20 @@ types: $(VENV)/installed-dev
 	@ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
 	@cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
+# On CUDA are those of test_fused_gpu that start no process of their own (names with alone), and what has cuda in its
+# name, which facts have only where torch finds a GPU. All stages run, whichever fails; those that did are named last.
 gpu: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -m '' tests/test_fused_gpu.py tests/test_facts.py
-	$(VENV)/bin/graphcaps bench gpu --json figures-bench/gpu.json
-	$(VENV)/bin/graphcaps train --model paper --epochs 1 --engine fused --device cuda
+	@failed=; \
+	sh .ci/stage 'The targets: five minutes' \
+		$(VENV)/bin/graphcaps bench gpu --json figures-bench/gpu.json || failed="$$failed targets"; \
+	sh .ci/stage 'The kernels against naive, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
+		-k 'cuda or test_fused_gpu and not alone' tests/test_fused_gpu.py tests/test_data_batches.py \
+		|| failed="$$failed kernels"; \
+	sh .ci/stage 'The facts on the GPU' $(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py \
+		|| failed="$$failed facts"; \
+	sh .ci/stage 'An epoch of the network of the paper, as graphcaps train routes it' \
+		$(VENV)/bin/graphcaps train --model paper --epochs 1 --device cuda || failed="$$failed training"; \
+	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
 # What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.
 NOT_OLDEST = --ignore-glob='tests/test_*_browser.py' $(addprefix --ignore=tests/test_,bench.py notebooks.py wheel.py)

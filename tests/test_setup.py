@@ -105,10 +105,14 @@ def test_a_python_with_ensurepip_is_taken_before_one_without(tmp_path):
     assert find_python(tmp_path, str(bare), str(whole)).stdout.strip() == str(whole)
 
 
+def environment() -> dict[str, str]:
+    """The variables of this process; the settings of a `make` that runs these tests are kept out."""
+    return {name: os.environ[name] for name in os.environ if not name.startswith(("MAKE", "MFLAGS", "PYTHON", "VENV"))}
+
+
 def make(folder: Path, *arguments: str) -> str:
-    """What `make` prints; the settings of a `make` that runs these tests are kept from it."""
-    env = {name: os.environ[name] for name in os.environ if not name.startswith(("MAKE", "MFLAGS", "PYTHON", "VENV"))}
-    return subprocess.check_output(["make", *arguments], cwd=folder, env=env, text=True)
+    """What `make` prints."""
+    return subprocess.check_output(["make", *arguments], cwd=folder, env=environment(), text=True)
 
 
 @pytest.fixture
@@ -195,6 +199,51 @@ def test_make_test_after_make_demo_adds_the_dev_extra_only(checkout):
 def test_make_demo_makes_room_for_its_own_second_run(checkout):
     planned = make(checkout, "--dry-run", "demo")
     assert planned.index("rm -rf runs/demo\n") < planned.index("train --dataset digits")
+
+
+GPU_STAGES = ["bench gpu", "-m pytest", "-m pytest", "train --model paper"]
+
+
+@pytest.mark.parametrize("fails", ["bench gpu", "test_fused_gpu", "test_facts", "train --model"])
+def test_make_gpu_runs_each_stage_and_fails_with_any(checkout, fails):
+    make(checkout, ".venv/installed-dev")
+    (checkout / "asked").unlink()
+    for name in ("python", "graphcaps"):
+        path = checkout / ".venv" / "bin" / name
+        path.write_text(path.read_text() + f'case "$*" in *"{fails}"*) exit 3 ;; esac\n')
+    done = subprocess.run(["make", "gpu"], cwd=checkout, env=environment(), capture_output=True, text=True)
+    asked = (checkout / "asked").read_text().splitlines()
+    assert [line.startswith(stage) for line, stage in zip(asked, GPU_STAGES, strict=True)] == [True] * 4
+    assert "--engine" not in asked[-1]
+    assert done.returncode != 0 and re.search(r"^make gpu: failed: [a-z]+$", done.stderr, re.MULTILINE), done.stderr
+
+
+def test_make_gpu_with_nothing_wrong_ends_well(checkout):
+    assert "failed" not in make(checkout, "gpu")
+
+
+COLLECT = """
+import sys, torch, pytest
+torch.cuda.is_available = lambda: True
+sys.exit(pytest.main(["--collect-only", "-q", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.long
+def test_make_gpu_selects_what_runs_on_the_gpu_and_all_of_it(checkout):
+    planned = make(checkout, "--dry-run", "gpu").replace("\\\n", " ")
+    kernels, facts = (shlex.split(line) for line in re.findall(r"-m pytest (.*?)\|\|", planned))
+
+    def collected(*words: str) -> set[str]:
+        env = environment() | {"TRITON_INTERPRET": "0"}
+        said = subprocess.check_output([sys.executable, "-c", COLLECT, *words], cwd=ROOT, env=env, text=True)
+        return {line for line in said.splitlines() if "::" in line}
+
+    selected, every = collected(*kernels), collected("-m", "", "tests/test_fused_gpu.py")
+    assert {name for name in every if "_alone" not in name} == {name for name in selected if "fused_gpu" in name}
+    assert any("test_cuda_has_the_batches" in name for name in selected - every)
+    found = collected(*facts)
+    assert len(found) > 100 and all("cuda" in name for name in found) and any("fused-cuda" in name for name in found)
 
 
 @pytest.fixture
