@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean, stdev
 
 from graphcaps.compare.plan import measured
 from graphcaps.compare.table import as_markdown
@@ -30,10 +29,8 @@ TRAIN = RESULTS / "train.json"
 PRUNE = RESULTS / "prune.json"  # what graphcaps prune wrote
 TRANSFORMED = RESULTS / "evaluate"  # what graphcaps evaluate --on wrote
 BENCH = RESULTS / "bench-cpu.json"  # what graphcaps bench --json wrote
-EXAMPLES = [RESULTS / f"{name}.json" for name in ("cora", "mutag", "proteins")]  # what graphcaps example --json wrote
-FACTORS, MOTIFS = RESULTS / "factors.json", RESULTS / "motifs.json"  # as above
+FACTORS, MOTIFS = RESULTS / "factors.json", RESULTS / "motifs.json"  # what graphcaps example --json wrote
 MATTERS = RESULTS / "matters.json"  # what graphcaps matters wrote
-QUOTE = '"'  # as above
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -251,55 +248,7 @@ def compare_table(plan: str) -> str:
     return f"{as_markdown(found)}\n\n{said}"
 
 
-IN_SUMMARY = ("parts", "paper"), ("GAT", "uniform", "capsules"), ("dynamic", "uniform", "spherical", "CNN")
-
-
-def summary_table(trained: list[dict], factors: dict, cora: dict) -> str:
-    """The README's one table: what was reached, and the command, seeds, epochs and machine; a quote: as above.
-
-    It is about those of ``IN_SUMMARY``: networks, layers for graphs, and routings. docs/results.md has all.
-    """
-    models, layers, routings = IN_SUMMARY
-    rows = []
-    for part in factors["parts"]:
-        how = f"`graphcaps example factors --factors {part['factors']}`; 10 graphs; cpu"
-        for row in (row for row in part["rows"] if row["name"] in layers):
-            rows.append((f"{row['name']}, {part['factors']} hidden causes of edges", _spread(row["test"]), how))
-    alike: dict[tuple[str, ...], list[dict]] = {}
-    for row in (row for row in trained if row["model"] in models):
-        command = re.sub(r" --seed \d+", "", row["command"])
-        alike.setdefault((row["dataset"], _network(row), command, row["device"]), []).append(row)
-    for (dataset, model, command, _), runs in alike.items():
-        how = _how(command, [run["seed"] for run in runs], runs[0]["epochs"], *runs)
-        rows.append((f"{model} on {dataset}", _spread([run["test_accuracy"] for run in runs]), how))
-    for plan, images in (("routings", "test"), ("affnist", "affnist")):
-        found = measured(plan)
-        for row in (row for row in found["rows"] if row["name"] in routings):
-            dataset, epochs = row["settings"]["dataset"], row["settings"]["epochs"]
-            shown = dataset if images == "test" else f"{dataset}, tested on {found['images'][images]}"
-            name = row["name"] if row["name"] == "CNN" else f"{row['settings']['model']}, {row['name']},"
-            how = _how(f"graphcaps compare {plan}", [seed["seed"] for seed in row["seeds"]], epochs, found["made_with"])
-            rows.append((f"{name} on {shown}", _spread([seed["accuracy"][images] for seed in row["seeds"]]), how))
-    for row in cora["rows"]:
-        how = f"`{cora['command']}`; {len(row['test'])} seeds; {cora['system']}, {cora['processes']} x 1 thread"
-        name = "capsules, dynamic," if row["name"] == "capsules" else row["name"]  # the file is older than spherical
-        rows.append((f"{name} on Cora", _spread(row["test"]), how))
-    lines = ["| network | test accuracy or micro-F1, % | how |", "|---|---|---|"]
-    for above, (network, reached, how) in zip([("", "", ""), *rows], rows, strict=False):
-        lines.append(f"| {network} | {reached} | {how if how != above[2] else QUOTE} |")
-    return "\n".join(lines)
-
-
-def _spread(reached: list[float]) -> str:
-    deviation = f" +- {100 * stdev(reached):.2f}" if len(reached) > 1 else ""
-    return f"{100 * fmean(reached):.2f}{deviation}"
-
-
-def _how(command: str, seeds: list[int], epochs: int, *about: dict) -> str:
-    seed = "seed" + "s" * (len(seeds) > 1) + f" {', '.join(map(str, seeds))}"
-    threads = sorted({one["threads"] for one in about})
-    thread = f"{' or '.join(map(str, threads))} thread" + "s" * (threads[-1] > 1)
-    return f"`{command}`; {seed}; {epochs} epochs; {about[0]['device']}, {thread}"
+IN_SUMMARY = ("uniform", "dynamic", "spherical", "no capsules")  # columns of the README's table
 
 
 def modules() -> dict[str, Path]:
@@ -396,11 +345,10 @@ def modules_tables() -> str:
 
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
-    train, examples = json.loads(TRAIN.read_text()), [json.loads(path.read_text()) for path in EXAMPLES]
-    factors = json.loads(FACTORS.read_text())
+    matters = json.loads(MATTERS.read_text())
     return {
-        "summary": summary_table(train, factors, examples[0]),
-        "train": train_table(train),
+        "summary": matters_table(matters, IN_SUMMARY),
+        "train": train_table(json.loads(TRAIN.read_text())),
         "prune": prune_table(json.loads(PRUNE.read_text())),
         "transformed": transformed_table(TRANSFORMED),
         "equivariance": equivariance_table(TRANSFORMED),
@@ -410,10 +358,9 @@ def tables() -> dict[str, str]:
         "bench": bench_tables(json.loads(BENCH.read_text())),
         "nodes": nodes_table(json.loads(BENCH.read_text())),
         "busy": busy_table(json.loads(BENCH.read_text())),
-        "examples": example_tables(examples),
-        "factors": example_tables([factors]),
+        "factors": example_tables([json.loads(FACTORS.read_text())]),
         "motifs": example_tables([json.loads(MOTIFS.read_text())]),
-        "matters": matters_table(json.loads(MATTERS.read_text())) if MATTERS.exists() else "Not measured yet.",
+        "matters": matters_table(matters),
         "rooms": rooms_table(),
         "modules": modules_tables(),
     }

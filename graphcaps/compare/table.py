@@ -95,7 +95,8 @@ def as_markdown(results: dict) -> str:
         for name in sets:
             words += _said(row["images"][name])
         words += [f"{fmean(seed[key] for seed in row['seeds']):,.0f}" for key in ("seconds", "images_per_second")]
-        lines.append("| " + " | ".join([*words, *_capsules([seed["capsules"] for seed in row["seeds"]])]) + " |")
+        counted = [None if row["settings"].get("routing") == "uniform" else seed["capsules"] for seed in row["seeds"]]
+        lines.append("| " + " | ".join([*words, *_capsules(counted)]) + " |")
     return "\n".join(lines)
 
 
@@ -110,7 +111,10 @@ def _said(images: dict) -> list[str]:
         return [accuracy, "-", "-"]
     low, high = images["interval"]
     margin = f"{images['difference'] * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
-    return [accuracy, margin, ", ".join(f"{p:.2g}" for p in images["mcnemar"]) or "-"]
+    chances = [f"{p:.2g}" for p in images["mcnemar"]]
+    if len(chances) > 5:
+        chances = [f"{min(images['mcnemar']):.2g} to {max(images['mcnemar']):.2g}"]
+    return [accuracy, margin, ", ".join(chances) or "-"]
 
 
 def _count(mean: float) -> str:

@@ -71,17 +71,17 @@ def _row(task: Task, title: str, measure: str, unit: str, of: int, cells: dict) 
     return about | {"cells": {column: cells.get(column) for column in COLUMNS}}  # None: there is no such network
 
 
-def as_markdown(results: dict) -> str:
-    """The table: a row per task, a column per routing.
+def as_markdown(results: dict, columns: Sequence[str] = ()) -> str:
+    """The table: a row per task, a column per routing, or some ``columns`` of it.
 
     In a cell stand the mean and standard deviation in %, and the difference to uniform in points with its 95 %
-    interval. "-": there is no such network. Empty: not trained yet.
+    interval, bold where 0 is outside. "-": there is no such network. Empty: not trained yet.
     """
-    lines = ["| task | of | " + " | ".join(results["columns"]) + " |", "|" + "---|" * (2 + len(results["columns"]))]
+    columns = columns or results["columns"]
+    lines = ["| task | of | " + " | ".join(columns) + " |", "|" + "---|" * (2 + len(columns))]
     for row in results["rows"]:
-        said = [
-            "-" if cells is None else "<br>".join(_said(one, row) for one in cells) for cells in row["cells"].values()
-        ]
+        cells = [row["cells"][column] for column in columns]
+        said = ["-" if some is None else "<br>".join(_said(one, row) for one in some) for some in cells]
         title = row["title"] + (f", {row['measure']}" if row["measure"] != "accuracy" else "")
         lines.append("| " + " | ".join([title, f"{row['of']} {row['unit']}", *said]) + " |")
     return "\n".join(lines)
@@ -99,7 +99,8 @@ def _said(one: dict, row: dict) -> str:
     words = [f"{named}{one['mean'] * 100:.2f}{spread}"]
     if "difference" in one:
         low, high = one["interval"]
-        words.append(f"{one['difference'] * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})")
+        apart = f"{one['difference'] * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
+        words.append(apart if low <= 0 <= high else f"**{apart}**")
     if len(one["each"]) != row["of"]:
         words.append(f"{len(one['each'])} of {row['of']}")
     return ", ".join(words)

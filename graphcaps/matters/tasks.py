@@ -59,12 +59,13 @@ TASKS = (
     Task(
         "places",
         {
-            "mnist40 to affNIST-style, shifts within training's": "affnist within",
-            "mnist40 to affNIST-style, beyond": "affnist beyond",
+            "digits in 40 x 40, moved as far as in training": "affnist within",
+            "the same digits, moved further than in training": "affnist beyond",
         },
         _IMAGES,
         plan="matters-places",
     ),
+    Task("anywhere", {"all of them, trained on digits at all places": "affnist"}, _IMAGES, plan="matters-anywhere"),
     Task("cora", {"Cora": ""}, _on_graphs("GCN", "GAT"), example="cora"),
     Task("mutag", {"MUTAG": ""}, _on_graphs("mean", "attention"), example="mutag"),
     Task("proteins", {"PROTEINS": ""}, _on_graphs("mean", "attention"), example="proteins"),
@@ -72,12 +73,6 @@ TASKS = (
     Task("factors-8", {"8 latent factors": ""}, _FACTORS, example="factors", factors=8),
     Task("motifs-4", {"which of 4 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=4),
     Task("motifs-6", {"which of 6 motifs": ""}, _on_graphs("GCN", "GAT"), example="motifs", factors=6),
-    Task(
-        "anywhere",
-        {"mnist40, trained anywhere, to affNIST-style": "affnist"},
-        _IMAGES,
-        plan="matters-anywhere",
-    ),
 )
 
 
