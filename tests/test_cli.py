@@ -70,12 +70,13 @@ def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finis
     assert lines[0] == "compact on digits: 120 training, 40 validation and 41 test images"
     assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 3 iterations of dynamic routing on engine '")
     assert lines[2] == f"device cpu, float32, run '{run}'"
+    assert lines[3] == "only 6 steps in all: validation may lag far behind training for the first 100"
     for k in (1, 2):
         numbers = r"loss \d\.\d{4}  train \d+\.\d\d%  validation \d+\.\d\d%( \(best\))?  [\d,]+ img/s"
-        assert re.fullmatch(rf"epoch {k}/2  {numbers}", lines[2 + k]), lines[2 + k]
+        assert re.fullmatch(rf"epoch {k}/2  {numbers}", lines[3 + k]), lines[3 + k]
     result = Run.open(run).result()
     low, high = result["test_interval_95"]
-    assert lines[5:] == [
+    assert lines[6:] == [
         "",
         f"test accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
         f"{41 - result['test_correct']} of 41 wrong",

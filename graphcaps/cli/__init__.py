@@ -5,9 +5,11 @@ Nothing here or in `commands` imports torch before a command needs it, so that h
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import tyro
@@ -20,7 +22,8 @@ from .commands import COMMANDS
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
 
-Start with: graphcaps train --dataset digits. --version prints the version; --debug shows the traceback of an error."""
+Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more of each command.
+--version prints the version; --debug shows the traceback of an error."""
 
 
 def check_not_hidden(package: ModuleType) -> None:
@@ -34,6 +37,17 @@ def check_not_hidden(package: ModuleType) -> None:
             f"install: expected the package graphcaps, got the folder {next(iter(package.__path__))}, which hides it. "
             "If an earlier install left it there, remove it; if it is your checkout, run this in another folder"
         )
+
+
+def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the first paragraph of its help alone, for the list of all."""
+
+    @functools.wraps(command)
+    def told(*arguments, **options):
+        return command(*arguments, **options)
+
+    told.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
+    return told
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,8 +64,11 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"graphcaps {__version__}")
             else:
                 words = argv or ["--help"]
+                commands = COMMANDS
+                if words[0] in ("-h", "--help"):
+                    commands = {name: _in_a_sentence(command) for name, command in COMMANDS.items()}
                 GIVEN.set([flag_of(word) for word in words if word.startswith("--")])
-                tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=DESCRIPTION, args=words)
+                tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=DESCRIPTION, args=words)
         finally:
             sys.stdout.flush()
     except SystemExit as error:  # tyro's, after help or wrong usage

@@ -87,7 +87,8 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     there, back = (one * graph.num_src_nodes() + other for one, other in ((src, dst), (dst, src)))
     order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
     fits = bool((there[order] == back[other]).all())
-    expect(fits, "graph", "a reverse for each edge", "edges without", "Add them: dgl.to_bidirected(graph)")
+    then = "Add them: dgl.to_bidirected(graph), in PyG torch_geometric.utils.to_undirected(edge_index)"
+    expect(fits, "graph", "a reverse for each edge", "edges without", then)
     return torch.empty_like(order).index_copy(0, order, other)
 
 

@@ -151,7 +151,7 @@ class Trainer:
         """Train to the last epoch, saving as it goes; then test the best network once."""
         state = self.state
         with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
-            progress.say(f"{introduction(self.config, self.network, self.splits, self.accelerator)}, run {self.run}")
+            progress.say(introduction(self.config, self.run, self.network, self.splits, self.accelerator))
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,19 +15,32 @@ from ..nn.routing_parameters import concentrations
 from ..routing import choose_engine
 from ..routing.engines import ROUTINGS
 from .hardware import made_with, precision_of
+from .run_folder import Run
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+FEW_STEPS = 100
 
-def introduction(config: TrainConfig, network: Network, splits: ImageSplits, accelerator: Accelerator) -> str:
-    """Three lines or more: the images, the capsules and their routing, the device."""
+
+def introduction(
+    config: TrainConfig, run: Run, network: Network, splits: ImageSplits, accelerator: Accelerator
+) -> str:
+    """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     return (
         f"{config.model} on {config.dataset}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images\n"
         f"{_routing_in_words(config, network, accelerator.device)}\n"
-        f"device {accelerator.device}, {precision_of(accelerator)}"
+        f"device {accelerator.device}, {precision_of(accelerator)}, run {run}{_few_steps(config, network, splits)}"
     )
+
+
+def _few_steps(config: TrainConfig, network: Network, splits: ImageSplits) -> str:
+    """A line where training is so short that batch normalisation's running means may not be there yet."""
+    steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
+    if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
+        return ""
+    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}"
 
 
 def result(
