@@ -270,7 +270,7 @@ def test_edges_of_relations_bring_their_weights_and_features(draw):
 def test_a_convolution_takes_the_place_of_gat_conv_by_one_line(draw):
     """The calls of docs/layers.md."""
     graph, x, heads, elu = graph_of(), draw(N, F).float(), 3, torch.nn.functional.elu
-    first = CapsuleConv(F, 8, heads, feat_drop=0.6, vote_drop=0.6, activation=elu)
+    first = CapsuleConv(F, 8, heads, feat_drop=0.6, vote_drop=0.6, squash_output=False, activation=elu)
     second = CapsuleConv(8 * heads, 5, 1, feat_drop=0.6, vote_drop=0.6, squash_output=False)
     one = GATConv(F, 8, heads, feat_drop=0.6, attn_drop=0.6, activation=elu)
     two = GATConv(8 * heads, 5, 1, feat_drop=0.6, attn_drop=0.6)
