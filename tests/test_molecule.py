@@ -153,7 +153,7 @@ def test_between_iterations_colours_and_bars_are_between():
     picture.show(1.5)
     lengths = trace.graphs[0].lengths
     assert [bar.get_width() for bar in picture.bars] == pytest.approx((lengths[1] + lengths[2]) / 2)
-    assert "iteration 2 → 3 of 4" in words(picture.figure)
+    assert "iteration 2 → 3 of 3" in words(picture.figure)
 
 
 def test_bars_are_as_long_as_the_class_capsules_and_the_longest_is_bold():

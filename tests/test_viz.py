@@ -98,9 +98,11 @@ def test_a_line_per_child_is_drawn_only_where_they_are_few(trace):
 def test_iterations_beyond_training_are_named_and_those_of_training_are_not(trace):
     picture = viz.GraphPicture(trace)
     assert "beyond the 3 iterations of training" in words(picture.figure)
+    assert "iteration 10, beyond training" in words(picture.figure)
     picture.show(2)
-    assert "beyond" not in words(picture.figure)
+    assert "beyond" not in words(picture.figure) and "the network's answer" in words(picture.figure)
     picture.show(2.5)
+    assert "iteration 3 → 4, beyond training" in words(picture.figure) and "answer" not in words(picture.figure)
     assert "beyond" in words(picture.figure)
     assert "beyond" not in words(viz.EntropyPicture(make_trace(trained_iterations=10)).figure)
     assert "beyond" in words(viz.EntropyPicture(trace).figure)
@@ -111,10 +113,9 @@ def test_line_widths_and_opacities_grow_linearly_with_the_couplings_of_the_trace
     picture = viz.GraphPicture(trace, over=over)
     states = trace.c[-1, :, 0] if over == "iterations" else trace.c[:, 2, 0]
     states = states.astype(np.float64)
-    low, high = states.min(), states.max()
     for step, state in enumerate(states):
         picture.show(step)
-        share = (state[picture.edges] - low) / (high - low)
+        share = state[picture.edges] / max(0.5, states.max())
         assert picture.lines.get_linewidths() == pytest.approx(0.4 + 4.6 * share)
         assert picture.lines.get_colors()[:, 3] == pytest.approx(0.16 + 0.79 * share)
 
@@ -183,19 +184,49 @@ def test_short_parents_can_be_told_apart():
     assert 1 < end / faint.lengths[-1, :, 0].max() < 4
 
 
-def test_a_large_graph_shows_its_strongest_couplings_and_says_how_many():
-    large = make_trace(1152, 10, images=1, epochs=(1,), iterations=3)
+def test_a_large_graph_shows_the_strongest_couplings_of_the_answer_and_says_how_many():
+    large = make_trace(1152, 10, images=1, epochs=(1,), iterations=5)
     picture = viz.GraphPicture(large, top=250)
-    last = large.c[-1, -1, 0]
+    answer, last = large.c[-1, 2, 0], large.c[-1, -1, 0]
     assert len(picture.lines.get_segments()) == len(set(picture.edges)) == 250
-    assert last[picture.edges].min() >= np.delete(last, picture.edges).max()
-    assert "strongest 250 of 11 520 at the end" in words(picture.figure)
+    assert answer[picture.edges].min() >= np.delete(answer, picture.edges).max()
+    assert last[picture.edges].min() < np.delete(last, picture.edges).max()
+    assert "the 250 strongest of 11,520 lines\nof iteration 3, in every frame" in words(picture.figure)
     assert "strongest" not in words(viz.GraphPicture(make_trace()).figure)
+
+
+def test_a_still_says_how_far_the_strongest_coupling_is_from_undecided(trace):
+    picture = viz.GraphPicture(trace.up_to_training(), medium=style.COLUMN)
+    assert f"undecided 0.100, strongest {trace.c[-1, 2, 0].max():.3f}" in words(picture.figure)
+    sparse = make_trace(4, 3, edges=([0, 0, 0, 1, 1, 3, 3], [0, 1, 2, 0, 2, 1, 2]))
+    said = words(viz.GraphPicture(sparse, medium=style.COLUMN).figure)
+    assert "strongest" in said and "undecided" not in said
+
+
+def test_where_couplings_hardly_move_nobody_is_said_to_choose(trace):
+    still = viz.GraphPicture(make_trace(60, 10, speed=0.0001))
+    still.show(2)
+    assert "Couplings, iteration 3 of 3: nearly equal" in words(still.figure)
+    assert "entropy 100.0% of undecided" in words(still.figure)
+    picture = viz.GraphPicture(make_trace(60, 10, speed=1.0))
+    picture.show(0)  # equal here too, but this is how the choice begins
+    assert "Children choose parents: iteration 1 of 3" in words(picture.figure)
+
+
+def test_an_answer_that_hardly_moved_is_called_so_and_what_follows_is_not():
+    late = make_trace(60, 10, iterations=10, speed=0.01)
+    picture = viz.GraphPicture(late)
+    shares = [entropy_by_hand(late, c)[0] / math.log(10) for c in late.c[-1, :, 0]]
+    assert shares[2] > 0.99 > shares[9]
+    for step, share in enumerate(shares):
+        picture.show(step)
+        assert "Couplings, iteration" in words(picture.figure)
+        assert ("nearly equal" in words(picture.figure)) == (share > 0.99)
 
 
 def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
     picture = viz.HistogramPicture(trace)
-    to_winner = trace.dst == trace.lengths[-1, -1, 0].argmax()
+    to_winner = trace.dst == trace.lengths[-1, 2, 0].argmax()
     for step in (0, 4, 9):
         picture.show(step)
         c = trace.c[-1, step, 0].astype(np.float64)
@@ -216,7 +247,7 @@ def test_the_histogram_marks_one_over_the_number_of_edges(trace):
 
 def test_a_class_has_one_colour_in_every_picture(trace):
     graph, histogram = viz.GraphPicture(trace), viz.HistogramPicture(trace)
-    winner = int(trace.lengths[-1, -1, 0].argmax())
+    winner = int(trace.lengths[-1, 2, 0].argmax())
     for j in range(10):
         assert tuple(graph.bars.get_facecolors()[j, :3]) == pytest.approx(viz.color(j))
         assert tuple(graph.nodes.get_facecolors()[j, :3]) == pytest.approx(viz.color(j))
@@ -261,11 +292,12 @@ def test_colours_stand_out_from_paper_and_from_each_other():
 @pytest.mark.parametrize("kind", PICTURES)
 def test_titles_say_the_iteration_or_the_epoch(trace, kind):
     picture = kind(trace)
-    assert "iteration 10 of 10" in words(picture.figure)
+    assert "iteration 10, beyond training" in words(picture.figure)
     picture.show(1)
-    assert "iteration 2 of 10" in words(picture.figure)
+    assert "iteration 2 of 3" in words(picture.figure)
     picture.show(1.5)
-    assert "iteration 2 → 3 of 10" in words(picture.figure)
+    assert "iteration 2 → 3 of 3" in words(picture.figure)
+    assert "iteration 10 of 10" in words(kind(dataclasses.replace(trace, trained_iterations=10)).figure)
     picture = kind(trace, over="epochs")
     picture.show(1)
     assert "epoch 2 of 6 - after 3 iterations" in words(picture.figure)
@@ -304,7 +336,7 @@ def test_text_can_be_read_whole(kind, over, medium, children, speed):
     )
     picture = kind(long, over=over, medium=medium)
     width, height = picture.figure.get_size_inches() * picture.figure.dpi
-    for position in (0, 0.5, picture.timeline.end):
+    for position in (0, 0.5, picture.timeline.answer, picture.timeline.end):
         picture.show(position)
         texts = drawn_texts(picture.figure)
         for k, (text, size, box) in enumerate(texts):
@@ -391,7 +423,9 @@ def test_a_gif_has_every_frame_and_stays_under_a_megabyte(trace, tmp_path):
         for frame in range(gif.n_frames):
             gif.seek(frame)
             durations.append(gif.info["duration"])
-    assert durations[-1] > durations[0] > durations[1]
+    answer = 2 * 5  # iteration 3, four frames after each
+    assert max(durations) == durations[answer] > durations[-1] > durations[0] > durations[1]
+    assert durations.count(durations[answer]) == 1
     assert path.stat().st_size < 1_000_000
 
 

@@ -222,5 +222,5 @@ def cut(name: str, most: int) -> str:
 
 
 def thousands(number: int) -> str:
-    """``11 520``."""
-    return f"{number:,}".replace(",", " ")
+    """``11,520``, as the printouts have it."""
+    return f"{number:,}"

@@ -16,10 +16,13 @@ from PIL import Image, ImageFilter
 from graphcaps.errors import expect
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent, wide_range
+from graphcaps.viz.routing.entropy import entropies
+from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent
 
-THIN, THICK = 0.4, 5.0  # points: widths of the smallest and the largest coupling of all steps, where there is room
+THIN, THICK = 0.4, 5.0  # points: widths of a coupling of 0 and of the largest of the scale, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
+LEAST = 0.5  # the largest coupling of the scale is at least this
+NEARLY = 0.99  # of the entropy of undecided children, from which on couplings are called nearly equal
 
 Numbers = TypeVar("Numbers", float, np.ndarray)
 
@@ -62,14 +65,15 @@ _LAYOUTS = {
 class GraphPicture:
     """Children at the left, parents at the right; width and strength of a line are its coupling.
 
-    Both grow linearly from the smallest to the largest coupling shown at any step; a scale says which.
-    Children are ordered by the parents they end with, so that lines cross little.
+    Both grow linearly from 0 to the largest coupling shown at any step, or to one half where none is larger, so that
+    children that hardly choose don't look as if they did. A scale says which coupling that is.
+    Children are ordered by the parents they go to in the network's answer, so that lines cross little.
 
     Args:
         trace: what routing did.
         over: iterations (of the last epoch) or epochs (each after the trained iterations).
         image: which image of the trace.
-        top: of a larger graph, the strongest ``top`` couplings of the last frame are drawn, >= 1.
+        top: of a larger graph, the strongest ``top`` couplings of the answer are drawn, in every frame, >= 1.
         medium: what it is made for.
 
     Attributes:
@@ -96,9 +100,11 @@ class GraphPicture:
         self._trace = trace
         self._image = image
         self._medium, self._layout = medium, _LAYOUTS[medium]
-        self.edges = np.argsort(self.timeline.c[-1], kind="stable")[-top:]
+        self._answer = self.timeline.c[int(self.timeline.answer)]  # (E,)
+        self.edges = np.argsort(self._answer, kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
-        self._range = wide_range(self.timeline.c[:, self.edges])
+        self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
+        self._chosen = self._undecided(self._answer) <= NEARLY
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
@@ -162,7 +168,7 @@ class GraphPicture:
 
     def _children_in_order(self) -> np.ndarray:
         """Children that are drawn, from top to bottom."""
-        order = children_in_order(self._trace, self.timeline.c[-1])
+        order = children_in_order(self._trace, self._answer)
         return order if self._whole else order[np.isin(order, self._trace.src[self.edges])]
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
@@ -191,19 +197,26 @@ class GraphPicture:
         return []
 
     def _draw_scale(self, axes: Axes) -> None:
-        """Lines of known coupling, and how many are drawn where that is not all."""
+        """Lines of known coupling, and how many are drawn where that is not all; without a heading, how far they go."""
+        if not self._medium.heading:
+            degrees = np.unique(np.bincount(self._trace.src))
+            even = f"undecided {1 / degrees[-1]:.3f}, " if len(degrees[degrees > 0]) == 1 else ""
+            said = f"{even}strongest {self._answer.max():.3f}"
+            self.figure.text(0.02, self._layout.shown, said, size=self._medium.small, va="center")
         if not self._whole:
-            shown = f"strongest {len(self.edges)} of {style.thousands(self._trace.num_edges)} at the end"
+            number = style.thousands(len(self.edges))
+            shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)} lines"
+            if self._medium.heading:
+                chosen_in = f"{self.timeline.over[:-1]} {self.timeline.steps[int(self.timeline.answer)]}"
+                shown += f"\nof {chosen_in}, in every frame"
             self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(axes)
         axes.text(0, 0.5, "coupling c", size=self._medium.small, va="center")
-        low, high = self._range
-        digits = max(2, 1 - math.floor(math.log10(high - low)))
-        for x, c in zip((0.23, 0.47, 0.71), (low, (low + high) / 2, high), strict=True):
+        for x, c in zip((0.23, 0.47, 0.71), (0.0, self._most / 2, self._most), strict=True):
             gray = (*to_rgb(style.INK), self.alpha(c))
             axes.add_collection(LineCollection([((x, 0.5), (x + 0.09, 0.5))], colors=[gray], linewidths=self.width(c)))
-            axes.text(x + 0.105, 0.5, f"{c:.{digits}f}", size=self._medium.small, va="center")
+            axes.text(x + 0.105, 0.5, f"{c:.2f}", size=self._medium.small, va="center")
 
     def _draw_bars(self, axes: Axes) -> None:
         self.bars = PolyCollection([], facecolors=self._colors, edgecolors=style.INK)
@@ -234,13 +247,17 @@ class GraphPicture:
         return PALE + (STRONG - PALE) * self._share(c)
 
     def _share(self, c: Numbers) -> Numbers:
-        low, high = self._range
-        return (c - low) / (high - low)
+        return c / self._most
+
+    def _undecided(self, c: np.ndarray) -> float:
+        """Entropy of couplings (E,), the mean over children, as a share of that of undecided ones."""
+        found, levels = entropies(self._trace, c[None])
+        return float(found.mean() / levels.mean()) if levels.any() else 1.0
 
     def show(self, position: float) -> None:
         """Set every line and bar to the couplings and lengths at ``position``, in steps from 0."""
-        c, lengths = self.timeline.at(position)
-        c = c[self.edges]
+        couplings, lengths = self.timeline.at(position)
+        c = couplings[self.edges]
         colors = np.column_stack((self._colors[self._trace.dst[self.edges]], self.alpha(c)))  # (K, 4)
         self.lines.set(linewidth=self.width(c), color=colors)
         longest = int(lengths.argmax())
@@ -254,11 +271,15 @@ class GraphPicture:
         for j, value in enumerate(self._values):
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
-        line = f"longest parent: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
-        if winner is None:
-            line = "untrained"
         self._judge(winner)
-        title = f"Children choose parents: {self.timeline.title(position)}"
+        said = f"longest{' parent' * self._chosen}: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
+        line, title = "untrained" if winner is None else said, self.timeline.title(position)
+        if self._chosen:
+            title = f"Children choose parents: {title}"
+        else:
+            undecided = self._undecided(couplings)
+            title = f"Couplings, {title}" + ": nearly equal" * (undecided > NEARLY)
+            line += f",   entropy {undecided:.1%} of undecided"
         self._heading.say(title, line, self.timeline.note(position))
 
     def _judge(self, winner: int | None) -> None:

@@ -23,7 +23,7 @@ def bins_of(c: np.ndarray) -> np.ndarray:
 
 
 class HistogramPicture:
-    """Histogram of the couplings of all edges, and of those with the parent that ends longest.
+    """Histogram of the couplings of all edges, and of those with the parent that is longest in the network's answer.
 
     Args:
         trace: what routing did.
@@ -36,7 +36,7 @@ class HistogramPicture:
         timeline: the steps it moves through.
         bins: (36,) bin edges, the same at every step.
         bars: 35 rectangles; their heights sum to the number of edges.
-        winner_bars: 35 rectangles for the edges to the parent that ends longest, in its colour.
+        winner_bars: 35 rectangles for the edges to the parent that is longest in the answer, in its colour.
         uniform: the lines at 1 / number of edges, for the numbers that children have.
         moving: the artists that ``show`` changes.
     """
@@ -45,7 +45,7 @@ class HistogramPicture:
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
         self.timeline = Timeline.of(trace, over, image)
-        winner = int(self.timeline.lengths[-1].argmax())
+        winner = int(self.timeline.lengths[int(self.timeline.answer)].argmax())
         self._to_winner = trace.dst == winner
         degrees = np.unique(np.bincount(trace.src))
         self._degrees = degrees[degrees > 0]
@@ -53,7 +53,7 @@ class HistogramPicture:
         with style.applied(medium):
             self.figure, self._heading, axes = style.chart(medium)
             named = style.parent_names(trace.class_names, trace.num_parents)[winner]
-            self._draw_bars(axes, named + " (ends longest)" * medium.heading, style.color(winner))
+            self._draw_bars(axes, named + " (the answer)" * medium.heading, style.color(winner))
             self._draw_uniform(axes, 1.1 * medium.line)
             source = ", ".join(caption(trace, over, image)) if medium.heading else ""
             axes.set_xlabel("coupling c" + (f"  ({source})" if source else ""))

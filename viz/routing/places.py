@@ -98,7 +98,7 @@ class PlacesPicture:
     Attributes:
         figure: the matplotlib figure.
         timeline: the steps it moves through.
-        shown: parents with a panel of their own, in their order.
+        shown: the parents that are longest in the answer, with a panel of their own each, in their order.
         maps: (S, J, F) credit >= 0 of each place.
         panels: matplotlib images: all votes, then those for each parent of ``shown``.
         moving: the artists that ``show`` changes.
@@ -117,9 +117,9 @@ class PlacesPicture:
         fields, of = places_of(trace)
         credit = self.timeline.c * taken(trace, "agreement", over, image)  # (S, E)
         self.maps = np.maximum(credit_by_place(trace, of, credit), 0)
-        last = self.timeline.lengths[-1]
+        answer = int(self.timeline.answer)
         self._true = true_parent(trace, image)
-        self.shown = np.sort(np.argsort(-last, kind="stable")[:_MOST])
+        self.shown = np.sort(np.argsort(-self.timeline.lengths[answer], kind="stable")[:_MOST])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
@@ -127,7 +127,6 @@ class PlacesPicture:
         displayed = style.displayed(pixels) / 255
         displayed = displayed if displayed.ndim == 3 else np.repeat(displayed[..., None], 3, axis=2)
         self._image = displayed.repeat(fine, axis=0).repeat(fine, axis=1)
-        answer = min(self.timeline.trained, len(self.maps)) - 1 if over == "iterations" else -1
         self._most = float(self._spread(self.maps[answer]).sum(axis=0).max())
         with style.applied(medium):
             self._lay_out(medium)

@@ -14,7 +14,8 @@ OVER = ("iterations", "epochs")
 
 _BETWEEN = 4  # frames between two steps
 _MOST_FRAMES = 200
-_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds per frame: between steps, on a step, on the last
+_MOVE, _HOLD, _END = 0.06, 0.45, 1.0  # seconds per frame: between steps, on a step, on the last
+_ANSWER = 2.5  # seconds on the answer
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,24 @@ class Timeline:
         """Position of the last step."""
         return float(len(self) - 1)
 
+    @property
+    def answer(self) -> float:
+        """Position of what the network answers with: the last iteration of training, or the last epoch."""
+        return float(self.trained - 1) if self.over == "iterations" else self.end
+
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
         """Couplings (E,) and lengths (J,) at ``position``, linear between steps."""
         return between(self.c, position), between(self.lengths, position)
 
     def title(self, position: float) -> str:
-        """``iteration 2 of 10``, ``iteration 2 → 3 of 10`` on the way, ``epoch 4 of 10 - after 3 iterations``."""
+        """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` on the way, ``iteration 4, beyond training``;
+        ``epoch 4 of 10 - after 3 iterations``.
+        """
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
-        name = f"{low}" if low == high else f"{low} → {high}"
-        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
-        return f"{self.over[:-1]} {name} of {self.steps[-1]}{after}"
+        name = f"{self.over[:-1]} {low}" if low == high else f"{self.over[:-1]} {low} → {high}"
+        if self.over == "epochs":
+            return f"{name} of {self.steps[-1]} - after {count(self.trained, 'iteration')}"
+        return f"{name}, beyond training" if self._beyond(position) else f"{name} of {self.trained}"
 
     def said(self, position: float) -> str:
         """How far it is: ``3 iterations``, ``1 epoch``, ``2 → 3 iterations`` on the way."""
@@ -84,19 +93,23 @@ class Timeline:
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def note(self, position: float) -> str:
-        """A remark where the iterations run on beyond those of training, else nothing."""
-        beyond = self.over == "iterations" and position > self.trained - 1
-        return f"beyond the {count(self.trained, 'iteration')} of training" if beyond else ""
+        """A remark on the answer, where iterations run on beyond it, and on those beyond; else nothing."""
+        if self._beyond(position):
+            return f"beyond the {count(self.trained, 'iteration')} of training"
+        return "the network's answer" if position == self.answer < self.end and self.over == "iterations" else ""
+
+    def _beyond(self, position: float) -> bool:
+        return self.over == "iterations" and position > self.answer
 
     def frames(self) -> list[Frame]:
-        """Each step, held a little, with eased frames between; the last is held longest."""
+        """Each step, held a little, with eased frames between; the answer is held longest."""
         number = min(_BETWEEN, _MOST_FRAMES // len(self) - 1) if len(self) < _MOST_FRAMES else 0
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
         frames = []
         for step in range(len(self) - 1):
-            frames.append(Frame(float(step), _HOLD))
+            frames.append(Frame(float(step), _ANSWER if step == self.answer else _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]
-        return [*frames, Frame(self.end, _END)]
+        return [*frames, Frame(self.end, _ANSWER if self.answer == self.end else _END)]
 
 
 def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
