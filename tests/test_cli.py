@@ -429,9 +429,9 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     first = max(tree["edges"], key=lambda edge: edge["credit"])
     assert re.fullmatch(r"image 3: longest is \d \(0\.\d\d\), label 3", said[0])
     assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ") and said[1].endswith(
-        " give 90% of the credit"
+        " make up 90% of all credit"
     )
-    assert said[2].startswith(f"the strongest: {first['source']} to {first['target'].split()[1]}, ")
+    assert said[2].startswith(f"the strongest link: {first['source']} to {first['target'].split()[1]}, ")
     assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
         str(folder / "capsules.json")
     ]

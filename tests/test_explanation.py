@@ -12,7 +12,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from graphcaps import GraphcapsError, InputError, RoutingTrace
-from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, parse_tree, strongest, write_parts
+from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest, write_parts
 from graphcaps.viz import parts, style
 
 from .traces import make_trace, with_pictures
@@ -143,14 +143,12 @@ def colour_of(axes) -> str:
 def test_each_part_is_in_its_parents_colour_and_the_strongest_comes_first(trace):
     tree = parse_tree(trace, 0)
     links = sorted(tree.edges(data=True), key=lambda link: -link[2]["credit"])
-    total = sum(link["credit"] for *_, link in links)
+    total = np.maximum(credits_of(trace, 0), 0).sum()
     found = axes_of(parts(trace, tree))
     assert {"input", "parts"} <= found.keys()
     for n, (_, parent, link) in enumerate(links[:12]):
         j = tree.nodes[parent]["index"]
-        assert (
-            found[f"part {n}"].get_title(loc="left") == f"{link['credit'] / total:.0%} to {style.cut(f'class {j}', 5)}"
-        )
+        assert found[f"part {n}"].get_title(loc="left") == f"{link['credit'] / total:.1%}"  # "class 7" has no room
         lit, wanted = colour_of(found[f"part {n}"]), np.array(style.color(j))
         assert np.corrcoef(lit, wanted)[0, 1] > 0.9 or np.ptp(wanted) < 0.1
     assert f"part {min(12, len(links))}" not in found
@@ -164,7 +162,10 @@ def test_children_of_one_field_that_go_to_one_parent_are_one_part_with_its_box(w
         credit[box, parent] = credit.get((box, parent), 0) + link["credit"]
     (box, parent), _ = max(credit.items(), key=lambda item: item[1])
     found = axes_of(parts(with_fields, tree))
-    assert found["parts"].get_title(loc="left") == f"its {len(credit)} parts"
+    children, places = len({child for child, _ in tree.edges()}), len({box for box, _ in credit})
+    assert places == 4 and len(credit) > places
+    assert found["parts"].get_title(loc="left") == f"{children} children at 4 places"
+    assert f", from {children} children at 4 places, make up 100% of all credit" in in_words(with_fields, 0, keep=1)
     drawn = found["part 0"].patches[-1]
     top, left, height, width = box
     assert (drawn.get_y(), drawn.get_x(), drawn.get_height(), drawn.get_width()) == (
@@ -179,6 +180,19 @@ def test_children_of_one_field_that_go_to_one_parent_are_one_part_with_its_box(w
     outside[max(top, 0) : top + height, max(left, 0) : left + width] = False
     image = with_fields.images[0, 0] / 255
     assert np.allclose(shown[outside], 0.9 * image[outside])  # three channels of 0.3
+
+
+def test_words_and_picture_share_one_denominator_and_one_decimal(trace):
+    trace = dataclasses.replace(trace, class_names=tuple("0123456789"))
+    credit = credits_of(trace, 0)
+    share = f"{credit.max() / credit[credit > 0].sum():.1%}"
+    tree = parse_tree(trace, 0, keep=1)
+    child, parent = next(iter(tree.edges()))
+    said = in_words(trace, 0, keep=1).splitlines()
+    children = len({child for child, _ in tree.edges()})
+    assert children > 1 and said[1].endswith(f"from {children} children, make up 100% of all credit")
+    assert said[2].startswith(f"the strongest link: {child} to {tree.nodes[parent]['name']}, {share} of all credit, ")
+    assert axes_of(parts(trace, tree))["part 0"].get_title(loc="left") == f"{share} to {tree.nodes[parent]['name']}"
 
 
 @pytest.mark.parametrize(("channels", "speed"), [(1, 1.0), (3, 0.0)])

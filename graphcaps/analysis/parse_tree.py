@@ -144,15 +144,21 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
     said = [f"image {image}: longest is {names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
     if tree.number_of_edges():
         links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
-        said.append(
-            f"{links}, from {len({child for child, _ in tree.edges()}):,} children, give {keep:.0%} of the credit"
-        )
-        child, parent, strongest_link = next(iter(tree.edges(data=True)))
-        share = strongest_link["credit"] / tree.graph["credit"]
-        said.append(
-            f"the strongest: {child} to {tree.nodes[parent]['name']}, {share:.0%}, coupling {strongest_link['c']:.2f}"
-        )
+        said.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")
+        child, parent, link = next(iter(tree.edges(data=True)))
+        name, share = tree.nodes[parent]["name"], link["credit"] / tree.graph["credit"]
+        said.append(f"the strongest link: {child} to {name}, {share:.1%} of all credit, coupling {link['c']:.2f}")
     return "\n".join(said)
+
+
+def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
+    """How many children have links, and at how many places, where the picture puts those of one place together."""
+    children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
+    said = f"{len(children):,} {'child' if len(children) == 1 else 'children'}"
+    if trace.saliency is not None or trace.fields is None:
+        return said
+    places = len({tuple(data[side] for side in ("top", "left", "height", "width")) for data in children})
+    return f"{said} at {places:,} {'place' if places == 1 else 'places'}"
 
 
 def as_graphml(tree: networkx.MultiDiGraph) -> str:

@@ -25,9 +25,9 @@ from graphcaps.viz.routing.timeline import caption, count
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel
-_BIG, _SMALL = 250, 72  # sides of the panels
+_BIG, _SMALL = 232, 72  # sides of the panels
 _COLUMNS, _MOST = 4, 12  # parts shown one by one
-_NAMED = 3  # parents named under the parts
+_NAMED = 5  # parents named under the parts
 
 
 Field = tuple[int, int, int, int]
@@ -37,7 +37,7 @@ Field = tuple[int, int, int, int]
 class _Part:
     parent: int
     share: float
-    """Of the kept credit."""
+    """Of all credit above 0."""
     look: np.ndarray
     """(H, W) in [0, 1]: where its child looks."""
     field: Field | None
@@ -45,7 +45,7 @@ class _Part:
 
 
 def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
-    """Draw the image, all parts over it, and the strongest parts one by one with their share of the kept credit.
+    """Draw the image, all parts over it, and the strongest parts one by one with their share of all credit above 0.
 
     Args:
         trace: with ``images``, and ``saliency`` or ``fields``.
@@ -66,28 +66,40 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     image = style.displayed(images[about["image"]]) / 255
     image = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)  # (H, W, 3)
     names = style.parent_names(trace.class_names, trace.num_parents)
+    short = max(map(len, names)) <= 2
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
-        made = f"{about['kept_edges']} of {style.thousands(about['of_edges'])} links make up {about['keep']:.0%} of"
+        links = f"{style.thousands(about['kept_edges'])} of {style.thousands(about['of_edges'])} links"
+        made = f"{links} make up {100 * about['keep']:g}% of"
         source = ", ".join(caption(trace, "iterations", about["image"]))
         style.Heading.on(figure).say("Parts that made the answer", f"{made} all credit c <û, v>", source)
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
         style.show_image(_panel(figure, "input", f"input{label}", (_LEFT, _TOP, _BIG)), images[about["image"]])
         second = _LEFT + _BIG + _GAP
-        axes = _panel(figure, "parts", f"its {count(len(found), 'part')}", (second, _TOP, _BIG))
+        axes = _panel(figure, "parts", _looking(tree, found), (second, _TOP, _BIG))
         _draw(axes, image, found)
         _name_parents(figure, second, found, names)
-        third, step = second + _BIG + _GAP + 4, _SMALL + 6
+        third, step = second + _BIG + _GAP + 4, _SMALL + 13
         for n, part in enumerate(found[:_MOST]):
             row, column = divmod(n, _COLUMNS)
             place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
-            axes = _panel(figure, f"part {n}", f"{part.share:.0%} to {style.cut(names[part.parent], 5)}", place)
+            said = f" to {names[part.parent]}" if short else ""  # the colour says it where names have no room
+            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{said}", place)
             axes.title.set_fontsize(style.SMALL)
             _draw(axes, image, [part])
-        if len(found) > _MOST:
-            more = f"and {count(len(found) - _MOST, 'weaker part')}"
-            _write(figure, third, _TOP + 3 * (_SMALL + 20), more, color=style.MUTED)
+        if found:
+            who, its = ("a child", "its") if found[0].field is None else ("the children of one place", "their")
+            more = f"; {style.thousands(len(found) - _MOST)} weaker left out" if len(found) > _MOST else ""
+            words = f"each: {who}, to one parent, and\n{its} share of all credit{more}"
+            _write(figure, third, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
     return figure
+
+
+def _looking(tree: networkx.MultiDiGraph, found: list[_Part]) -> str:
+    """How many children, at how many places, the parts are."""
+    children = sum(data["layer"] == 0 for _, data in tree.nodes(data=True))
+    places = {part.field for part in found if part.field}
+    return count(children, "child", "children") + (f" at {count(len(places), 'place')}" if places else "")
 
 
 def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ...]) -> list[_Part]:
@@ -97,8 +109,7 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
     for child, parent, link in tree.edges(data=True):
         i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
         credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
-    total = sum(credit.values())
-    found = []
+    total, found = tree.graph["credit"], []
     for (parent, where), value in sorted(credit.items(), key=lambda item: -item[1]):
         if isinstance(where, tuple):
             found.append(_Part(parent, value / total, _inside(where, size), where))
@@ -132,7 +143,7 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
 
 
 def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[str]) -> None:
-    """The parents with most of the parts' credit, and their shares."""
+    """The parents with most of the parts' credit, and their shares of all credit."""
     shares: dict[int, float] = defaultdict(float)
     for part in found:
         shares[part.parent] += part.share
@@ -140,7 +151,7 @@ def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[s
     for row, (parent, share) in enumerate(largest[:_NAMED]):
         top = _TOP + _BIG + 10 + 17 * row
         _write(figure, left, top, "■", color=style.color(parent))
-        _write(figure, left + 16, top, f"{share:.0%} of it to {names[parent]}")
+        _write(figure, left + 16, top, f"{share:.1%} of all credit to {names[parent]}")
 
 
 def _panel(figure: Figure, label: str, title: str, place: tuple[float, float, float]) -> Axes:
