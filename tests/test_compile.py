@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from graphcaps import complete_graph, route
+from graphcaps import complete_graph, dgl, route
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import CapsuleLayer, ConcurrentCaps, ConvCaps, PrunedCaps
+from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConcurrentCaps, ConvCaps, PrunedCaps
 from graphcaps.nn.routed import TRACES
 
 from .test_export import LONG, QUICK, SIDES
@@ -120,6 +120,46 @@ def test_layers_that_route_at_the_same_time_and_a_call_of_route_are_compiled_too
     graph, u_hat = complete_graph(4, 3), torch.rand(12, 2, 5)
     twice = torch.compile(lambda votes: route(graph, votes).v * 2, backend="eager")
     assert torch.allclose(twice(u_hat), 2 * route(graph, u_hat).v)
+
+
+class OnNodes(torch.nn.Module):
+    """Both layers for DGL's graphs, with something to compile before, between and behind them."""
+
+    def __init__(self, engine: str):
+        super().__init__()
+        torch.manual_seed(0)
+        self.into = torch.nn.Linear(6, 6)
+        self.conv = CapsuleConv(6, 4, 3, residual=True, edge_feats=2, engine=engine)
+        self.readout = CapsuleReadout(4, 4, 2, in_caps=3, engine=engine)
+
+    def forward(self, graph, x, weight, attr):
+        h, c = self.conv(graph, self.into(x).relu(), weight, get_coupling=True, edge_feat=attr)
+        return self.readout(graph, h.sin()).norm(dim=-1), c
+
+
+@traced_only
+@pytest.mark.parametrize("engine", ["auto", "torch", "dgl"])
+def test_layers_on_nodes_are_called_apart_and_give_their_value_and_gradient(engine, draw):
+    net = OnNodes(engine).double()
+    compiled = torch.compile(net, backend="aot_eager")
+    for nodes in ([5, 4], [3, 6]):  # compiled code looks at the graph too
+        rings = [dgl.graph((torch.arange(number), torch.arange(number).roll(1))) for number in nodes]
+        graph = dgl.batch([dgl.add_self_loop(ring) for ring in rings])
+        x, attr = draw(9, 6).requires_grad_(), draw(graph.num_edges(), 2)
+        weight, cotangent = draw(graph.num_edges()), draw(2, 2)
+        leaves = x, *net.parameters()
+        (got, c), (wanted, own) = (called(graph, x, weight, attr) for called in (compiled, net))
+        gradients = [torch.autograd.grad(each, leaves, cotangent) for each in (got, wanted)]
+        for one, other in zip((got, c, *gradients[0]), (wanted, own, *gradients[1]), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)  # float64, of few terms
+        assert counters["stats"]["unique_graphs"] == 3  # before, between and behind
+    assert all("disable" in reason for reason in counters["graph_break"]), counters["graph_break"]
+
+
+def test_a_compiled_layer_on_nodes_gives_what_the_layer_gives():
+    graph, x = dgl.graph(([0, 1, 2, 2], [1, 2, 0, 1])), torch.rand(3, 6)
+    for layer in (CapsuleConv(6, 4, 3), CapsuleReadout(6, 4, 3)):
+        assert torch.equal(torch.compile(layer, backend="eager")(graph, x), layer(graph, x))
 
 
 @pytest.mark.long

@@ -178,6 +178,10 @@ class CapsuleConv(nn.Module):
             DGLError: a node has no in-edges, and that isn't allowed.
             InputError: shapes that don't fit.
         """
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiled import apart
+
+            return apart(self.forward, graph, feat, edge_weight, get_coupling, edge_feat)
         check_graph(graph)
         if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(

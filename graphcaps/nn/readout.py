@@ -114,4 +114,8 @@ class CapsuleReadout(nn.Module):
         Returns:
             (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
         """
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiled import apart
+
+            return apart(self.forward, graph, feat, get_coupling)
         return self.capsules(membership(graph), feat, None, get_coupling)
