@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -91,12 +92,37 @@ def test_types_are_outermost():
     pixels = torch.randint(256, (2, 1, 19, 19), dtype=torch.uint8)
     found = capsule_usage(model, Batches(Images(pixels, torch.arange(2)), 2))
     assert found.by_type(found.dead_children).sum(1).tolist() == [0, 4] + 30 * [0]
-    rows = usage_tables(found, tuple("0123456789")).splitlines()[3:36]
-    assert [row.split()[:3] for row in rows[:2]] == [["0", "4", "0"], ["1", "4", "4"]]
+    lines = usage_tables(found, tuple("0123456789")).splitlines()
+    assert lines[0] == "2 test images: of 128 children 4 dead, 4 starved; of 10 parents 0 dead, 0 starved"
+    assert lines[3].startswith("dead: ")  # columns are explained before they come
+    rows = lines[9:42]
+    assert lines[8].startswith("child type") and [row.split()[:3] for row in rows[:2]] == [
+        ["0", "4", "0"],
+        ["1", "4", "4"],
+    ]
     assert rows[-1].split()[:3] == ["all", "128", "4"]
     stored = json.loads(found.to_json(tuple("0123456789")))
     assert stored["children"]["dead"] == [4, 5, 6, 7] and stored["parents"]["dead"] == []
     assert stored["children"]["largest_length"] == pytest.approx(found.child_length.tolist(), abs=1e-6)
+
+
+def test_the_table_is_there_only_where_something_is_unused_or_types_differ(model, images):
+    found = capsule_usage(model, Batches(images, 4))
+    alike = dataclasses.replace(found, entropy=0.999 * found.undecided)
+    assert usage_tables(alike, tuple("0123456789")).splitlines() == [
+        "9 test images: no capsule is dead, none starved",
+        "coupling entropy: 99.9% of undecided (2.303 nat); 0%: each child has chosen one parent",
+    ]
+    entropy = alike.entropy.clone()
+    entropy[3] *= 0.97
+    said = usage_tables(dataclasses.replace(alike, entropy=entropy), tuple("0123456789")).splitlines()
+    assert said[1].startswith("coupling entropy: 99.7% of undecided (2.303 nat), of types of child 96.9% to 99.9%; ")
+    assert [line.split()[0] for line in said[9:26]] == [*map(str, range(16)), "all"]
+    lengths = alike.child_length.clone()
+    lengths[3] = 0
+    said = usage_tables(dataclasses.replace(alike, child_length=lengths), tuple("0123456789"))
+    assert said.startswith("9 test images: of 16 children 1 dead, 0 starved; of 10 parents 0 dead, 0 starved")
+    assert "\nchild type" in said
 
 
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:

@@ -435,7 +435,7 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
         str(folder / "capsules.json")
     ]
-    assert lines[3].startswith("41 test images") and lines[22].split()[:2] == ["all", "16"]
+    assert lines[3].startswith("41 test images") and lines[28].split()[:2] == ["all", "16"]
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
     assert json.loads((folder / "capsules.json").read_text())["images"] == 41
     with Image.open(files[2]) as image:

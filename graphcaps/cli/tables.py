@@ -18,6 +18,7 @@ from ..data import DATASETS, read_image, write_image
 from ..models import Limits, doubts
 from ..training.run_folder import Run, load
 
+APART = 0.01  # of undecided: types of child whose entropies differ by more have a table
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
 
@@ -44,15 +45,46 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 
 def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
-    """How capsules are used, per type of child and per parent."""
+    """How capsules are used: what is dead or starved and how undecided children are, then tables if these say more.
+
+    They don't where nothing is dead or starved and the types of child are about equally undecided.
+    """
+    by_type = zip(found.by_type(found.entropy), found.by_type(found.undecided), strict=True)
+    shares = [relative_entropy(*pair) for pair in by_type]
+    unused = _unused(found)
+    lines = [f"{found.num_images:,} test images: {unused or 'no capsule is dead, none starved'}"]
+    choosing = found.undecided[found.undecided > 0]
+    if len(choosing):
+        least, most = (float(end) for end in choosing.aminmax())
+        level = f"{most:.3f} nat" if least == most else f"{least:.3f} to {most:.3f} nat, as a child has edges"
+        ends = dict.fromkeys(f"{end(shares):.1%}" for end in (min, max))
+        types = f", of types of child {' to '.join(ends)}" if len(ends) > 1 else ""
+        share = f"{relative_entropy(found.entropy, found.undecided):.1%}"
+        lines.append(f"coupling entropy: {share} of undecided ({level}){types}; 0%: each child has chosen one parent")
+    if unused or max(shares) - min(shares) > APART:
+        lines += ["", *_usage_rows(found, class_names)]
+    return "\n".join(lines)
+
+
+def _unused(found: CapsuleUsage) -> str:
+    """How many capsules are dead and how many starved, or "" where none is."""
+    said = []
+    children, parents = (found.dead_children, found.starved_children), (found.dead_parents, found.starved_parents)
+    for (dead, starved), name in ((children, "children"), (parents, "parents")):
+        said.append(f"of {len(dead):,} {name} {int(dead.sum()):,} dead, {int(starved.sum()):,} starved")
+    return "; ".join(said) if any(bool(where.any()) for where in (*children, *parents)) else ""
+
+
+def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
+    """What the columns are, then a row per type of child and one per parent."""
     measured = [found.child_length, found.child_relative_coupling, found.entropy, found.undecided]
     measured += [found.dead_children, found.starved_children]
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
-    choosing = found.undecided[found.undecided > 0]
-    least, most = (float(end) for end in (choosing if len(choosing) else found.undecided).aminmax())
-    level = f"{most:.3f} nat" if least == most else f"{least:.3f} to {most:.3f} nat, as it has edges,"
     lines = [
-        f"{found.num_images:,} test images; a child's entropy is {level} undecided, 0 decided",
+        f"dead: never longer than {NEVER_THERE}",
+        "relative coupling: the largest c * (edges of the child), 1 while undecided",
+        f"starved: never above {NEVER_ABOVE} of it",
+        "entropy: in nat, the mean over images; undecided is a child with equal couplings",
         "",
         "child type  capsules  dead  starved  largest length  relative coupling  mean entropy  of undecided",
     ]
@@ -70,12 +102,7 @@ def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
         lines.append(
             f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_relative_coupling[j]:>17.2f}{said}"
         )
-    lines += [
-        "",
-        f"dead: never longer than {NEVER_THERE}. relative coupling: the largest c * (edges of the child), 1 while "
-        f"undecided. starved: never above {NEVER_ABOVE}",
-    ]
-    return "\n".join(lines)
+    return lines
 
 
 def pruning_table(found: Pruning) -> str:
