@@ -18,7 +18,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -137,19 +137,25 @@ def export(
 
     Args:
         network: on the CPU, in float32; exported as it is in eval mode.
-        path: the file.
+        path: the file, its suffix any but the other format's.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         said: what the file says of itself; default: ``about(network)``.
-        images: (N, C, H, W) in [0, 1] that the file is asked, beside graphcaps. ONNX is asked by onnxruntime where that
-            is installed.
+        images: (N, C, H, W) in [0, 1], float32, N >= 1, that the file is asked, beside graphcaps. ONNX is asked by
+            onnxruntime where that is installed.
 
     Raises:
-        InputError: an unknown format, or a network that has no export: elsewhere than on the CPU, not in float32, or
-            with a last layer that is pruned or of another kind.
+        InputError: an unknown format, the suffix of the other one, images that the network doesn't take, or what has
+            no export: no network of graphcaps', one elsewhere than on the CPU or not in float32, or one with a last
+            layer that is pruned or of another kind.
         MissingError: a library that the format needs isn't installed, or is too old.
         GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
     """
     check_installed(format)
+    check_suffix(path, format)
+    network = getattr(network, "_orig_mod", network)  # of what torch.compile made, the network itself
+    _check(network)
+    if images is not None:
+        _check_images(images, network.image_shape)
     path, said = Path(path), said or about(network)
     training = network.training
     network.eval()
@@ -163,7 +169,7 @@ def export(
                     torch.export.save(exported, file, extra_files={ABOUT: json.dumps(said, indent=1)})
             difference = None
             if images is not None and (format == "pt2" or _installed("onnxruntime")):
-                difference = _difference(network, temporary, images)
+                difference = _difference(network, temporary, images, format)
                 wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
                 if not difference <= TOLERANCE:
                     raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
@@ -172,26 +178,88 @@ def export(
     return Written(path, outputs, difference)
 
 
-def ask(path: str | Path, images: torch.Tensor) -> dict[str, np.ndarray]:
-    """The outputs by name of a file .pt2 or .onnx for images (N, C, H, W) in [0, 1], on the CPU.
+def ask(path: str | Path, images: torch.Tensor, format: Format | None = None) -> dict[str, np.ndarray]:
+    """The outputs by name of an exported file for images, on the CPU.
+
+    Args:
+        path: a file that ``export`` wrote, whatever its name.
+        images: (N, C, H, W) in [0, 1], float32, N >= 1: onnxruntime takes the whole process down for none.
+        format: the file's; default: what its first bytes say.
 
     Raises:
+        InputError: no such file, or images that it doesn't take.
         MissingError: an ONNX file, and onnxruntime isn't installed.
+        GraphcapsError: a file that can't be read, or that ``export`` didn't write.
     """
-    if Path(path).suffix == ".pt2":
+    path, wanted = Path(path), "a file that graphcaps export wrote"
+    then = "Write one: graphcaps export RUN"
+    expect(path.is_file(), str(path), wanted, "a folder" if path.is_dir() else "nothing there", then)
+    format = format or _format_of(path)
+    if format == "onnx" and not _installed("onnxruntime"):
+        instead = "Run: pip install onnxruntime"
+        raise MissingError(f"onnxruntime: expected it to be installed, to ask an ONNX file, got none. {instead}")
+    try:
+        shape, answers = _read_pt2(path) if format == "pt2" else _read_onnx(path)
+        channels, height, width = map(int, shape)
+    except Exception as error:  # torch and onnxruntime have many errors for files that aren't whole
+        got = f"what can't be read as {format} ({' '.join(str(error).split())[:120]})"
+        raise GraphcapsError(f"{path}: expected {wanted}, got {got}. {then}") from error
+    _check_images(images, (channels, height, width))
+    return answers(images.detach())
+
+
+Answering = Callable[[torch.Tensor], dict[str, np.ndarray]]
+
+
+def _read_pt2(path: Path) -> tuple[Any, Answering]:
+    """(C, H, W) of the images that the file takes, and what answers them."""
+    with _quiet():
+        program = torch.export.load(str(path))
+        network: Any = program.module()
+    name = program.graph_signature.user_inputs[0]
+    shape = next(node.meta["val"].shape[1:] for node in program.graph.nodes if node.name == name)
+
+    def answers(images: torch.Tensor) -> dict[str, np.ndarray]:
         with torch.no_grad(), _quiet():
-            found = torch.export.load(str(path)).module()(images)
-        return {name: values.numpy() for name, values in found.items()}
-    if not _installed("onnxruntime"):
-        then = "Run: pip install onnxruntime"
-        raise MissingError(f"onnxruntime: expected it to be installed, to ask an ONNX file, got none. {then}")
+            return {name: values.numpy() for name, values in network(images).items()}
+
+    return shape, answers
+
+
+def _read_onnx(path: Path) -> tuple[Any, Answering]:
+    """(C, H, W) of the images that the file takes, and what answers them."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, {"images": images.numpy()}), strict=True))
+
+    def answers(images: torch.Tensor) -> dict[str, np.ndarray]:
+        return dict(zip(names, session.run(names, {"images": images.numpy()}), strict=True))
+
+    return session.get_inputs()[0].shape[1:], answers
+
+
+def _format_of(path: Path) -> Format:
+    with path.open("rb") as file:
+        return "pt2" if file.read(4) == b"PK\3\4" else "onnx"  # a zip archive; ONNX has a byte 8 first
+
+
+def _check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
+    """Raise ``InputError`` unless images are one or more of that shape, in [0, 1], and float32 on the CPU."""
+    check_images(images, image_shape)
+    expect(len(images) > 0, "images", "one or more", f"none, {tuple(images.shape)}")
+    got = f"{images.dtype} on {images.device.type}"
+    expect(got == "torch.float32 on cpu", "images", "torch.float32 on cpu", got, "images.cpu().float()")
+
+
+def check_suffix(path: str | Path, format: Format) -> None:
+    """Raise ``InputError`` where a file of this format would have the suffix of the other."""
+    path, other = Path(path), "pt2" if format == "onnx" else "onnx"
+    then = f"Name it {path.with_suffix(f'.{format}').name}, or write --format {other}"
+    wanted = f"a name that doesn't end in .{other}, for a file of format {format}"
+    expect(path.suffix.lower() != f".{other}", "path", wanted, str(path), then)
 
 
 def check_installed(format: Format) -> None:
@@ -214,8 +282,7 @@ def _installed(name: str) -> bool:
 
 
 def _program(network: Network) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
-    """The network's ``Answers`` for any number of images, and the sizes of each for one."""
-    _check(network)
+    """The network's ``Answers`` for one or more images, and the sizes of each for one."""
     answers, images = Answers(network), torch.zeros(2, *network.image_shape)
     with _routed_by_torch(network), torch.no_grad():
         found = answers(images)  # DGL makes its graphs now: torch can't look into it
@@ -229,6 +296,9 @@ def _program(network: Network) -> tuple[torch.export.ExportedProgram, dict[str, 
 
 
 def _check(network: Network) -> None:
+    wanted = "a CapsNet, CNN or MatrixCapsNet"
+    then = "graphcaps.load reads one from a run, graphcaps.models.from_preset makes one"
+    expect(isinstance(network, Network), "network", wanted, type(network).__name__, then)
     if not isinstance(network, CNN):
         layer: Any = network.capsules
         known = isinstance(layer, (CompleteCaps, MatrixClassCaps)) and not isinstance(layer, PrunedCaps)
@@ -253,11 +323,11 @@ def _routed_by_torch(network: Network) -> Iterator[None]:
             layer.engine = engine
 
 
-def _difference(network: Network, path: Path, images: torch.Tensor) -> float:
+def _difference(network: Network, path: Path, images: torch.Tensor, format: Format) -> float:
     """How far the first output of a file is from the network's own scores."""
     with torch.no_grad():
         wanted = network(images).scores.numpy()
-    return float(np.abs(next(iter(ask(path, images).values())) - wanted).max())
+    return float(np.abs(next(iter(ask(path, images, format).values())) - wanted).max())
 
 
 def _write_onnx(exported: torch.export.ExportedProgram, path: Path, said: dict[str, Any], outputs: list[str]) -> None:

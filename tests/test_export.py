@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -16,27 +18,40 @@ from PIL import Image
 
 import graphcaps
 from graphcaps import export
-from graphcaps.config import PRESETS
+from graphcaps.cli import main
+from graphcaps.config import PRESETS, TrainConfig
 from graphcaps.errors import GraphcapsError, InputError, MissingError
 from graphcaps.models import from_preset
 from graphcaps.nn import PrunedCaps
+from graphcaps.training import run_folder
 
 ROOT = Path(__file__).parent.parent
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
 SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # 17 where not said
-# Each network, each routing and each format, not all of their products: an export checks its own answers anyway, and
-# `matrix` takes minutes in ONNX.
-QUICK = [("compact", "dynamic", "onnx"), ("parts", "spherical", "pt2")]
-LONG = [
-    ("compact", "uniform", "pt2"),
+# Every network and every routing among the quick ones, not all of their products with the formats: an export checks its
+# own answers anyway, and `matrix` takes minutes in ONNX.
+QUICK = [
+    ("compact", "dynamic", "onnx"),
+    ("compact", "nobody", "pt2"),
     ("compact", "attention", "pt2"),
+    ("paper", "uniform", "pt2"),
+    ("parts", "spherical", "pt2"),
+    ("deep", "inverted", "pt2"),
+    ("matrix", "em", "pt2"),
+    ("matrix-small", "em", "pt2"),
+    ("cnn", "none", "onnx"),
+    ("cnn-small", "none", "pt2"),
+]
+LONG = [
+    ("compact", "uniform", "onnx"),
+    ("compact", "nobody", "onnx"),
+    ("compact", "attention", "onnx"),
     ("compact", "spherical", "onnx"),
+    ("compact", "inverted", "onnx"),
     ("compact", "em", "onnx"),
     ("paper", "dynamic", "pt2"),
     ("deep", "inverted", "onnx"),
-    ("matrix-small", "em", "pt2"),
-    ("cnn-small", "none", "onnx"),
 ]
 
 
@@ -72,8 +87,16 @@ CASES = [
 ]
 
 
+def test_every_preset_and_every_routing_is_asked_quickly():
+    """As docs/export.md says."""
+    routings = {name for preset in PRESETS.values() for name in preset.routings or ("none",)}
+    assert {model for model, _, _ in QUICK} == set(PRESETS) and {routing for _, routing, _ in QUICK} == routings
+    assert {format for _, _, format in QUICK} == set(export.FORMATS)
+
+
 @pytest.mark.parametrize("model, routing, format", CASES)
-def test_a_file_answers_as_the_network_does_whatever_the_batch(tmp_path, model, routing, format):
+def test_a_file_answers_as_the_network_does_whatever_the_batch(tmp_path, monkeypatch, model, routing, format):
+    monkeypatch.setattr(torch.export, "load", functools.cache(torch.export.load))  # once for the three counts: seconds
     network = small(model, routing)
     written = export.export(network, tmp_path / f"network.{format}", format, images=images(network, 5))
     assert written.difference <= 1e-5  # float32
@@ -99,6 +122,16 @@ def test_couplings_are_the_last_iterations_and_each_childs_sum_to_one():
     wanted = seen[-1].view(layer.num_children, layer.num_parents, 3).permute(2, 0, 1)
     assert torch.allclose(found["couplings"], wanted, atol=1e-6) and not torch.allclose(seen[0], seen[-1], atol=1e-6)
     assert torch.allclose(found["couplings"].sum(-1), torch.ones(3, layer.num_children))
+
+
+@pytest.mark.parametrize("routing", PRESETS["compact"].routings)
+def test_a_childs_couplings_sum_to_one_and_by_nobody_to_less(routing):
+    network = small(routing=routing)
+    network.capsules.engine = "torch"  # as in a file
+    with torch.no_grad():
+        sums = export.Answers(network)(images(network, 3))["couplings"].sum(-1)
+    assert sums.shape == (3, network.capsules.num_children)
+    assert (sums.max() < 0.99 and sums.min() > 0) if routing == "nobody" else abs(sums - 1).max() < 1e-5
 
 
 @onnx_only
@@ -155,16 +188,105 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path, monkeypatch, off
     assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("format", [pytest.param("onnx", marks=onnx_only), "pt2"])
+def test_a_file_is_asked_in_its_format_whatever_its_suffix(tmp_path, format):
+    network, path = small("cnn-small"), tmp_path / "net.bin"
+    assert export.export(network, path, format, images=images(network, 2)).difference <= 1e-5
+    found = export.ask(path, images(network, 2))
+    with torch.no_grad():
+        assert abs(found["scores"] - network(images(network, 2)).scores.numpy()).max() <= 1e-5
+
+
+@pytest.mark.parametrize("format, other", [("onnx", "pt2"), ("pt2", "onnx")])
+def test_the_suffix_of_the_other_format_is_refused_before_any_work(tmp_path, monkeypatch, capsys, format, other):
+    monkeypatch.setattr(export, "check_installed", lambda format: None)
+    path = tmp_path / f"net.{other}"
+    wanted = f"path: expected a name that doesn't end in .{other}, for a file of format {format}, got {path}. "
+    wanted += f"Name it net.{format}, or write --format {other}"
+    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
+        export.export(small(), path, format)
+    of_run(monkeypatch, tmp_path)
+    assert main(["export", "run", "--format", format, "--to", str(path)]) == 2
+    assert capsys.readouterr().err == f"graphcaps: {wanted}\n"
+    assert not list(tmp_path.iterdir())
+
+
+def of_run(monkeypatch, folder: Path) -> None:
+    """Let the command find a run on MNIST with an untrained network."""
+    found = types.SimpleNamespace(path=folder / "run", config=TrainConfig(model="compact", data=folder))
+    monkeypatch.setattr(run_folder, "named_or_newest", lambda *args: found)
+    monkeypatch.setattr(run_folder, "load", lambda run: small())
+
+
+def test_a_data_set_that_cannot_be_had_is_no_reason_not_to_export(tmp_path, monkeypatch, capsys):
+    def offline(*args):
+        raise OSError("no network")
+
+    of_run(monkeypatch, tmp_path)
+    monkeypatch.setattr("graphcaps.data.datasets.download_files", offline)
+    assert main(["export", "run", "--format", "pt2"]) == 1
+    err = capsys.readouterr().err
+    assert "the download failed (no network)" in err
+    assert err.endswith(". Without the data set: --check 0, which writes a file that isn't checked\n")
+    assert main(["export", "run", "--format", "pt2", "--check", "0"]) == 0
+    assert (tmp_path / "run" / "export" / "network.pt2").exists()
+
+
+def test_a_compiled_network_is_exported_as_the_network_that_was_compiled(tmp_path):
+    network = small("cnn-small")
+    written = export.export(torch.compile(network), tmp_path / "x.pt2", "pt2", images=images(network, 2))
+    assert written.difference <= 1e-5
+
+
 def test_what_has_no_export_says_so(tmp_path):
     network = small()
     with pytest.raises(InputError, match="format: expected one of onnx, pt2, got 'pt'. Did you mean 'pt2'"):
         export.export(network, tmp_path / "x", "pt")
     with pytest.raises(InputError, match="network: expected torch.float32 on cpu, got torch.float64 on cpu"):
         export.export(small().double(), tmp_path / "x", "pt2")
+    wanted = "network: expected a CapsNet, CNN or MatrixCapsNet, got Linear. graphcaps.load reads one from a run"
+    with pytest.raises(InputError, match=wanted):
+        export.export(torch.nn.Linear(2, 2), tmp_path / "x", "pt2")
     network.capsules = PrunedCaps(network.capsules, torch.arange(0, 64, 2))
     with pytest.raises(InputError, match="capsules: expected a last layer in which all children.*got PrunedCaps"):
         export.export(network, tmp_path / "x", "pt2")
     assert not list(tmp_path.iterdir())
+
+
+MISFITS = {
+    "none": (torch.zeros(0, 1, 12, 12), "one or more, got none, (0, 1, 12, 12)"),
+    "of another size": (torch.zeros(2, 1, 13, 12), "(B, C=1, H=12, W=12), got (2, 1, 13, 12)"),
+    "one alone": (torch.zeros(1, 12, 12), "(B, C=1, H=12, W=12), got (1, 12, 12). One image is a batch too"),
+    "in float64": (torch.zeros(2, 1, 12, 12).double(), "torch.float32 on cpu, got torch.float64 on cpu. images.cpu()"),
+    "of bytes": (torch.full((2, 1, 12, 12), 255.0), "numbers in [0, 1], got 255 to 255. Divide them: images / 255"),
+}
+
+
+@pytest.mark.parametrize("format", [pytest.param("onnx", marks=onnx_only), "pt2"])
+@pytest.mark.parametrize("which", MISFITS)
+def test_images_that_a_file_does_not_take_are_named(tmp_path, exported, format, which):
+    (network, files), (misfits, wanted) = exported, MISFITS[which]
+    with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
+        export.ask(files[format], misfits)
+    with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
+        export.export(network, tmp_path / "x", format, images=misfits)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content, wanted",
+    [
+        (None, "got nothing there. Write one: graphcaps export RUN"),
+        (b"PK\3\4 and no more", r"got what can't be read as pt2 \(.+\). Write one: graphcaps export RUN"),
+        pytest.param(b"hello", r"got what can't be read as onnx \(.+\). Write", marks=onnx_only),
+    ],
+)
+def test_a_file_that_cannot_be_asked_says_why(tmp_path, content, wanted):
+    path = tmp_path / "net.pt2"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(GraphcapsError, match=f"^{re.escape(str(path))}: expected a file that.*wrote, {wanted}"):
+        export.ask(path, torch.zeros(1, 1, 12, 12))
 
 
 def test_libraries_that_onnx_needs_are_named(tmp_path, monkeypatch):
@@ -176,15 +298,22 @@ def test_libraries_that_onnx_needs_are_named(tmp_path, monkeypatch):
     with pytest.raises(MissingError, match="torch: expected 2.9 or newer, to write ONNX, got 2.8.1"):
         export.export(small(), tmp_path / "x", "onnx")
     monkeypatch.setattr(export, "_installed", lambda name: False)
+    (tmp_path / "x.onnx").write_bytes(b"\x08")
     with pytest.raises(MissingError, match="onnxruntime: expected it to be installed"):
         export.ask(tmp_path / "x.onnx", torch.zeros(1, 1, 12, 12))
+
+
+def scripts() -> tuple[str, str]:
+    """What docs/export.md has for onnxruntime, and for torch."""
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    first = re.search(r"^```\n(import json.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    return first, re.search(r"^```\n(import torch\n.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
 
 
 @onnx_only
 def test_the_script_on_the_page_classifies_an_image_without_graphcaps(tmp_path, exported):
     """As it stands in docs/export.md, in a folder of its own."""
-    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
-    script = re.search(r"^```\n(import json.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    script = scripts()[0]
     assert len([line for line in script.splitlines() if line.strip()]) <= 12
     network, files = exported
     shutil.copy(files["onnx"], tmp_path / "network.onnx")
@@ -197,3 +326,19 @@ def test_the_script_on_the_page_classifies_an_image_without_graphcaps(tmp_path, 
         lengths = network(drawing.float()[None, None] / 255).lengths[0]
     answer = int(lengths.argmax())
     assert done.stdout.split() == [network.class_names[answer], f"{float(lengths[answer]):.2f}"], done.stderr
+
+
+@onnx_only
+def test_the_lines_for_torch_on_the_page_go_on_where_that_script_ends(tmp_path, exported, monkeypatch):
+    network, files = exported
+    for format, file in files.items():
+        shutil.copy(file, tmp_path / f"network.{format}")
+    Image.new("L", (12, 12), 200).save(tmp_path / "digit.png")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for script in scripts():
+        exec(script, names)
+    with torch.no_grad():
+        wanted = network(torch.full((1, 1, 12, 12), 200 / 255)).lengths
+    assert torch.allclose(names["lengths"], wanted, atol=1e-5)
+    assert names["about"]["class_names"] == list(network.class_names)

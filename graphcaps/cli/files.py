@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import check_whole
+from ..errors import GraphcapsError, check_whole
 from .arguments import Run
 
 
@@ -21,13 +21,14 @@ def export(
 ) -> None:
     """Write a trained network for other people's programs, and ask the file whether it answers alike.
 
-    Takes images of any number, gives the classes' lengths, their capsules and the couplings. Class names, input range
+    Takes one or more images, gives the classes' lengths, their capsules and the couplings. Class names, input range
     and size, preset, routing and version are in the file.
 
     Args:
         run: Run folder; default: the newest one.
         format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
-        to: The file; default: export/network.onnx or network.pt2 in the run folder.
+        to: The file, its suffix any but the other format's; default: export/network.onnx or network.pt2 in the run
+            folder.
         check: How many validation images the file is asked, beside graphcaps; 0: none. A file whose answers differ by
             more than 1e-4 isn't written. An ONNX file is asked by onnxruntime where that is installed.
         data: Folder with the data set; default: the one used in training.
@@ -42,13 +43,18 @@ def export(
     from ..models.objects import overlaid
     from ..training.run_folder import load
 
+    path = to or chosen.path / "export" / f"network.{format}"
     exporting.check_installed(format)
+    exporting.check_suffix(path, format)
     network, images = load(chosen), None
     if check:
-        splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
+        try:
+            splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
+        except GraphcapsError as error:
+            then = "Without the data set: --check 0, which writes a file that isn't checked"
+            raise type(error)(f"{error}. {then}") from error
         images = overlaid(next(Batches(splits.val, check).in_order())[0])
     said = exporting.about(network, chosen.config.dataset)
-    path = to or chosen.path / "export" / f"network.{format}"
     written = exporting.export(network, path, format, said, images)
     sizes = ", ".join(map(str, network.image_shape))
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
