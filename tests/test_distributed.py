@@ -82,6 +82,35 @@ def test_two_processes_train_the_network_that_one_does(tmp_path, alone):
     assert_alike(run, alone("paper"))
 
 
+STOPPING = """
+import signal, sys
+from graphcaps.cli import main
+from graphcaps.training import loop
+
+whole, steps = loop.training_step, iter(range(9))
+
+def stopping(*arguments):
+    if next(steps) == 1:
+        signal.raise_signal(signal.SIGTERM)
+    return whole(*arguments)
+
+loop.training_step = stopping
+assert main(sys.argv[1:]) == 128 + signal.SIGTERM
+"""
+
+
+@pytest.mark.long
+def test_two_processes_that_were_stopped_in_mid_epoch_count_each_image_once(tmp_path, alone):
+    together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
+    (tmp_path / "stopping.py").write_text(STOPPING)
+    ended(started([*together, tmp_path / "stopping.py", *flags(tmp_path, "two", "paper")]))
+    run = Run.open(tmp_path / "two")
+    state = checkpoint.read(run.checkpoint("last"))[1]["state"]
+    assert (state["step"], state["seen"]) == (2, 42)  # of three steps, of 63 images
+    ended(started([*together, "-m", "graphcaps", "train", "--resume", run.path]))
+    assert_alike(run, alone("paper"))
+
+
 @pytest.mark.long
 def test_two_machines_train_the_network_that_one_does(tmp_path, alone):
     """Two agents that meet at an address, as on two machines, here both on the loopback."""

@@ -64,7 +64,7 @@ class State:
 
     epoch: int = 0  # epochs done
     step: int = 0  # steps of the current epoch done
-    loss_sum: float = 0.0  # over the images of the current epoch so far
+    loss_sum: float = 0.0  # over this process's images of the current epoch so far; in a checkpoint over those of all
     correct: int = 0
     seen: int = 0
     seconds: float = 0.0  # of training, over all resumes
@@ -130,6 +130,7 @@ class Trainer:
     ):
         self.config, self.run, self.splits, self.accelerator, self.show = config, run, splits, accelerator, show
         self.device = accelerator.device
+        self.wide = torch.float64 if self.device.type != "mps" else torch.float32
         self.learner = prepare(network, config.peak_rate, accelerator)
         self.network, self.optimizer = self.learner.network, self.learner.optimizer
         self.batches = Batches(
@@ -174,8 +175,7 @@ class Trainer:
         state, steps = self.state, len(self.batches)
         total = steps * self.config.epochs
         began = time.perf_counter() - state.epoch_seconds
-        wide = torch.float64 if self.device.type != "mps" else torch.float32
-        loss_sum = torch.full((), state.loss_sum, dtype=wide, device=self.device)
+        loss_sum = torch.full((), state.loss_sum, dtype=self.wide, device=self.device)
         correct = torch.full((), state.correct, dtype=torch.int64, device=self.device)
         self.learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
@@ -199,13 +199,14 @@ class Trainer:
                 self._check_finite(rate, weights=leaving)
                 if crowded := self.crowding.look():
                     progress.say(crowded) if self.show else warnings.warn(crowded, stacklevel=2)
-                speed = state.seen * self.accelerator.num_processes / state.epoch_seconds
+                speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
                     state.epoch, state.step, f"loss {means[0]:.4f}  accuracy {means[1]:.2%}  {speed:,.0f} img/s"
                 )
             if stopped:
                 state.seconds = time.perf_counter() - self.started
+                self._sum_over_processes()
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
@@ -231,20 +232,26 @@ class Trainer:
             return signum
         return int(self.accelerator.gather(torch.tensor([signum], device=self.device)).max())
 
+    def _sum_over_processes(self) -> None:
+        """Make the sums of the epoch those over all processes, as they are reported and saved."""
+        state = self.state
+        sums = torch.tensor([state.loss_sum, state.correct, state.seen], dtype=self.wide, device=self.device)
+        state.loss_sum, correct, seen = self.accelerator.reduce(sums, "sum").tolist()
+        state.correct, state.seen = int(correct), int(seen)
+
     def _end_epoch(self, progress: Progress) -> None:
         state, config = self.state, self.config
-        sums = torch.tensor([state.loss_sum, state.correct, state.seen], device=self.device)
-        loss_sum, correct, seen = self.accelerator.reduce(sums, "sum").tolist()
+        self._sum_over_processes()
         val = evaluate(self.network, Batches(self.splits.val, EVALUATION_BATCH, device=self.device))
         state.epoch += 1
         state.seconds = time.perf_counter() - self.started
         row = {
             "epoch": state.epoch,
-            "train_loss": loss_sum / seen,
-            "train_accuracy": correct / seen,
+            "train_loss": state.loss_sum / state.seen,
+            "train_accuracy": state.correct / state.seen,
             "val_loss": val.loss,
             "val_accuracy": val.accuracy,
-            "images_per_second": seen / state.epoch_seconds,
+            "images_per_second": state.seen / state.epoch_seconds,
             "seconds": state.seconds,
         }
         state.history.append(row)
@@ -316,6 +323,8 @@ class Trainer:
             self.state = State(**head["state"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        if not self.accelerator.is_main_process:  # which has the sums over all processes
+            self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu":
             take_threads(self.state.threads)
         progress.resume(self.state.epoch, self.state.step)
