@@ -110,8 +110,9 @@ class TrainConfig:
     """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
     step: Literal["auto", "eager", "graph"] = "auto"
-    """How a training step is started on a GPU. graph: as one CUDA graph, of one process. eager: kernel by kernel. auto:
-    graph, unless deterministic. A graph is first tried against eager steps and left out where it differs."""
+    """How a training step is started on a GPU. graph: as one CUDA graph, of one process; elsewhere an error. eager:
+    kernel by kernel. auto: graph, unless deterministic. A graph is first tried against eager steps, and left out where
+    it differs."""
     deterministic: bool = False
     """Use deterministic kernels only, slower on a GPU; on a CPU as many threads whatever other programs do."""
     data: Path = Path("data")

@@ -15,9 +15,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from graphcaps import InputError, TrainConfig, train
 from graphcaps.models import from_config
 from graphcaps.training import graphed as graphs
 from graphcaps.training import hardware, loop
+from graphcaps.training.run_folder import Run
 from graphcaps.training.step import prepare, set_rate, training_step
 
 from . import small
@@ -198,3 +200,20 @@ def test_a_graph_is_for_one_process_on_cuda():
     for place, lacks in ((("cpu", 1), "a CUDA device"), (("cuda", 2), "one process")):
         with pytest.warns(RuntimeWarning, match=f"step: a graph needs {lacks}; single kernels are started"):
             assert not graphs.wants_graph("graph", *place, False)
+
+
+def test_a_graph_asked_for_on_a_cpu_is_an_error_before_anything_is_read_or_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(loop, "load_images", lambda *which: pytest.fail("it read images"))
+    wanted = r"^step: expected auto or eager on cpu, got graph\. Leave --step out, or train on a GPU: --device cuda$"
+    with pytest.raises(InputError, match=wanted):
+        train(small.config(tmp_path, step="graph"), progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_training_with_a_graph_goes_on_where_there_is_none(monkeypatch, tmp_path):
+    """The settings of a run are kept when it is resumed on another device."""
+    small.use(monkeypatch)
+    config = small.config(tmp_path, step="graph", epochs=1)
+    Run.create(config, made_with={})
+    with pytest.warns(RuntimeWarning, match="step: a graph needs a CUDA device; single kernels are started"):
+        train(TrainConfig(), resume=tmp_path / "run", progress=False)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import expect
 from .step import Learner, set_rate, training_step
 
 WARM_UPS, TRIALS = 3, 3
@@ -27,8 +28,17 @@ Result = tuple[Tensor, Any]  # loss and output
 Capture = Callable[[Callable[[], Result]], tuple[Result, Callable[[], object]]]
 
 
+def check_step(step: str, device: str) -> None:
+    """Raise ``InputError`` where a graph is asked for on a device that has none."""
+    then = "Leave --step out, or train on a GPU: --device cuda"
+    expect(step != "graph" or device == "cuda", "step", f"auto or eager on {device}", step, then)
+
+
 def wants_graph(step: str, device: str, processes: int, deterministic: bool) -> bool:
-    """Whether a training with these settings tries a graph; where one is asked for in vain, that is said."""
+    """Whether a training with these settings tries a graph; where there can be none, that is said.
+
+    On no CUDA device only a resumed training comes here with "graph": it may have moved, and keeps its settings.
+    """
     lacks = "a CUDA device" if device != "cuda" else "one process" if processes > 1 else ""
     if step == "graph" and lacks:
         warnings.warn(f"step: a graph needs {lacks}; single kernels are started", RuntimeWarning, stacklevel=3)

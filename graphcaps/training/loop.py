@@ -30,7 +30,7 @@ from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
-from .graphed import GraphedStep, graphed, wants_graph
+from .graphed import GraphedStep, check_step, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
 from .hardware import determinism, made_with
 from .report import introduction, result
@@ -91,6 +91,8 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
 def _fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
+    if not resumed:
+        check_step(config.step, accelerator.device.type)
     splits = load_images(config.dataset, config.data).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
