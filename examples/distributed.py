@@ -96,4 +96,9 @@ if __name__ == "__main__":
     parser.add_argument("--folder", type=Path, default="graph", help="where the files go, on each machine")
     for name, number in {"nodes": 1_000_000, "edges": 10_000_000, "epochs": 3, "batch-size": 1000}.items():
         parser.add_argument(f"--{name}", type=int, default=number)
-    main(**vars(parser.parse_args()))
+    asked = parser.parse_args()
+    if "RANK" not in os.environ:
+        parser.error("start: expected torchrun, got python alone. Run: torchrun --nproc-per-node 2 distributed.py")
+    if asked.edges < asked.nodes:
+        parser.error(f"--edges: expected at least one for each of {asked.nodes} nodes, got {asked.edges}. Ask for more")
+    main(**vars(asked))
