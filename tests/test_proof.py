@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import sys
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -17,14 +19,15 @@ import torch
 from graphcaps import LinearVotes, choose_engine, complete_graph
 from graphcaps.routing import engines, fused, proof
 from graphcaps.routing.fused import user_cache
-from graphcaps.routing.proof import Question, holds, small, trial, tried_apart
+from graphcaps.routing.proof import Question, holds, sizes, small, tried_apart
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-GIVEN = Question("dynamic", "given", "float32", "float32", 3, 5, 0)
+GIVEN = Question("dynamic", "given", "float32", "float32", 3, 5, 0, 7, 4)
 HERE = {"device": "a GPU", "torch": "2.15.0", "triton": "3.9.0"}
 EXACT = functools.partial(engines.run, "dynamic", "torch")
 right = engines.ROUTINGS["dynamic"].fused
+trial = functools.partial(proof.trial, as_large=nullcontext)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,33 @@ right = engines.ROUTINGS["dynamic"].fused
     ],
 )
 def test_a_right_engine_passes(kind, num_parents, dtype):
-    assert trial(Question("dynamic", kind, dtype, dtype, num_parents, 5, 4), "cpu", right, EXACT) == ""
+    most = 4 if kind == "given" else 0
+    assert trial(Question("dynamic", kind, dtype, dtype, num_parents, 5, 4, 7, most), "cpu", right, EXACT) == ""
+
+
+def test_a_right_engine_passes_where_the_priors_gradient_is_zero():
+    assert trial(GIVEN._replace(num_parents=1), "cpu", right, EXACT) == ""
+
+
+def test_a_trial_routes_each_graph_once_more_as_a_large_one_is_cut():
+    cut, calls = [], []
+
+    class AsLarge:
+        def __enter__(self):
+            cut.append(True)
+
+        def __exit__(self, *error):
+            cut.pop()
+
+    def engine(graph, votes, activation, b, iterations, on_iteration, *rest):
+        calls.append((graph.num_edges(), bool(cut), b.requires_grad, on_iteration is not None))
+        v, length = right(graph, votes, activation, b, iterations, on_iteration, *rest)
+        return (1.1 * v if cut else v), length
+
+    found = proof.trial(GIVEN, "cpu", engine, EXACT, AsLarge)
+    assert found.startswith("the parents with few programs: off by 0.1") and not cut
+    assert calls == [(3, False, True, False)] * 2 + [(3, False, False, True), (3, True, True, False)]
+    assert proof.trial(GIVEN, "cpu", right, EXACT, AsLarge) == "" and not cut
 
 
 def test_a_trial_leaves_torchs_random_numbers_and_precision_alone():
@@ -105,12 +134,20 @@ def test_where_memory_is_out_nothing_is_said_of_the_engine():
         trial(GIVEN, "cpu", full, EXACT)
 
 
-def test_a_small_graph_has_all_that_kernels_can_stumble_over():
-    graph, (votes, prior) = small(GIVEN._replace(num_parents=0), "cpu")
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_small_graph_has_all_that_kernels_can_stumble_over(size):
+    graph, (votes, prior) = small(GIVEN._replace(num_parents=0), size, "cpu")
     src, dst = graph.edges()
     assert (graph.in_degrees() == 0).any() and (graph.out_degrees() == 0).any()
     assert len(set(zip(src.tolist(), dst.tolist(), strict=True))) < graph.num_edges()
-    assert votes.shape == (60, 19, 5) and prior.shape == (60, 19)
+    assert graph.in_degrees().max() > max(8, 2 * size) < graph.out_degrees().max()
+    assert graph.num_edges() == size * graph.num_dst_nodes() == size * graph.num_src_nodes()
+    assert votes.shape == (32, 7, 5) and prior.shape == (32, 7)
+
+
+def test_graphs_are_tried_up_to_the_largest_block_of_edges_and_complete_ones_up_to_two():
+    assert sizes(GIVEN._replace(num_parents=0)) == [1, 2, 4] and sizes(GIVEN) == [1, 2, 4, 8]
+    assert sizes(GIVEN._replace(votes="shared", child_dim=4, most_edges=0)) == [24]
 
 
 class Asked:
@@ -181,6 +218,14 @@ def test_a_trial_apart_answers_for_the_engine_of_that_process():
 def test_a_process_that_dies_is_a_failure(monkeypatch):
     monkeypatch.setattr(proof, "__name__", "no_such_module")
     assert "the trial ended with 1: ModuleNotFoundError" in tried_apart(GIVEN, torch.device("cpu"))
+
+
+def test_what_a_process_says_need_not_be_text(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf '\\377\\376' >&2\nprintf '\\377'\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert tried_apart(GIVEN, torch.device("cpu")) == "the trial ended with 3: \ufffd\ufffd"
 
 
 def test_a_process_that_hangs_is_a_failure(monkeypatch):

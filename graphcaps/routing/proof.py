@@ -1,9 +1,14 @@
 """Whether the fused engine may be trusted on a GPU: it is tried there before ``auto`` takes it.
 
 Nobody has run its kernels on every GPU, with every torch and Triton. So the first time that votes of some kind are to
-be routed, a small graph of that kind is routed both ways, forward and backward, on the fused engine and, in float64, on
+be routed, small graphs of that kind are routed both ways, forward and backward, on the fused engine and, in float64, on
 the dense one. Equal numbers, and the same bits in a second run, prove the engine for that kind. Anything else is said
 in one warning, and the engine ``torch`` routes.
+
+A large graph gives a program many children, and cuts parents into segments. A small one would do neither, so it is also
+routed with fewer programs and shorter segments. Kernels are compiled for block sizes. Those of a batch are part of the
+question, and of a graph's edges all that there can be are tried. So each kernel that ``auto`` starts has been tried,
+unless a number that it is given is above 2^31, which is compiled for 64 bits.
 
     Question     what is asked: the kind of votes, and the sizes that kernels are compiled for
     trial        the two ways to route, and what their difference says; on any device, of any engine
@@ -18,11 +23,13 @@ import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +46,7 @@ from .votes import LinearVotes
 
 log = logging.getLogger("graphcaps")
 
-CHILDREN, IMAGES, ITERATIONS = 24, 19, 3  # more images than one product of matrices takes, and no power of two
+CHILDREN, EDGES, ITERATIONS = 24, 32, 3
 PATIENCE = 600  # seconds that a trial may take, most of it compiling
 # Of the largest number: a wrong index, mask or stride is off by about 1. Three iterations multiply an error by about
 # 10. float32 has 24 bits, tf32 11, bfloat16 8; half precision is rounded once more where results are written.
@@ -57,6 +64,8 @@ class Question(NamedTuple):
         num_parents: J of a complete graph routed child by child; 0: any graph.
         parent_dim: D.
         child_dim: P of linear votes; 0 for given ones.
+        images: a small batch that is cut into blocks as the votes' own is.
+        most_edges: the largest block of edges; 0 where no kernel has one.
     """
 
     routing: str
@@ -66,55 +75,105 @@ class Question(NamedTuple):
     num_parents: int
     parent_dim: int
     child_dim: int
+    images: int
+    most_edges: int
 
 
 def question_of(routing: str, votes: Tensor | LinearVotes, num_parents: int, complete: bool) -> Question:
     """What to ask before ``votes`` are routed on a graph of so many parents."""
-    from .fused.cuda.launch import fits, product
+    from .fused.cuda.launch import batch_like, fits, largest_block, product
 
     linear = isinstance(votes, LinearVotes)
-    numbers = votes.weight if isinstance(votes, LinearVotes) else votes
-    child_dim = numbers.shape[-2] if linear else 0
-    dtype = str(numbers.dtype).removeprefix("torch.")
-    if not (complete and fits(num_parents, numbers.shape[-1], child_dim)):
-        return Question(routing, "given", dtype, dtype, 0, numbers.shape[-1], 0)
+    u, numbers = (votes.u, votes.weight) if isinstance(votes, LinearVotes) else (votes, votes)
+    child_dim, dim = numbers.shape[-2] if linear else 0, numbers.shape[-1]
+    dtype, batch = str(numbers.dtype).removeprefix("torch."), math.prod(u.shape[1:-1])
+    if not (complete and fits(num_parents, dim, child_dim)):
+        linear, num_parents, child_dim = False, 0, 0
     kind = {2: "shared", 3: "per edge", 4: "per type"}[numbers.dim()] if linear else "given"
     tf32 = linear and numbers.dtype == torch.float32 and product(numbers) == "tf32"
-    return Question(routing, kind, dtype, "tf32" if tf32 else dtype, num_parents, numbers.shape[-1], child_dim)
+    images, most = batch_like(batch, num_parents, dim), 0 if linear else largest_block(batch, dim)
+    return Question(routing, kind, dtype, "tf32" if tf32 else dtype, num_parents, dim, child_dim, images, most)
 
 
-def small(question: Question, device: torch.device | str) -> tuple[DGLGraph, list[Tensor]]:
-    """A graph of the kind that is asked about, and numbers for it: votes, or u and weight, and last the prior."""
+def sizes(question: Question) -> list[int]:
+    """How many edges, on average, the children and parents of each graph have that is tried: all blocks of edges.
+
+    The last graph of votes that are routed child by child has parents of more edges than one block takes.
+    """
+    if not question.most_edges:
+        return [CHILDREN]
+    most = question.most_edges * (2 if question.num_parents else 1)
+    return [2**n for n in range(most.bit_length())]
+
+
+def small(question: Question, size: int, device: torch.device | str) -> tuple[DGLGraph, list[Tensor]]:
+    """A graph of the kind that is asked about, and numbers for it: votes, or u and weight, and last the prior.
+
+    Args:
+        question: the kind.
+        size: edges per parent, on average, and in a graph that isn't complete per child too.
+        device: where the numbers are to be.
+    """
     draw = torch.Generator().manual_seed(0)
-    _, kind, dtype, _, num_parents, dim, child_dim = question
-    if num_parents:
-        graph = complete_graph(CHILDREN, num_parents)
-    else:  # some edges twice; the last child and the first parent have none
-        src, dst = (torch.randint(*ends, (60,), generator=draw) for ends in ((0, 11), (1, 5)))
-        graph = bipartite_graph(src, dst, 12, 5)
-    edges = graph.num_edges()
-    shapes = [(edges, IMAGES, dim)]
+    kind, dtype, num_parents, dim = question.votes, question.dtype, question.num_parents, question.parent_dim
+    graph = complete_graph(size, num_parents) if num_parents else uneven_graph(max(EDGES, 4 * size), size, draw)
+    edges, images = graph.num_edges(), question.images
+    shapes, child_dim = [(edges, images, dim)], question.child_dim
     if kind != "given":
         matrices = {"per edge": (edges,), "per type": (2, num_parents), "shared": ()}[kind]
-        shapes = [(CHILDREN, IMAGES, child_dim), (*matrices, child_dim, dim)]
+        shapes = [(size, images, child_dim), (*matrices, child_dim, dim)]
     scale = max(1, dim) ** -0.5 if kind == "given" else max(1, child_dim * dim) ** -0.25  # votes of length about 1
     numbers = [(2 * scale * torch.randn(shape, generator=draw)).to(device, getattr(torch, dtype)) for shape in shapes]
-    prior = torch.randn(edges, IMAGES, generator=draw).to(device, torch.promote_types(numbers[0].dtype, torch.float32))
+    prior = torch.randn(edges, images, generator=draw).to(device, torch.promote_types(numbers[0].dtype, torch.float32))
     return graph, [*numbers, prior]
 
 
-def routed(graph: DGLGraph, numbers: list[Tensor], engine: Callable) -> list[Tensor]:
-    """v, and the gradients of all ``numbers`` for a fixed cotangent."""
-    *votes, prior = leaves = [x.detach().requires_grad_() for x in numbers]
-    v, _ = engine(graph, LinearVotes(*votes) if len(votes) > 1 else votes[0], None, prior, ITERATIONS, None, True, None)
+def uneven_graph(edges: int, size: int, draw: torch.Generator) -> DGLGraph:
+    """So many edges, ``size`` for each child and parent on average, some of them twice.
+
+    A third are the first child's, and a third the second parent's. The last child and the first parent have none.
+    """
+    nodes, third = edges // size, edges // 3
+    src, dst = (torch.randint(nodes - 1, (edges,), generator=draw) for _ in range(2))
+    order = torch.randperm(edges, generator=draw)
+    src[order[:third]] = 0
+    dst[order[third : 2 * third]] = 0
+    return bipartite_graph(src, dst + 1, nodes, nodes)
+
+
+def routed(graph: DGLGraph, numbers: list[Tensor], engine: Callable, observed: bool = False) -> list[Tensor]:
+    """v, and the gradients of ``numbers`` for a fixed cotangent; where it is ``observed``, without the prior's.
+
+    An observer and a prior that doesn't learn need kernels of their own.
+    """
+    *votes, prior = [x.detach().requires_grad_() for x in numbers]
+    leaves, b, watch = (votes, prior.detach(), _ignore) if observed else ([*votes, prior], prior, None)
+    v, _ = engine(graph, LinearVotes(*votes) if len(votes) > 1 else votes[0], None, b, ITERATIONS, watch, True, None)
     cotangent = torch.randn(v.shape, generator=torch.Generator().manual_seed(1)).to(v)
     return [v.detach(), *torch.autograd.grad(v, leaves, cotangent)]
 
 
-def trial(question: Question, device: torch.device | str, engine: Callable, exact: Callable) -> str:
-    """Route a small graph on ``engine``, and in float64 on ``exact``: "" where they agree, else what is wrong.
+def _ignore(*state: object) -> None:
+    pass
+
+
+def trial(
+    question: Question,
+    device: torch.device | str,
+    engine: Callable,
+    exact: Callable,
+    as_large: Callable[[], AbstractContextManager],
+) -> str:
+    """Route small graphs on ``engine``, and in float64 on ``exact``: "" where they agree, else what is wrong.
 
     Both are called as the table of engines says, ``engine(graph, votes, activation, b, iterations, ...)``.
+
+    Args:
+        question: the kind of votes.
+        device: where they are routed.
+        engine: what is tried.
+        exact: what is believed.
+        as_large: in this context ``engine`` cuts a small graph as it cuts a large one.
 
     Raises:
         torch.cuda.OutOfMemoryError: which says nothing of the engine.
@@ -122,23 +181,41 @@ def trial(question: Question, device: torch.device | str, engine: Callable, exac
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if question.products == "tf32" else "highest")
     try:
-        graph, numbers = small(question, device)
-        wanted = routed(graph, [x.double() for x in numbers], exact)
-        first, second = (routed(graph, numbers, engine) for _ in range(2))
-        if any(not torch.equal(*pair) for pair in zip(first, second, strict=True)):
-            return "a second run gives other numbers"
-        names = ["the parents", *(f"the gradient of {name}" for name in _names(question))]
-        most = TOLERANCE[question.products]
-        for name, got, right in zip(names, first, wanted, strict=True):
-            off = float((got.double() - right).abs().max() / right.abs().max())
-            if not off <= most:  # as NaN isn't
-                return f"{name}: off by {off:.2g} of the largest number, where {most:g} is let through"
+        said = (_difference(question, size, device, engine, exact, as_large) for size in sizes(question))
+        return next(filter(None, said), "")
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # of a compiler, a launch or a kernel: whatever it is, the engine doesn't run here
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _difference(
+    question: Question,
+    size: int,
+    device: torch.device | str,
+    engine: Callable,
+    exact: Callable,
+    as_large: Callable[[], AbstractContextManager],
+) -> str:
+    """What is wrong on one graph."""
+    graph, numbers = small(question, size, device)
+    wanted = routed(graph, [x.double() for x in numbers], exact)
+    first, second = (routed(graph, numbers, engine) for _ in range(2))
+    observed = routed(graph, numbers, engine, observed=True)
+    with as_large():  # a graph built anew, because an engine may keep how it has cut the other
+        cut = routed(small(question, size, device)[0], numbers, engine)
+    if any(not torch.equal(*pair) for pair in zip(first, second, strict=True)):
+        return "a second run gives other numbers"
+    names = ["the parents", *(f"the gradient of {name}" for name in _names(question))]
+    most = TOLERANCE[question.products]
+    for found, where in ((first, ""), (observed, " as observed"), (cut, " with few programs")):
+        for name, got, right in zip(names, found, wanted, strict=False):  # observed has no gradient of the prior
+            largest = float(right.abs().max()) or 1.0  # a prior's gradient is 0 where every child has one edge
+            off = float((got.double() - right).abs().max()) / largest
+            if not off <= most:  # as NaN isn't
+                return f"{name}{where}: off by {off:.2g} of the largest number, where {most:g} is let through"
     return ""
 
 
@@ -156,7 +233,8 @@ def tried_apart(question: Question, device: torch.device) -> str | None:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=PATIENCE,
         )
         return json.loads(done.stdout.splitlines()[-1])["verdict"]
@@ -179,10 +257,19 @@ def main() -> None:
     try:
         torch.zeros(1, device=device)  # busy, full or gone: no fault of the engine
         fused = engines.ROUTINGS[routing].fused
-        verdict = trial(question, device, fused, functools.partial(engines.run, routing, "torch"))  # type: ignore[arg-type]
+        exact = functools.partial(engines.run, routing, "torch")
+        verdict = trial(question, device, fused, exact, _as_large(device))  # type: ignore[arg-type]
     except RuntimeError:
         verdict = None
     print(json.dumps({"verdict": verdict}))
+
+
+def _as_large(device: str) -> Callable[[], AbstractContextManager]:
+    if torch.device(device).type != "cuda":
+        return nullcontext
+    from .fused.cuda.dynamic import few_programs
+
+    return few_programs
 
 
 def place(device: torch.device) -> dict[str, Any]:
@@ -211,7 +298,7 @@ def holds(question: Question, here: dict[str, Any], ask: Callable[[Question], st
     file = folder and folder / f"proof-{name}.json"
     verdict = _kept(file, asked) if file else None
     if verdict is None:
-        log.info("engine auto: trying 'fused' on %s, once; it compiles for up to a minute", here.get("device"))
+        log.info("engine auto: trying 'fused' on %s, once; it compiles for a minute or two", here.get("device"))
         verdict = ask(question)
         if file and verdict is not None:
             try:

@@ -14,7 +14,8 @@ The kernels have run through Triton's interpreter and compiler, but never on a G
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,9 +25,11 @@ from ....functional import squash
 from ....graph import links, once_per_structure
 from ...once import once_differentiable
 from ...votes import LinearVotes
-from .launch import PROGRAMS, ByChild, ByParent, EdgesByParent, fits
+from . import launch
+from .launch import PROGRAMS, ByChild, ByParent, EdgesByParent, by_iteration, fits
 
 SEGMENT = 512  # in-edges of a parent that one program takes, or an even share for each of PROGRAMS if that is more
+FEW, SHORT = 20, 8  # of PROGRAMS and SEGMENT while a small graph is tried
 
 
 def dynamic(
@@ -46,19 +49,39 @@ def dynamic(
             votes = votes.build(graph)
     u, weight = (votes.u, _by_type(votes, edges)) if isinstance(votes, LinearVotes) else (votes, None)
     trailing = tuple(b.shape[1:])
-    u = u.reshape(len(u), -1, u.shape[-1]).contiguous()  # (I, B, P), or (E, B, D)
+    u = _aligned(u.reshape(len(u), -1, u.shape[-1]).contiguous())  # (I, B, P), or (E, B, D)
     s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), edges, iterations, on_iteration, trailing)
     s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
     v = squash(s)
     return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
 
 
+@contextlib.contextmanager
+def few_programs() -> Iterator[None]:
+    """Meanwhile a small graph is cut as a large one is: several children for a program, and parents into segments.
+
+    For graphs that were not routed before, of which nothing is kept.
+    """
+    global SEGMENT
+    before = launch.PROGRAMS, SEGMENT
+    launch.PROGRAMS, SEGMENT = FEW, SHORT
+    try:
+        yield
+    finally:
+        launch.PROGRAMS, SEGMENT = before
+
+
+def _aligned(x: torch.Tensor) -> torch.Tensor:
+    """x where it starts at a multiple of 16 bytes, as torch's own tensors do; for others kernels are compiled anew."""
+    return x.clone() if x.data_ptr() % 16 else x
+
+
 def _by_type(votes: LinearVotes, edges: EdgesByParent) -> torch.Tensor:
     """Weights of any kind as (T, J, P, D); one matrix for all parents is repeated without a copy."""
-    weight = votes.weight if votes.index is None else votes.weight[votes.index]
+    weight = votes.weight if votes.index is None else votes.weight.index_select(0, votes.index)
     if weight.dim() == 2:
-        return weight.contiguous().expand(1, edges.num_parents, *weight.shape)
-    return weight.reshape(-1, edges.num_parents, *weight.shape[-2:]).contiguous()
+        return _aligned(weight.contiguous()).expand(1, edges.num_parents, *weight.shape)
+    return _aligned(weight.reshape(-1, edges.num_parents, *weight.shape[-2:]).contiguous())
 
 
 @once_per_structure
@@ -115,9 +138,9 @@ class _Dynamic(torch.autograd.Function):
     ) -> torch.Tensor:
         passes = _passes(u, weight, edges, prior)
         b = prior.index_select(0, edges.eid)  # (E, B), by parent
-        c = b.new_empty(iterations, *b.shape)  # (R, E, B)
-        s = b.new_empty(iterations, edges.num_parents, passes.batch, passes.parent_dim)  # (R, J, B, D)
-        v = torch.empty_like(s)
+        c = by_iteration(b, iterations, *b.shape)  # (R, E, B)
+        shape = iterations, edges.num_parents, passes.batch, passes.parent_dim
+        s, v = by_iteration(b, *shape), by_iteration(b, *shape)  # (R, J, B, D)
 
         def seen(r: int, b: torch.Tensor) -> None:
             if on_iteration is not None:
@@ -136,7 +159,7 @@ class _Dynamic(torch.autograd.Function):
         """Gradient of the last s with respect to votes (or u and weight) and prior; math: `fused/README.md`."""
         u, weight, c, s, v = ctx.saved_tensors
         passes = _passes(u, weight, ctx.edges, c)
-        ds, db = torch.empty_like(s), torch.empty_like(c)
+        ds, db = by_iteration(s, *s.shape), by_iteration(c, *c.shape)
         ds[-1] = grad
         passes.backward(c, s, ds, db, since=0 if ctx.needs_input_grad[2] else 1)
         need_votes = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]

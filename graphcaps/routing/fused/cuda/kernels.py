@@ -12,6 +12,9 @@ Going forward and going back are the same pass with another middle, hence BACK:
 Votes are (E, batch, parent_dim) in the graph's edge order. Scalars of an edge (b, c, db) are (E, batch) in the order of
 k, which counts the edges sorted by parent; eid[k] is where the votes of edge k are. Parents are (J, batch, parent_dim).
 Capitals are sizes of blocks: powers of two, the rest masked. Votes of less than 32 bits are widened as they are read.
+
+Triton compiles a kernel anew for a number that is 1, and for one that is a multiple of 16. For counts it may not
+(`do_not_specialize`): so what `graphcaps.routing.proof` tries on a small graph is what a large one is routed with.
 """
 
 # No `from __future__ import annotations` in the files of kernels: it makes annotations strings, from which the
@@ -20,7 +23,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["image_blocks"])
 def over_parents(
     votes, weights, parts, s, out, before, after, eid, segment_starts, segment_parents, batch, parent_dim, image_blocks,
     K: tl.constexpr, B: tl.constexpr, D: tl.constexpr, BACK: tl.constexpr,
@@ -93,7 +96,7 @@ def _squashed(total, s, parent_offsets, parent_mask, BACK: tl.constexpr):
     return result
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts_per_parent", "image_blocks"])
 def squash_sums(
     parts, part_starts, parts_per_parent, s, out, batch, parent_dim, image_blocks,
     K: tl.constexpr, B: tl.constexpr, D: tl.constexpr, BACK: tl.constexpr,
@@ -122,7 +125,7 @@ def squash_sums(
     tl.store(out + parent_offsets, _squashed(tl.sum(sums, 0), s, parent_offsets, parent_mask, BACK), mask=parent_mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_children", "image_blocks"])
 def couple(
     c, before, dc, after, child_starts, positions, num_children, batch, image_blocks,
     C: tl.constexpr, K: tl.constexpr, B: tl.constexpr, BACK: tl.constexpr,
@@ -174,7 +177,7 @@ def _out_edges(begin, end, start, positions, image, batch, K: tl.constexpr):
     return k[:, :, None] * batch + image[None, None, :], mask[:, :, None] & (image < batch)[None, None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["image_blocks", "iterations"])
 def votes_gradient(
     c, ds, db, v, du, eid, segment_starts, segment_parents, batch, parent_dim, image_blocks,
     iterations, c_stride, ds_stride,

@@ -12,7 +12,7 @@ import triton.language as tl
 from .kernels import du_hat_of
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_children", "children_per_type", "children_per_program", "image_blocks"])
 def over_children(
     votes, weight, parents, before, after, c, parts,
     num_children, num_parents, batch, parent_dim, child_dim,
@@ -111,7 +111,7 @@ def _load_matrices(
     return tl.load(matrices + parent * parent_stride + p * parent_dim + d, mask=mask, other=0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_children", "children_per_type", "iterations", "child_parts", "image_parts"])
 def linear_gradient(
     u, weight, c, ds, db, v, du, dweight,
     num_children, num_parents, batch, parent_dim, child_dim,

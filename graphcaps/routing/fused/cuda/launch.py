@@ -7,6 +7,7 @@ order, and two runs should give the same bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,42 @@ def fits(num_parents: int, parent_dim: int, child_dim: int = 0) -> bool:
     return child * matrix_rows <= WIDEST_WEIGHTS and _padded(parent_dim) * matrix_rows <= WIDEST_MATRIX
 
 
+def batch_like(batch: int, num_parents: int, parent_dim: int) -> int:
+    """A small batch that is routed with the same compiled kernels: blocks of images as large, and as well aligned.
+
+    The largest block that a kernel has is taken twice, and where ``batch`` isn't a multiple of 16 one image is missing.
+
+    Args:
+        batch: B, images.
+        num_parents: J where votes are routed child by child, else 0.
+        parent_dim: D.
+    """
+    wide = _padded(parent_dim)
+    largest = max(16, 256 // wide, TILE // (_padded(num_parents) * wide) if num_parents else 0)
+    images = _padded(max(1, batch), 2 * largest)
+    return images if batch % 16 == 0 or images <= 2 else images - 1
+
+
+def largest_block(batch: int, parent_dim: int) -> int:
+    """The most edges of a parent, or of a child, that a kernel takes at once; with fewer on average, it takes fewer."""
+    wide = _padded(parent_dim)
+    return max(1, TILE // (_padded(batch, max(1, 64 // wide)) * wide), 512 // _padded(batch, 16))
+
+
+def by_iteration(like: torch.Tensor, iterations: int, *shape: int) -> torch.Tensor:
+    """Room for ``iterations`` tensors of ``shape``, each of which starts at a multiple of 16 numbers.
+
+    Kernels are compiled anew for tensors that don't start at a multiple of 16 bytes.
+    """
+    numbers = math.prod(shape)
+    return like.new_empty(iterations, triton.cdiv(numbers, 16) * 16)[:, :numbers].view(iterations, *shape)
+
+
+def _step(x: torch.Tensor) -> int:
+    """Numbers from one iteration of x to the next; where there is only one, some multiple of 16 as for several."""
+    return x.stride(0) if len(x) > 1 else 16
+
+
 def shared_memory(device: torch.device) -> int:
     """Bytes of shared memory that a program may have on ``device``."""
     if device.type != "cuda":
@@ -107,7 +144,7 @@ def _squash_sums(
         batch=batch,
         parent_dim=parent_dim,
         image_blocks=blocks,
-        K=_padded(triton.cdiv(len(parts), num_parents), 8),
+        K=8,
         B=images,
         D=_padded(parent_dim),
         BACK=back,
@@ -178,8 +215,8 @@ class ByParent:
             du=du,
             **self._constants(),
             iterations=len(c),
-            c_stride=c.stride(0),
-            ds_stride=ds.stride(0),
+            c_stride=_step(c),
+            ds_stride=_step(ds),
         )
         return du, None
 
@@ -361,8 +398,8 @@ class ByChild:
             **self._constants(),
             PRODUCT=self.product,
             iterations=len(c),
-            c_stride=c.stride(0),
-            ds_stride=ds.stride(0),
+            c_stride=_step(c),
+            ds_stride=_step(ds),
             child_parts=child_parts,
             image_parts=image_parts,
             parent_blocks=parent_blocks,
