@@ -14,7 +14,6 @@ from graphcaps import GraphcapsError, InputError
 from graphcaps.cli import main
 from graphcaps.compare import work
 from graphcaps.compare.plan import measured, plan_names, read_plan
-from graphcaps.compare.table import as_markdown
 from graphcaps.compare.work import compare
 from graphcaps.data import to_float
 from graphcaps.models import CNN

@@ -150,7 +150,7 @@ def test_a_task_that_fails_does_not_stop_the_others(tiny, monkeypatch, capsys):
 def test_wrong_names_and_rounds_are_answered_in_one_line(tmp_path, capsys):
     assert main(["matters", "--only", "factor-4", "--to", str(tmp_path / "to")]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("graphcaps: only: expected one of mnist, pairs, places, anywhere, cora,") and said.count("\n") == 1
+    assert said.startswith("graphcaps: only: expected one of mnist, pairs, places, anywhere,") and said.count("\n") == 1
     assert "got 'factor-4'" in said and "Did you mean factors-4?" in said
     assert main(["matters", "--rounds", "0", "--to", str(tmp_path / "to")]) == 2
     assert "rounds: expected an integer >= 1, got 0" in capsys.readouterr().err and not (tmp_path / "to").exists()

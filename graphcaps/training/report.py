@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 FEW_STEPS = 100
 
 
-def introduction(
-    config: TrainConfig, run: Run, network: Network, splits: ImageSplits, accelerator: Accelerator
-) -> str:
+def introduction(config: TrainConfig, run: Run, network: Network, splits: ImageSplits, accelerator: Accelerator) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     return (
         f"{config.model} on {config.dataset}: {len(splits.train)} training, {len(splits.val)} validation "
