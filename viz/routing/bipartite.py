@@ -205,10 +205,10 @@ class GraphPicture:
             self.figure.text(0.02, self._layout.shown, said, size=self._medium.small, va="center")
         if not self._whole:
             number = style.thousands(len(self.edges))
-            shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)} lines"
+            shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)}"
             if self._medium.heading:
                 chosen_in = f"{self.timeline.over[:-1]} {self.timeline.steps[int(self.timeline.answer)]}"
-                shown += f"\nof {chosen_in}, in every frame"
+                shown += f" lines\nof {chosen_in}, in every frame"
             self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(axes)
