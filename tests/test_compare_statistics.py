@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from graphcaps.compare.coverage import CASES, coverage
-from graphcaps.compare.plan import measured
-from graphcaps.compare.statistics import difference, difference_of_accuracies, mcnemar
+from graphcaps.compare.statistics import difference, mcnemar
 from graphcaps.errors import InputError
 
 
@@ -73,26 +72,6 @@ def test_a_seed_that_failed_makes_it_wide():
 def test_networks_of_other_images_are_an_error():
     with pytest.raises(InputError, match=r"other: expected \(T, N=5\), got \(2, 4\)"):
         difference(np.ones((2, 5), bool), np.ones((2, 4), bool))
-
-
-def test_accuracies_alone_give_a_wider_interval_than_answers():
-    random = np.random.default_rng(2)
-    hard = random.normal(size=3000)
-    right, other = (hard + 0.5 * random.normal(size=(3, 3000)) < 1 for _ in range(2))
-    apart, low, high = difference(right, other)
-    from_accuracies = difference_of_accuracies(right.mean(1).tolist(), other.mean(1).tolist(), 3000)
-    assert from_accuracies[0] == pytest.approx(apart)
-    assert from_accuracies[1] < low and from_accuracies[2] > high
-
-
-def test_the_intervals_kept_of_routings_are_from_its_accuracies():
-    rows = {row["name"]: row for row in measured("routings")["rows"]}
-    of = {name: [seed["accuracy"]["test"] for seed in row["seeds"]] for name, row in rows.items()}
-    for name, row in rows.items():
-        if name != "dynamic":
-            kept = row["images"]["test"]
-            wanted = difference_of_accuracies(of[name], of["dynamic"], kept["count"])
-            assert (kept["difference"], *kept["interval"]) == pytest.approx(wanted)
 
 
 def test_intervals_of_two_seeds_hold_the_truth():

@@ -69,24 +69,6 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
     return _around(apart, right.mean(axis=1), other.mean(axis=1), max(images, 0.0))
 
 
-def difference_of_accuracies(ours: Sequence[float], theirs: Sequence[float], images: int) -> tuple[float, float, float]:
-    """As ``difference``, where nothing but the seeds' accuracies is left: an interval that is too wide.
-
-    The images' part is taken as if the two networks were wrong on images that have nothing to do with each other, and
-    all seeds of one on the same. Networks that are wrong on some of the same images differ less.
-
-    Args:
-        ours, theirs: accuracies in [0, 1] of each network's seeds.
-        images: N.
-
-    Returns:
-        difference (ours - theirs), low, high.
-    """
-    means = [float(np.mean(each)) for each in (ours, theirs)]
-    variance = sum(mean * (1 - mean) for mean in means) / images
-    return _around(means[0] - means[1], np.asarray(ours), np.asarray(theirs), variance)
-
-
 def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0) -> tuple[float, float, float] | None:
     """The mean of paired differences, with a 95 % interval by Student's t.
 
