@@ -120,8 +120,8 @@ def example(
     some test molecules are routed, for graphcaps viz. factors and motifs draw their graphs from seeds, and say how well
     couplings tell which factor or motif an edge is there because of.
 
-    Stopped and started again, each goes on where it was. Uses one process per core. On two cores cora takes about 45
-    minutes, mutag and proteins half an hour each, motifs an hour, factors hours.
+    Stopped and started again, each goes on where it was. Uses one process per core. On two cores cora takes about a
+    quarter of an hour, mutag and proteins half an hour each, motifs an hour, factors hours.
 
     Args:
         name: cora: classify the papers of a citation graph. mutag, proteins: classify molecules, ten folds. factors:
