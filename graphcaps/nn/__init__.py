@@ -1,6 +1,5 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
-from .concurrent import ConcurrentCaps
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .dense_caps import CapsuleLayer
@@ -16,7 +15,6 @@ __all__ = [
     "CapsuleConv",
     "CapsuleLayer",
     "CapsuleReadout",
-    "ConcurrentCaps",
     "ConvCaps",
     "Decoder",
     "DepthwisePrimaryCaps",

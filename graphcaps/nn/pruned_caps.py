@@ -43,9 +43,8 @@ class PrunedCaps(CapsuleLayer):
         inside = not len(kept) or bool(kept[0] >= 0 and kept[-1] < len(layer.weight) and (kept.diff() > 0).all())
         expect(inside, "kept", f"ascending edges of the layer, 0 to {len(layer.weight) - 1}", kept.tolist())
         self.num_children, self.num_parents = layer.num_children, layer.num_parents
-        self.iterations, self.routing, self.engine = layer.iterations, layer.routing, layer.engine
+        self.routing = copy.deepcopy(layer.routing)
         self.weight = nn.Parameter(layer.weight.detach()[kept], requires_grad=layer.weight.requires_grad)
-        self.learned = copy.deepcopy(layer.learned)
         prior = layer.prior
         self.prior = None if prior is None else nn.Parameter(prior.detach()[kept], prior.requires_grad)
         # (E',): which edges i * J + j of the complete graph
@@ -59,9 +58,6 @@ class PrunedCaps(CapsuleLayer):
             ends = self.edges.cpu() // self.num_parents, self.edges.cpu() % self.num_parents
             self._graph = bipartite_graph(*ends, self.num_children, self.num_parents).to(device)
         return self._graph.local_var()
-
-    def graph_recipe(self) -> None:
-        """None: a ``state_dict`` brings its own edges."""
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)

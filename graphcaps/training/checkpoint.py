@@ -16,10 +16,9 @@ from safetensors.torch import save_file
 from ..atomic import replacing
 from ..errors import GraphcapsError
 from ..models import Limits, Network, from_preset
+from ..routing.names import from_json
 
 FORMAT_VERSION = 1
-_OLD_EM = "its EM routing had beta_a in the place of bias, and another variance floor, so that its weights don't fit. "
-_OLD_EM += "Train it again"
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
@@ -99,8 +98,7 @@ def restore(
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
-            why = _OLD_EM if name.endswith(".learned.beta_a") else "it is of another model"
-            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: {why}")
+            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: it is of another model")
         if stored[name].is_floating_point() and not stored[name].isfinite().all():
             raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
     model.load_state_dict(stored)
@@ -134,8 +132,8 @@ def read_model(path: Path, limits: Limits | None = None) -> Network:
     _, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
-        if "engine" in preset:
-            preset["engine"] = "auto"
+        if "routing" in preset:
+            preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
         class_names, num_classes = tuple(head["class_names"]), (model.preset or {})["num_classes"]
         if len(class_names) != num_classes:

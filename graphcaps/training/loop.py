@@ -26,6 +26,7 @@ from ..errors import GraphcapsError, expect
 from ..models import Limits, Network, from_config, routing_network
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
+from ..routing import engine
 from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
@@ -84,7 +85,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         run: the run to go on with; None: a new one.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
-    with determinism(config.deterministic):
+    with determinism(config.deterministic), engine(config.engine):
         return _fit(config, run, progress)
 
 

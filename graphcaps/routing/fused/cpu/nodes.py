@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import links, once_per_structure
-from ...once import once_differentiable
+from ...second_derivative import once_differentiable
 from . import kernels_nodes
 from .memory import zeros
 from .passes import MOST_SUMS, flat, run_on_threads, sum_of

@@ -1,19 +1,20 @@
-"""What routing algorithms are written in: sums, products and a softmax over the edges of a graph of votes.
+"""What routings are written in: sums, products and a softmax over the edges of a graph of votes.
 
-    child_softmax(b)          softmax over each child's out-edges, and with ``nobody`` over a logit 0 beside them
+    child_softmax(b)          softmax over each child's out-edges
     weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
-    sum_to_parents(x)         for each parent, the sum over its in-edges of x
     agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
+    sum_to_parents(x)         for each parent, the sum over its in-edges of x
+    child_sum(x)              on each edge, the sum of x over its child's out-edges
     from_children(x)          to each edge, what its child has
     from_parents(x)           to each edge, what its parent has
     has_votes()               for each parent, whether it has an in-edge
+    observe(r, b, c, v, u_hat)    hands iteration r to whoever observes the routing; costs nothing where nobody does
 
-Two more, on the kinds that ``gradient`` works with:
+One more, on the kinds whose gradient ``gradient`` writes out:
 
-    through_softmax(c, dc)    the gradient of the logits from that of the couplings
     outer(x, y, u_hat)        to each edge, the sum over t of its x_t times its parent's y_t, laid out as u_hat
 
-They exist in three kinds with the same numbers, so that an algorithm written in them once runs on all:
+They exist in three kinds with the same numbers, so that a routing written in them once runs on all:
 
     DGLEdges      DGL's message, reduce and apply-edges functions, on any graph
     DenseEdges    batched matrix products, on a graph in which every child votes once for every parent
@@ -24,38 +25,22 @@ A tensor with a number per edge is "edge numbers", one with a vector per edge "e
 (J, *, I, D) in ``DenseEdges``. Arithmetic on them works in either layout; a vector per edge has its D numbers last.
 
 E edges, I children, J parents, * any trailing dims, D numbers in a vote.
-
-Tried and not kept, times forward and backward on one thread:
-    With DGL, edges as nodes of a graph of their own, so that c u_hat is summed without being stored (u_mul_e, u_dot_v).
-    1152 children, 10 parents, 32 images: 122 ms instead of 93. A million random edges: 1369 ms instead of 388.
-    Dense on a CPU, votes left in edge order, (I, J, *, D). The rows of a product then lie J B D numbers apart, which
-    takes twice as long as one copy and products of neighbouring rows.
-    Dense, linear votes never built: (c u) W for the sums, (v W^T) u for the agreement. 1152 children, 10 parents, P 8,
-    D 16, 32 images, forward and backward: 0.77 GB moved with autograd's gradient, where built votes moved 0.87 with it,
-    and move 0.48 to 0.55 with that of ``gradient``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, overload
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, edge_softmax, function, ops
 from ..graph import Links, bipartite_graph, links, once_per_structure
+from .second_derivative import refuse_second_derivative
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # of r, b, c, v, agreement
-
-
-class Parents(NamedTuple):
-    """What an algorithm gives: poses before the last squash (J, *, D), capsules v (J, *, D), activations (J, *)."""
-
-    pose: Tensor
-    v: Tensor
-    activation: Tensor
 
 
 class EdgeOps(Protocol):
@@ -70,8 +55,11 @@ class EdgeOps(Protocol):
     def vectors_in(self, x: Tensor) -> Tensor:
         """(E, *, D) in edge order -> edge vectors."""
 
-    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
-        """Edge numbers -> edge numbers: softmax over each child's out-edges, with ``nobody`` over one logit 0 more."""
+    def child_softmax(self, b: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers: softmax over each child's out-edges."""
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers: the sum over the out-edges of each edge's child."""
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         """Edge numbers and edge vectors -> (J, *, D): the sum over each parent's in-edges of c u_hat."""
@@ -91,8 +79,23 @@ class EdgeOps(Protocol):
     def has_votes(self) -> Tensor:
         """(J,) bool: parents with an in-edge."""
 
+    def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
+        """Hand iteration r, its logits, couplings and parents (J, *, D) to the observer, with the agreement."""
 
-class _InEdgeOrder:
+
+class _Observed:
+    """What all kinds share: an observer, or None."""
+
+    observer: Observer | None = None
+
+    def observe(self: EdgeOps, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
+        if self.observer is not None:
+            agreement = self.agreement(u_hat.detach(), v.detach())
+            b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
+            self.observer(r, b, c, v, agreement)
+
+
+class _InEdgeOrder(_Observed):
     """Edge numbers (E, *) and edge vectors (E, *, D), as the caller has them."""
 
     def numbers_in(self, x: Tensor) -> Tensor:
@@ -107,38 +110,39 @@ class _InEdgeOrder:
 
 class DGLEdges(_InEdgeOrder):
     """By DGL, on the device of the graph. Votes and couplings stand on the edges of a view of the graph, sums and
-    parents on its nodes; the caller's graph is not written to. DGL's kernels refuse tensors without elements."""
+    parents on its nodes; the caller's graph is not written to. DGL's kernels refuse tensors without elements, and their
+    gradients have no gradients: those are refused."""
 
     def __init__(self, graph: DGLGraph):
         self.graph = graph.local_var()
 
-    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
-        if not nobody:
-            return edge_softmax(self.graph, b, norm_by="src")
-        to_children = _reversed(self.graph)
-        top = ops.copy_e_max(to_children, b.detach()).clamp_min(0)  # (I, *)
-        exp = torch.exp(b - ops.copy_v(to_children, top))
-        return exp / ops.copy_v(to_children, ops.copy_e_sum(to_children, exp) + torch.exp(-top))
+    def child_softmax(self, b: Tensor) -> Tensor:
+        return edge_softmax(self.graph, refuse_second_derivative(b), norm_by="src")
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
+        c, u_hat = refuse_second_derivative(c), refuse_second_derivative(u_hat)
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
         self.graph.update_all(_message, function.sum("m", "s"))
         return self.graph.dstdata.pop("s")
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
+        u_hat, v = refuse_second_derivative(u_hat), refuse_second_derivative(v)
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
         self.graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
 
     # Copies and plain sums by the kernels themselves: a feature's way onto the graph and back takes 0.1 ms.
     def sum_to_parents(self, x: Tensor) -> Tensor:
-        return ops.copy_e_sum(self.graph, x)
+        return ops.copy_e_sum(self.graph, refuse_second_derivative(x))
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        return self.from_children(ops.copy_e_sum(_reversed(self.graph), refuse_second_derivative(x)))
 
     def from_children(self, x: Tensor) -> Tensor:
-        return ops.copy_u(self.graph, x)
+        return ops.copy_u(self.graph, refuse_second_derivative(x))
 
     def from_parents(self, x: Tensor) -> Tensor:
-        return ops.copy_v(self.graph, x)
+        return ops.copy_v(self.graph, refuse_second_derivative(x))
 
     def has_votes(self) -> Tensor:
         return self.graph.in_degrees() > 0
@@ -161,15 +165,18 @@ class ScatterEdges(_InEdgeOrder):
     def __init__(self, ends: Links):
         self.ends = ends
 
-    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+    def child_softmax(self, b: Tensor) -> Tensor:
         # Shifting all logits of a child changes nothing, so the shift needs no gradient.
         src, children = self.ends.src, self.ends.num_children
         child = src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
         top = b.detach().new_zeros(children, *b.shape[1:])
-        top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=nobody)  # (I, *)
+        top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
         exp = torch.exp(b - top.index_select(0, src))
-        total = (torch.exp(-top) if nobody else torch.zeros_like(top)).index_add(0, src, exp)  # (I, *)
-        return exp / total.index_select(0, src)
+        return exp / self.child_sum(exp)
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        total = x.new_zeros(self.ends.num_children, *x.shape[1:]).index_add(0, self.ends.src, x)  # (I, *)
+        return total.index_select(0, self.ends.src)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return self.sum_to_parents(c.unsqueeze(-1) * u_hat)
@@ -186,11 +193,6 @@ class ScatterEdges(_InEdgeOrder):
     def from_parents(self, x: Tensor) -> Tensor:
         return x.index_select(0, self.ends.dst)
 
-    def through_softmax(self, c: Tensor, dc: Tensor) -> Tensor:
-        change = c * dc
-        total = change.new_zeros(self.ends.num_children, *c.shape[1:]).index_add(0, self.ends.src, change)  # (I, *)
-        return torch.addcmul(change, c, total.index_select(0, self.ends.src), value=-1)
-
     def outer(self, x: Sequence[Tensor], y: Sequence[Tensor], u_hat: Tensor) -> Tensor:
         total = torch.zeros_like(u_hat)
         for numbers, parents in zip(x, y, strict=True):
@@ -202,7 +204,7 @@ class ScatterEdges(_InEdgeOrder):
         return fed.index_fill(0, self.ends.dst, True)  # without waiting for a GPU, as counting would
 
 
-class DenseEdges:
+class DenseEdges(_Observed):
     """By batched matrix products, on the device of the votes; the graph is complete, source-major.
 
     The I votes for one parent and image are the rows of one matrix: edge vectors are (J, *, I, D), edge numbers
@@ -254,10 +256,11 @@ class DenseEdges:
             torch.bmm(*(x.reshape(-1, *x.shape[-2:]) for x in (left, right)), out=out.view(-1, *out.shape[-2:]))
         return found.movedim(-3, 0) if self.by_image else found
 
-    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
-        if not nobody:
-            return b.softmax(dim=0)
-        return torch.cat([b, b.new_zeros(1, *b.shape[1:])]).softmax(dim=0)[:-1]
+    def child_softmax(self, b: Tensor) -> Tensor:
+        return b.softmax(dim=0)
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        return x.sum(dim=0).expand_as(x)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return self._product(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
@@ -274,10 +277,6 @@ class DenseEdges:
     def from_parents(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-2 if x.dim() == self.vector_dims else -1)  # (J, *, 1, D) or (J, *, 1)
 
-    def through_softmax(self, c: Tensor, dc: Tensor) -> Tensor:
-        change = c * dc
-        return torch.addcmul(change, c, change.sum(dim=0), value=-1)
-
     def outer(self, x: Sequence[Tensor], y: Sequence[Tensor], u_hat: Tensor) -> Tensor:
         return self._product(torch.stack(list(x), -1), torch.stack(list(y), -2), out=torch.empty_like(u_hat))
 
@@ -293,22 +292,6 @@ def edges_of(engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.d
         return DGLEdges(graph)
     ends = links(graph, device)
     return DenseEdges(ends, len(shape)) if ends.complete and some else ScatterEdges(ends)
-
-
-@overload
-def repeated(on_iteration: None, iterations: int) -> None: ...
-@overload
-def repeated(on_iteration: Observer, iterations: int) -> Observer: ...
-def repeated(on_iteration: Observer | None, iterations: int) -> Observer | None:
-    """For algorithms of one pass: an observer that is handed its state ``iterations`` times, as r = 0, 1, ..."""
-    if on_iteration is None:
-        return None
-
-    def hand_out(_: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
-        for r in range(iterations):
-            on_iteration(r, b, c, v, agreement)
-
-    return hand_out
 
 
 def with_length(pose: Tensor, length: Tensor) -> Tensor:

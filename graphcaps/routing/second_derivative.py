@@ -1,4 +1,7 @@
-"""Gradients that have no gradients of their own: whoever asks for one is told which engine has it."""
+"""Gradients that have no gradients of their own: asking for one is an error that names the engine that has it.
+
+Without it torch would take such gradients for constants, and second derivatives would be wrong without a word.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ class _Refused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> None:
         raise SecondDerivativeError(
-            "second derivative: expected routing on engine torch or naive, whose gradients have gradients, got another "
-            "engine. Give engine='torch'"
+            "second derivative: expected routing on engine torch, whose gradients have gradients, got another engine. "
+            "Route within: with graphcaps.engine('torch')"
         )
 
 
@@ -46,7 +49,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(backward)
-    def told(ctx: Any, *outer: Tensor) -> Any:
+    def checked(ctx: Any, *outer: Tensor) -> Any:
         with torch.no_grad():
             found = backward(ctx, *outer)
         if not torch.is_grad_enabled():
@@ -58,4 +61,23 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         refused = _Refused.apply(len(reached), *reached, *(found if several else (found,)))
         return refused if several else refused[0]
 
-    return told
+    return checked
+
+
+class _OnceDifferentiable(torch.autograd.Function):
+    """The same numbers; DGL's gradients, which come through here, have no gradients of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        return slope
+
+
+def refuse_second_derivative(x: Tensor) -> Tensor:
+    """The same numbers, whose gradient's gradient is refused."""
+    return _OnceDifferentiable.apply(x) if x.requires_grad else x

@@ -1,4 +1,4 @@
-"""Routing with loops over edges: the oracle that every other engine is held against.
+"""Routing with loops over edges: the oracle that every engine is held against.
 
 Dynamic routing is Sabour, Frosst & Hinton 2017, Procedure 1, one line per line of the paper. The other papers are named
 in the files of the same names. Only torch and Python are imported, nothing of graphcaps, so that an error elsewhere
@@ -8,9 +8,30 @@ can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import torch
+
+
+def route(graph, votes, routing, *, activation=None, prior=None, on_iteration=None, squash_output=True):
+    """As ``graphcaps.route``, with the settings and parameters of its routing objects; votes (E, *, D)."""
+    numbers = {
+        "Spherical": lambda: (routing.kappa,),
+        "EM": lambda: (*routing.of_parents(), routing.scaled_lambda, routing.variance_floor),
+        "Inverted": lambda: routing.norm and (*routing.norm.parameters(), routing.head.weight[0], routing.head.bias[0]),
+    }.get(type(routing).__name__, lambda: None)()
+    b = torch.zeros_like(votes[..., 0]) if votes.shape[-1] else votes.sum(-1)
+    if prior is not None:
+        prior = torch.as_tensor(prior, dtype=b.dtype)
+        b = b + prior.reshape(*prior.shape, *[1] * (b.dim() - prior.dim()))
+    algorithm = {
+        "Dynamic": dynamic,
+        "Uniform": uniform,
+        "Attention": attention,
+        "Inverted": inverted,
+        "Spherical": spherical,
+        "EM": em,
+    }[type(routing).__name__]
+    return algorithm(graph, votes, activation, b, routing.iterations, on_iteration, squash_output, numbers)
 
 
 def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
@@ -53,22 +74,6 @@ def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output
     out_edges, in_edges, dst = _ends(graph)
     c = _softmax(b, out_edges)
     return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
-
-
-def nobody(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Dynamic routing with one parent more, to which each child is linked with a vote of zeros: its logit stays 0."""
-    src, dst = graph.edges(order="eid")
-    edges, children, parents = len(src), graph.num_src_nodes(), graph.num_dst_nodes()
-    ends = torch.cat([src, torch.arange(children).to(src)]), torch.cat([dst, torch.full((children,), parents).to(dst)])
-    linked = SimpleNamespace(
-        edges=lambda order: ends, num_src_nodes=lambda: children, num_dst_nodes=lambda: parents + 1
-    )
-    u_hat, b = (torch.cat([x, x.new_zeros(children, *x.shape[1:])]) for x in (u_hat, b))
-    observer = on_iteration and (
-        lambda r, b, c, v, agreement: on_iteration(r, b[:edges], c[:edges], v[:parents], agreement[:edges])
-    )
-    v, length = dynamic(linked, u_hat, activation, b, iterations, observer, squash_output)
-    return v[:parents], length[:parents]
 
 
 def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
