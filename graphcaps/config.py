@@ -35,8 +35,7 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-RoutingName = Literal["auto", "dynamic", "uniform", "attention", "spherical", "inverted", "em"]
-_ANY = typing.get_args(RoutingName)[1:]
+_ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
 _ROUTED = ("routing", "protocol", "reconstruction_weight", "prior")
 
 PRESETS = {
@@ -74,12 +73,12 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: RoutingName = "auto"
+    routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
     et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
     dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention have one pass,
-    whatever the iterations."""
+    whatever the iterations. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
     prior: Literal["none", "learned"] = "none"
     """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
@@ -158,7 +157,10 @@ class TrainConfig:
             then = "Its poses are routed by their spread"
         elif not PRESETS[self.model].routings:
             then = "It has no capsules: leave --routing out"
-        expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        own = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
+        if not own:
+            wanted = f"one of {', '.join(known)} for model {self.model}" if len(known) > 1 else known[0]
+            expect(self.routing in known, "routing", wanted, repr(self.routing), then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
         weight = self.reconstruction_weight

@@ -87,8 +87,10 @@ class _Observed:
     """What all kinds share: an observer, or None."""
 
     observer: Observer | None = None
+    agreement: Callable[[Tensor, Tensor], Tensor]
+    numbers_out: Callable[[Tensor], Tensor]
 
-    def observe(self: EdgeOps, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
+    def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())
             b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
