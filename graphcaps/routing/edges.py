@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, edge_softmax, function, ops
-from ..graph import Links, bipartite_graph, links, once_per_structure
+from ..graph import Links, bipartite_graph, cached_per_structure, links
 from .second_derivative import refuse_second_derivative
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # of r, b, c, v, agreement
@@ -150,7 +150,7 @@ class DGLEdges(_InEdgeOrder):
         return self.graph.in_degrees() > 0
 
 
-@once_per_structure
+@cached_per_structure
 def _reversed(graph: DGLGraph) -> DGLGraph:
     """The same edges, from parents to children."""
     src, dst = graph.edges(order="eid")
