@@ -72,7 +72,7 @@ types: $(VENV)/installed-dev
 gpu: $(VENV)/installed-dev
 	@failed=; \
 	sh .ci/stage 'The targets: five minutes' \
-		$(VENV)/bin/graphcaps bench gpu --json figures-bench/gpu.json || failed="$$failed targets"; \
+		$(VENV)/bin/python -m experiments.bench gpu --json runs/bench-gpu.json || failed="$$failed targets"; \
 	sh .ci/stage 'The kernels against naive, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
 		-k 'cuda or test_fused_gpu and not alone' tests/test_fused_gpu.py tests/test_data_batches.py \
 		|| failed="$$failed kernels"; \

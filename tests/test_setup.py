@@ -201,10 +201,10 @@ def test_make_demo_makes_room_for_its_own_second_run(checkout):
     assert planned.index("rm -rf runs/demo\n") < planned.index("train --dataset digits")
 
 
-GPU_STAGES = ["bench gpu", "-m pytest", "-m pytest", "train --model paper"]
+GPU_STAGES = ["-m experiments.bench gpu", "-m pytest", "-m pytest", "train --model paper"]
 
 
-@pytest.mark.parametrize("fails", ["bench gpu", "test_fused_gpu", "test_facts", "train --model"])
+@pytest.mark.parametrize("fails", ["experiments.bench gpu", "test_fused_gpu", "test_facts", "train --model"])
 def test_make_gpu_runs_each_stage_and_fails_with_any(checkout, fails):
     make(checkout, ".venv/installed-dev")
     (checkout / "asked").unlink()

@@ -22,7 +22,6 @@ _HOME = {
     "PlacesPicture": "routing.places",
     "parts": "results.parse_tree",
     "accuracy_by_edges": "results.pruning",
-    "bars": "results.benchmark",
     "compared": "results.comparison",
     "entropy_by_degree": "results.degrees",
     "recovered": "results.factors",
@@ -39,7 +38,6 @@ __all__ = [
     "MoleculePicture",
     "PlacesPicture",
     "accuracy_by_edges",
-    "bars",
     "color",
     "compared",
     "confusion",
@@ -59,7 +57,6 @@ __all__ = [
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import draw, draw_graph
     from graphcaps.viz.explorer.html import explorer_page
-    from graphcaps.viz.results.benchmark import bars
     from graphcaps.viz.results.comparison import compared
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.degrees import entropy_by_degree

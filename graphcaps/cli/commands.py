@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .files import export
-from .measurements import bench, compare, example, matters
+from .measurements import compare, example, matters
 from .networks import evaluate, predict, prune, runs, train
 from .pictures import explain, explore, viz
 
@@ -21,6 +21,5 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "compare": compare,
     "matters": matters,
-    "bench": bench,
     "example": example,
 }
