@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+import graphcaps
 from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, squash
 
 from .inputs import Case
@@ -72,7 +73,8 @@ def engine(name: str, about: str) -> Formulation:
 
     def route(case: Case, *tensors: torch.Tensor) -> torch.Tensor:
         votes = LinearVotes(*tensors) if case.linear else tensors[0]
-        return dynamic_routing(case.graph, votes, case.iterations, engine=name)
+        with graphcaps.engine(name):
+            return dynamic_routing(case.graph, votes, case.iterations)
 
     return Formulation(name, about, lambda case, tensors: tensors, route)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from graphcaps import dgl, nn
+from graphcaps import dgl, engine, nn
 from graphcaps._dgl import DGLGraph
+from graphcaps.routing import Dynamic, Spherical
 
 from .clock import interleaved
 from .inputs import SEED, Setup
@@ -79,13 +80,18 @@ def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Ca
 def dgl_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
     """The layer, and it as a function of the features alone."""
     alone = {"allow_zero_in_degree": True}
-    routing, engine = "dynamic" if "dynamic" in name else "spherical", "torch" if "torch" in name else "auto"
+    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations)
     layer = {
         GAT: lambda: dgl.nn.GATConv(FEATS, dim, CAPS, **alone),
         "GraphConv of DGL": lambda: dgl.nn.GraphConv(FEATS, CAPS * dim, **alone),
-    }.get(name, lambda: nn.CapsuleConv(FEATS, dim, CAPS, iterations, routing=routing, engine=engine, **alone))()
+    }.get(name, lambda: nn.CapsuleConv(FEATS, dim, CAPS, routing, **alone))()
     layer = layer.to(device)
-    return layer, lambda feat: layer(graph, feat)
+
+    def call(feat: torch.Tensor) -> torch.Tensor:
+        with engine("torch" if "torch" in name else "auto"):
+            return layer(graph, feat)
+
+    return layer, call
 
 
 def pyg_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
@@ -95,7 +101,7 @@ def pyg_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str
 
     edge_index = torch.stack(graph.edges()).to(device)
     layer = {
-        "CapsuleConv in PyG": lambda: pyg.CapsuleConv(FEATS, dim, CAPS, iterations, add_self_loops=False),
+        "CapsuleConv in PyG": lambda: pyg.CapsuleConv(FEATS, dim, CAPS, Spherical(iterations), add_self_loops=False),
         "GATConv of PyG": lambda: GATConv(FEATS, dim, CAPS, add_self_loops=False),
         "GCNConv of PyG": lambda: GCNConv(FEATS, CAPS * dim, add_self_loops=False),
     }[name]().to(device)
