@@ -26,6 +26,7 @@ from graphcaps.models import capsnet_loss
 from graphcaps.models.limits import Evidence
 from graphcaps.training import checkpoint
 from graphcaps.training import loop as training
+from graphcaps.training.hardware import choose_kernels
 from graphcaps.training.loop import Interrupted, one_cycle
 from graphcaps.training.run_folder import Run
 
@@ -535,6 +536,15 @@ def test_without_tensorboard_the_error_says_how_to_install_it(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(GraphcapsError, match=r'tensorboard: expected .* Run: pip install -e "\.\[tensorboard\]"'):
         train(small.config(tmp_path, tensorboard=True), progress=False)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_convolutions_on_a_gpu_are_the_fastest_unless_deterministic_ones_are_asked_for(deterministic):
+    cudnn = torch.backends.cudnn
+    with cudnn.flags(enabled=True, benchmark=deterministic, allow_tf32=deterministic):
+        choose_kernels("cuda", deterministic)
+        assert cudnn.benchmark == cudnn.allow_tf32 == (not deterministic)
+        assert torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 100, 4300])

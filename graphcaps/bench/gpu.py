@@ -8,7 +8,6 @@ are random: the time doesn't depend on what is in them.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator
 
 import torch
@@ -17,7 +16,6 @@ from ..config import TrainConfig
 from ..data import Batches, Images
 from ..models import CapsNet
 from ..models.objects import longest, right
-from ..training.graphed import GraphedStep, graphed
 from ..training.hardware import accelerator, has_bfloat16
 from ..training.step import Learner, prepare, set_rate, training_step
 from .baselines import COMPILED, EINSUM, READABLE, engine
@@ -71,22 +69,20 @@ def epochs(setup: Setup) -> Table:
     own = CapsNet.from_preset("paper", sizes.image_shape, CLASSES, sizes.iterations).to(device)
     readable = baseline_network(own, READABLE, separate=False)
     fastest = "bfloat16" if has_bfloat16(device) else "float32"
-    # name: (network, precision, as a graph, what it is)
+    # name: (network, precision, what it is)
     asked = {
-        "readable": (readable, "float32", False, f"{READABLE.says}, one primary convolution, float32"),
-        f"{GRAPHCAPS}, float32": (_copy(own), "float32", False, "float32, kernel by kernel"),
-        f"{GRAPHCAPS}, eager": (_copy(own), fastest, False, f"{fastest}, kernel by kernel"),
-        GRAPHCAPS: (_copy(own), fastest, True, f"as graphcaps train: {fastest}, a CUDA graph where it proved equal"),
+        "readable": (readable, "float32", f"{READABLE.says}, one primary convolution, float32"),
+        f"{GRAPHCAPS}, float32": (_copy(own), "float32", "float32"),
+        GRAPHCAPS: (_copy(own), fastest, f"as graphcaps train: {fastest}"),
     }
     note = why_not(readable, own, READABLE, images[:4], classes[:4])
     rows, calls = [], {}
-    for name, (network, precision, graph, says) in asked.items():
+    for name, (network, precision, says) in asked.items():
         rows.append(Row(name, says, note=note if name == "readable" else ""))
         if not rows[-1].note:
             learner = prepare(network, TrainConfig(model="paper").peak_rate, accelerator(device, precision))
             learner.model.train()
-            step = _graph(learner, images, classes) if graph and device == "cuda" else None
-            calls[name] = _epoch(learner, batches, step)
+            calls[name] = _epoch(learner, batches)
     timings = interleaved(calls, device, 3 * sizes.seconds, (2, 5), EPOCH)
     for row in rows:
         if timing := timings.get(row.name):
@@ -104,14 +100,7 @@ def _copy(own: CapsNet) -> CapsNet:
     return network
 
 
-def _graph(learner: Learner, images: torch.Tensor, labels: torch.Tensor) -> GraphedStep | None:
-    step, why = graphed(learner, images, labels)
-    if why:
-        warnings.warn(f"step: the CUDA graph is not taken: {why}", RuntimeWarning, stacklevel=2)
-    return step
-
-
-def _epoch(learner: Learner, batches: Batches, graph: GraphedStep | None) -> Callable[[], object]:
+def _epoch(learner: Learner, batches: Batches) -> Callable[[], object]:
     """A call that makes the steps of an epoch, and waits for its loss and accuracy."""
     rate = TrainConfig(model="paper").peak_rate / 25
     like, _ = next(batches.epoch(0))
@@ -120,10 +109,7 @@ def _epoch(learner: Learner, batches: Batches, graph: GraphedStep | None) -> Cal
         loss_sum, correct = like.new_zeros(()), like.new_zeros(())
         for images, labels in batches.epoch(0):
             set_rate(learner.optimizer, rate)
-            if graph is not None and graph.fits(images):
-                loss, output = graph(images, labels, 0.0)
-            else:
-                loss, output = training_step(learner, images, labels)
+            loss, output = training_step(learner, images, labels)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, 1), labels).sum()
         return float(loss_sum), int(correct)

@@ -30,7 +30,6 @@ from ..threads import Crowding, leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
-from .graphed import GraphedStep, check_step, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
 from .hardware import determinism, made_with
 from .report import introduction, result
@@ -91,8 +90,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
 def _fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    if not resumed:
-        check_step(config.step, accelerator.device.type)
     splits = load_images(config.dataset, config.data).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
@@ -144,8 +141,6 @@ class Trainer:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
-        self.graph: GraphedStep | None = None
-        self.try_graph = wants_graph(config.step, self.device.type, accelerator.num_processes, config.deterministic)
         self.state = State()
         self.trace: RoutingTrace | None = None
         self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
@@ -185,10 +180,7 @@ class Trainer:
             rate = one_cycle(done, total, self.config.peak_rate)
             set_rate(self.optimizer, rate)
             weight = self.batches.weight(state.step)
-            if (graph := self._graph_for(images, labels)) is not None:
-                loss, output = graph(images, labels, done / total)
-            else:
-                loss, output = training_step(self.learner, images, labels, done / total, weight)
+            loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
@@ -212,16 +204,6 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
-
-    def _graph_for(self, images: torch.Tensor, labels: torch.Tensor) -> GraphedStep | None:
-        """The step as a CUDA graph, made for the first batch of whole size; None: a step of single kernels."""
-        whole = len(images) * self.accelerator.num_processes == self.config.batch_size
-        if self.try_graph and whole:
-            self.try_graph = False
-            self.graph, why = graphed(self.learner, images, labels)
-            if why:
-                warnings.warn(f"step: the CUDA graph is not taken: {why}", RuntimeWarning, stacklevel=2)
-        return self.graph if self.graph is not None and self.graph.fits(images) else None
 
     def _asks(self, step: int) -> bool:
         """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""
