@@ -30,15 +30,14 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
 
     Args:
-        network: untrained, or to be trained on; it is moved, not copied.
+        network: untrained, or to be trained on; it is moved, not copied. Of several processes on GPUs, batch
+            normalisation is over all their images; on CPUs, where torch has none such, over each one's own.
         rate: the learning rate, > 0.
         accelerator: of Hugging Face's Accelerate.
     """
     device = accelerator.device
-    if accelerator.num_processes > 1:
-        from .batch_norm import over_all_processes
-
-        over_all_processes(network)
+    if accelerator.num_processes > 1 and device.type == "cuda":
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)  # in place
     network = network.to(device).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
     model, optimizer = accelerator.prepare(network, optimizer)
