@@ -23,7 +23,6 @@ from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.cli import main
 from graphcaps.data import Images
 from graphcaps.models import capsnet_loss
-from graphcaps.models.limits import Evidence
 from graphcaps.training import checkpoint
 from graphcaps.training import loop as training
 from graphcaps.training.hardware import choose_kernels
@@ -209,9 +208,9 @@ def crash_at(monkeypatch, write: int) -> None:
     monkeypatch.setattr(os, "replace", crashing)
 
 
-# config; trace and last; twice trace, metrics, limits, best and last; answers; result
+# config; trace and last; twice trace, metrics, best and last; answers; result
 @pytest.mark.parametrize(
-    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 16)]
+    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 14)]
 )
 def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
     config, run = small.config(tmp_path), tmp_path / "run"
@@ -226,13 +225,13 @@ def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch
         train(TrainConfig(), resume=run, progress=False)
     assert small.differences(small.content(run), whole) == []
     assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors", "limits.json",
+        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors",
         "metrics.csv", "result.json", "trace.npz",
     ]  # fmt: skip
 
 
-def test_there_are_fifteen_writes(tmp_path, monkeypatch):
-    crash_at(monkeypatch, 16)
+def test_there_are_thirteen_writes(tmp_path, monkeypatch):
+    crash_at(monkeypatch, 14)
     train(small.config(tmp_path), progress=False)
 
 
@@ -321,9 +320,7 @@ def scripted(monkeypatch, validation: list[tuple[float, float]]) -> list[tuple[s
             return evaluate(model, batches)
         accuracy, loss = next(script)
         labels = torch.zeros(100, dtype=torch.int64)
-        return Evaluation(
-            (torch.arange(100) >= 100 * accuracy).long(), labels, loss, Evidence(torch.zeros(100, 2), None)
-        )
+        return Evaluation((torch.arange(100) >= 100 * accuracy).long(), labels, loss, torch.zeros(100, 3))
 
     monkeypatch.setattr(training, "evaluate", evaluated)
     return seen
@@ -592,7 +589,7 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
-    assert code0 == code1 == 0 and written1 == [] and len(written0) == 15
+    assert code0 == code1 == 0 and written1 == [] and len(written0) == 13
     assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
     assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
     result = Run.open(tmp_path / "run").result()

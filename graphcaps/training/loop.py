@@ -24,6 +24,7 @@ from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Limits, Network, from_config, routing_network
+from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
 from ..threads import Crowding, leave_busy_cores, take_threads
@@ -247,10 +248,10 @@ class Trainer:
             # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
             self._keep_routing()
             self.run.write_metrics(state.history)
+            limits = limits_of(val.evidence, val.right)
             if best:
-                self.run.write_limits(Limits.of(val.evidence, val.right, self.network.objects, state.epoch))
-                self._save("best")
-            self._save("last")
+                self._save("best", limits)
+            self._save("last", limits)
         if self.writer:
             for key, value in row.items():
                 self.writer.add_scalar(key, value, state.epoch)
@@ -288,7 +289,7 @@ class Trainer:
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
 
-    def _save(self, which: str) -> None:
+    def _save(self, which: str, limits: Limits | None = None) -> None:
         tensors = checkpoint.model_tensors(self.network)
         if which == "last":
             tensors |= checkpoint.optimizer_tensors(self.optimizer) | checkpoint.generator_tensors(self.device)
@@ -297,6 +298,7 @@ class Trainer:
             "class_names": self.splits.class_names,
             "dataset": self.config.dataset,
             "state": dataclasses.asdict(self.state),
+            "limits": limits or Limits(),
         }
         checkpoint.write(self.run.checkpoint(which), tensors, head)
 
