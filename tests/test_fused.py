@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
-from graphcaps.routing import fused
 from graphcaps.routing.engines import ROUTINGS, engine_names
 from graphcaps.routing.fused.cpu import kernels, kernels_em, kernels_nodes, memory, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
@@ -208,14 +207,6 @@ def test_the_kernels_file_changes_with_what_it_compiles_in():
     checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
     for module in (kernels, kernels_em, kernels_nodes):
         assert checksum == module.INLINED, f"{Path(module.__file__).name}: write INLINED = {checksum!r}"
-
-
-def test_the_readme_lists_every_file():
-    folder = Path(fused.__file__).parent
-    listed = (folder / "README.md").read_text(encoding="utf-8").partition("## Files")[2].partition("## Measured")[0]
-    named = {line.split()[0] for line in listed.splitlines() if line.startswith("    ")}
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
-    assert named == there - {"cpu/__init__.py", "cuda/__init__.py"}
 
 
 @pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
