@@ -14,7 +14,7 @@ from typing import Literal
 
 from .errors import GraphcapsError, InputError, expect
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
 
@@ -107,10 +107,6 @@ class TrainConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
-    step: Literal["auto", "eager", "graph"] = "auto"
-    """How a training step is started on a GPU. graph: as one CUDA graph, of one process; elsewhere an error. eager:
-    kernel by kernel. auto: graph, unless deterministic. A graph is first tried against eager steps, and left out where
-    it differs."""
     deterministic: bool = False
     """Use deterministic kernels only, slower on a GPU; on a CPU as many threads whatever other programs do."""
     data: Path = Path("data")
@@ -211,14 +207,12 @@ class TrainConfig:
         except (ValueError, KeyError, TypeError) as error:
             raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error!r}") from None
         if version != FORMAT_VERSION:
-            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version}. Update graphcaps")
+            then = "A run of another version of graphcaps: train it again"
+            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(settings) - known)
         if unknown:
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
-        model = settings.get("model", cls.model)
-        if isinstance(model, str) and model in PRESETS and not PRESETS[model].routings:
-            settings["routing"] = "auto"  # older runs of networks without capsules kept whatever was asked for
         try:
             config = cls(**settings)
             config.check()

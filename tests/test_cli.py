@@ -271,30 +271,6 @@ def test_python_m_graphcaps_is_the_command_line(tmp_path):
     assert done.returncode == 1 and done.stderr.startswith("graphcaps: run: expected") and done.stdout == ""
 
 
-def test_a_folder_that_hides_the_package_is_named(tmp_path):
-    """As pip leaves one where something else had written into the package, with an editable install beside it."""
-    (tmp_path / "graphcaps" / "routing" / "__pycache__").mkdir(parents=True)
-    code = (
-        "import importlib.util, sys; from pathlib import Path\n"
-        "home = Path(sys.argv.pop(1))\n"
-        "class Editable:\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        "        parts = name.split('.')[1:]\n"
-        "        for file in (home.joinpath(*parts, '__init__.py'), home.joinpath(*parts).with_suffix('.py')):\n"
-        "            if name.startswith('graphcaps') and file.exists():\n"
-        "                return importlib.util.spec_from_file_location(name, file)\n"
-        "sys.path = [path for path in sys.path if not Path(path, 'graphcaps', '__init__.py').exists()]\n"
-        "sys.meta_path.append(Editable)\n"
-        "from graphcaps.cli import main; raise SystemExit(main())"
-    )
-    home = Path(graphcaps.__file__).parent
-    done = subprocess.run([sys.executable, "-c", code, home, "runs"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert done.stderr.startswith(
-        f"graphcaps: install: expected the package graphcaps, got the folder {tmp_path / 'graphcaps'}, which"
-    )
-
-
 def test_a_closed_pipe_is_no_traceback(tmp_path):
     """As in ``graphcaps runs | head -1``; with and without buffering, which fail at different moments."""
     for word in ("runs", "--help", "--version"):

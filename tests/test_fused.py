@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,8 @@ import pytest
 import torch
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, choose_engine, complete_graph, dynamic_routing, route
-from graphcaps.routing import fused
 from graphcaps.routing.engines import ROUTINGS, engine_names
-from graphcaps.routing.fused.cpu import kernels, kernels_em, kernels_nodes, memory, passes
+from graphcaps.routing.fused.cpu import memory, passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
@@ -200,22 +198,6 @@ def test_a_forked_process_can_route():
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
-
-
-def test_the_kernels_file_changes_with_what_it_compiles_in():
-    """Numba's disk cache would take kernels compiled with older ones of these files: it knows only their own."""
-    inlined = [Path(kernels.__file__).with_name(name).read_bytes() for name in ("arguments.py", "simd.py", "tiles.py")]
-    checksum = hashlib.sha256(b"".join(inlined)).hexdigest()[:16]
-    for module in (kernels, kernels_em, kernels_nodes):
-        assert checksum == module.INLINED, f"{Path(module.__file__).name}: write INLINED = {checksum!r}"
-
-
-def test_the_readme_lists_every_file():
-    folder = Path(fused.__file__).parent
-    listed = (folder / "README.md").read_text(encoding="utf-8").partition("## Files")[2].partition("## Measured")[0]
-    named = {line.split()[0] for line in listed.splitlines() if line.startswith("    ")}
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
-    assert named == there - {"cpu/__init__.py", "cuda/__init__.py"}
 
 
 @pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])

@@ -35,7 +35,6 @@ def copy_project(folder: Path, *tests: str) -> None:
         "rings",
         "browser",
         "live",
-        "elsewhere",
         "test_explorer_browser",
     )
     helpers = [f"tests/{name}.py" for name in names]

@@ -59,10 +59,9 @@ def evaluate(
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Also how many answers are doubtful, as graphcaps predict calls them; a run without limits.json gets one. Of
-    multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures. With
-    --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
-    evaluate.
+    Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
+    belong to which digit. Pictures go into the run's folder figures. With --on: accuracy on transformed test images,
+    and equivariance, as tables, JSON and pictures in the run's folder evaluate.
 
     Args:
         run: Run folder; default: the newest one.
@@ -82,7 +81,7 @@ def evaluate(
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
     from ..training.hardware import pick_device
-    from ..training.run_folder import choose_limits, load
+    from ..training.run_folder import load
     from .tables import accuracy_table, doubted_line
 
     place = pick_device(device)
@@ -98,12 +97,8 @@ def evaluate(
     with bar("test images") as on_share:
         result = evaluate(model, batches, on_share)
     print(accuracy_table(result, splits.class_names))
-    if chosen.limits() is None:
-        with chosen.lock():
-            val = Batches(splits.for_augment(chosen.config.augment).val, EVALUATION_BATCH, device=place)
-            model.limits = choose_limits(chosen, model, val)
-    if model.limits is not None:
-        print(doubted_line(result, model.limits, model.objects))
+    if model.limits.answer is not None:
+        print(doubted_line(result, model.limits))
     from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -128,7 +123,7 @@ def predict(
 
     A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
     shows, or where the reconstruction is unlike the image, by limits that 99 % of the right answers to validation
-    images keep to. They are in the run's limits.json; graphcaps evaluate makes it for an older run.
+    images keep to.
 
     Args:
         run: Run folder.
@@ -142,17 +137,17 @@ def predict(
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     check_whole("top", top)
-    from ..training.run_folder import Run
-    from .tables import predictions, without_limits
+    from ..training.run_folder import Run, load
+    from .tables import predictions
 
     opened = Run.open(run)
-    for line in predictions(opened, images, invert, top, save_inputs):
+    model = load(opened)
+    for line in predictions(opened, model, images, invert, top, save_inputs):
         print(line)
     if save_inputs is not None:
         print(f"what the network saw: {save_inputs}")
-    note = without_limits(opened)
-    if note:
-        print(f"note: {note}", file=sys.stderr)
+    if model.limits.answer is None:
+        print(f"note: too few validation images are right in {opened} to doubt more than blank images", file=sys.stderr)
 
 
 def runs(out: Path = Path("runs")) -> None:

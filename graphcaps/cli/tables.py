@@ -15,8 +15,9 @@ from ..analysis.equivariance import FEWEST, Equivariance
 from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image, write_image
-from ..models import Limits, doubts
-from ..training.run_folder import Run, load
+from ..models import Limits, Network, doubts
+from ..models.limits import outside
+from ..training.run_folder import Run
 
 APART = 0.01  # of undecided: types of child whose entropies differ by more have a table
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
@@ -182,12 +183,14 @@ def _mean_sd(part: dict) -> str:
     return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
-def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int, save: Path | None) -> Iterator[str]:
+def predictions(
+    run: Run, model: Network, images: tuple[Path, ...], invert: str, top: int, save: Path | None
+) -> Iterator[str]:
     """One line per image file: its classes by score, such as a capsule's length, highest first, and what is doubtful.
 
     What the network sees of each goes into the folder ``save``, if there is one.
     """
-    model, ink = load(run), DATASETS[run.config.dataset].ink
+    ink = DATASETS[run.config.dataset].ink
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
         image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
@@ -217,21 +220,11 @@ def input_names(images: tuple[Path, ...], folder: Path) -> list[Path]:
     return names
 
 
-def without_limits(run: Run) -> str:
-    """Why a run's answers are doubted where they are blank alone, or "" where it has limits."""
-    limits = run.limits()
-    if limits is None:
-        return f"{run} has no limits.json, so only blank images are doubted. Make it with: graphcaps evaluate {run}"
-    if limits.answer is None:
-        return f"{limits.right} validation images are right in {run}, too few to doubt more than blank images"
-    return ""
-
-
-def doubted_line(result: Evaluation, limits: Limits, objects: int) -> str:
+def doubted_line(result: Evaluation, limits: Limits) -> str:
     """How many right and how many wrong answers are doubted."""
-    outside, right = limits.doubted(result.evidence, objects).any, result.right
+    doubted, right = outside(result.evidence, limits).any(dim=1), result.right
     parts = []
     for where, name in ((right, "right"), (~right, "wrong")):
-        count, total = int((outside & where).sum()), int(where.sum())
+        count, total = int((doubted & where).sum()), int(where.sum())
         parts.append(f"{count} of {total} {name} answers" + (f" ({count / total:.1%})" if total else ""))
     return f"doubted       {', '.join(parts)}"
