@@ -1,151 +1,187 @@
-"""``graphcaps example``: read, train, print, write JSON."""
+"""``python -m experiments NAME``: train what isn't trained yet, and write its table into ``results/``."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
-import shlex
+import runpy
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-import torch
+from experiments import table
+from experiments.plan import plan_names, read_plan
+from graphcaps.errors import GraphcapsError, InputError, expect
+from graphcaps.threads import before_torch
 
-from graphcaps import __version__, dgl
-from graphcaps.atomic import write_text
-from graphcaps.data.graphs.cora import load_cora
-from graphcaps.data.graphs.motifs import MOTIFS
-from graphcaps.data.graphs.tu import load_graphs
-from graphcaps.errors import check_whole, expect
-from graphcaps.examples import cora, factors, molecules, motifs, table, trials
-from graphcaps.progress import bar
-from graphcaps.trace.graph_trace import FILE_NAME
+ON_GRAPHS = {
+    "cora": "classes of papers: CapsuleConv beside GCN and GAT, 20 seeds; a quarter of an hour on two cores",
+    "mutag": "classes of molecules: CapsuleReadout beside mean and attention pooling, 10 folds; half an hour",
+    "proteins": "the same on PROTEINS; half an hour",
+    "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
+    "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
+}
+OTHERS = {
+    "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
+    "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
+    "coverage": "how often the intervals of differences hold the truth, simulated; printed only",
+    "trainings RUN...": "take result.json of these run folders into results/trainings.json",
+    "bench NAME": "times and memory; its own options: python -m experiments bench --help",
+}
 
-SEEDS = {"cora": 20, "mutag": 1, "proteins": 1, "factors": 10, "motifs": 5}
-FACTORS = {"factors": (4, 8), "motifs": (4, 6)}
-EPOCHS = {"mutag": 100, "proteins": 40}
-QUICK = "A quick look, to see that it runs: a few epochs each, numbers that mean nothing."
+
+def names() -> str:
+    """Each experiment with what it makes."""
+    plans = {name: _first_comment(name) for name in plan_names()}
+    sections = {
+        "Networks for images, by plans/NAME.yaml (or FILE.yaml)": plans,
+        "On graphs": ON_GRAPHS,
+        "Others": OTHERS,
+    }
+    texts = []
+    for title, entries in sections.items():
+        texts += [f"{title}:", *(f"  {name:<17} {text}" for name, text in entries.items()), ""]
+    return "\n".join(texts)
 
 
-def example(
-    name: str,
-    *,
-    data: Path = Path("data"),
-    seeds: int | None = None,
-    quick: bool = False,
-    json_file: Path | None = None,
-    out: Path = Path("runs"),
-    num_factors: Sequence[int] | None = None,
-    say: Callable[[str], object] = print,
-) -> dict:
-    """Run one example and say what it found.
+def _first_comment(plan: str) -> str:
+    lines = (Path(__file__).parent / "plans" / f"{plan}.yaml").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
 
-    Args:
-        name: a key of ``SEEDS``.
-        data: folder with ``cora/`` or ``tu/``; what is missing is downloaded there. factors and motifs read nothing.
-        seeds: trainings of what was chosen, or, of molecules, of each setting on each fold; default: ``SEEDS``.
-        quick: a few epochs each, to see that it runs; the numbers mean nothing.
-        json_file: where the result goes.
-        out: the example's folder is made in it, for the trainings that have ended; that of mutag also has the routing
-            of some test graphs for ``graphcaps viz``, those of cora and factors their pictures. A quick look has a
-            folder of its own, and keeps no trainings.
-        num_factors: how many latent factors the graphs of factors have, or motifs those of motifs, one table each;
-            default: ``FACTORS``.
-        say: takes the lines.
 
-    Returns:
-        what ``cora.run`` or ``molecules.run`` returns, or as ``parts`` what ``factors.run`` or ``motifs.run`` returns
-        for each number of factors; with the command, the time and the machine.
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.add_argument("name", nargs="?", help="what to make, of the list below; a YAML file is a plan")
+    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="of pruning and trainings")
+    made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
+    made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
+    made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
+    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="of networks for images")
+    made.add_argument("--seeds", type=int, metavar="N", help="on graphs: so many trainings of what was chosen")
+    made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, to see that it runs")
+    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="of overview: train these tasks")
+    made.add_argument("--keep", nargs="+", type=int, metavar="K", help="of pruning: edges that a child keeps")
+    return made
 
-    Raises:
-        InputError: another name, no seed, or a training run in mutag's folder.
-        GraphcapsError: no data, a file that isn't what it should be, or a training that diverged.
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    before_torch()
+    if argv[:1] == ["bench"]:
+        sys.argv = ["python -m experiments bench", *argv[1:]]
+        runpy.run_module("experiments.bench", run_name="__main__")
+        return 0
+    asked = parser().parse_args(argv)
+    if asked.name is None:
+        print(names(), end="")
+        return 0
+    try:
+        make(asked)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    except GraphcapsError as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        signum = getattr(error, "signum", 0)
+        if signum:
+            print("The same command goes on", file=sys.stderr)
+        return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+def make(asked: argparse.Namespace) -> None:
+    """Make one experiment and show its table.
+
+    What is whole goes into ``--to``. What isn't, because it was stopped, is quick or has other seeds, goes into the
+    cache, so that committed results stay.
     """
-    expect(name in SEEDS, "example", f"one of {', '.join(SEEDS)}", repr(name))
-    seeds = seeds if seeds is not None else 1 if quick else SEEDS[name]
-    check_whole("seeds", seeds)
-    folder = out / (f"{name}-quick" if quick else name)
-    if name == "mutag":
-        then = f"Name another folder than {out} with --out DIR"
-        trained = (folder / "config.json").exists()
-        expect(not trained, "out", f"no training run in {folder}, where the molecules' routing goes", "one", then)
-    if quick:
-        say(QUICK)
-    start, keep = time.perf_counter(), None if quick else folder / "trainings"
-    kept = len([*keep.glob("*.json")]) if keep is not None else 0
-    if kept:
-        say(f"{table.counted(kept, 'training')} kept in {keep}, and not repeated. Delete the folder to start anew.")
-    graphs = load_graphs(name.upper(), data) if name in EPOCHS else None
-    train: Callable[[Callable[[float], None]], dict]
-    fits = num_factors is None or name in FACTORS
-    expect(fits, "factors", f"nothing: {name} has none, only {' and '.join(FACTORS)} have", num_factors)
-    numbers = tuple(FACTORS.get(name, ()) if num_factors is None else num_factors)
-    if name in FACTORS:
-        train = partial(_each, name, numbers, seeds, quick, keep)
-    elif graphs is None:
-        train = partial(cora.run, load_cora(data), seeds, quick, keep=keep)
+    if asked.name == "coverage":
+        from experiments.statistics import print_coverage
+
+        return print_coverage()
+    if asked.name == "trainings":
+        return take(asked.runs)
+    from experiments.run import Place
+    from experiments.tasks import images, overview, pruning
+
+    place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else None), asked.to
+    if asked.name == "overview":
+        found = overview.results(place, asked.only, lambda each: table.write("overview", each, asked.cache))
+        cells = [some for row in found["rows"] for some in row["cells"].values() if some is not None]
+        target = asked.to if all(cells) else asked.cache
+    elif asked.name == "pruning":
+        from graphcaps.training.run_folder import Run
+
+        expect(len(asked.runs) == 1, "pruning", "one run folder", len(asked.runs))
+        found = pruning.of_run(Run.open(asked.runs[0]), place, tuple(asked.keep or pruning.KEEP))
+    elif asked.name in ON_GRAPHS:
+        found = on_graphs(asked.name, place, asked.seeds, asked.quick)
+        target = asked.cache if asked.quick or asked.seeds else asked.to
     else:
-        train = partial(molecules.run, graphs, seeds, EPOCHS[name], quick, keep=keep)
-    with bar(f"{name}: training") as on_share:
-        found = train(on_share)
-    asked = f" --factors {' '.join(map(str, numbers))}" * (name in FACTORS and numbers != FACTORS[name])
-    asked += f" --seeds {seeds}" * (seeds != SEEDS[name]) + " --quick" * quick
-    entropy = found.pop("entropy", None)  # a number for each node: for the picture
-    result = {
+        plan = read_plan(asked.name)
+        found = images.results(plan, place, lambda each: table.write(plan.name, each, asked.cache))
+        target = asked.to if found["trained"] == found["asked"] else asked.cache
+    name = Path(asked.name).stem
+    print(table.write(name, found, target))
+    for file in draw(name, found, target):
+        print(file)
+
+
+def on_graphs(name: str, place, seeds: int | None, quick: bool) -> dict:
+    """The parts of a task on graphs, the command, the time and the machine."""
+    import torch
+
+    from experiments.tasks import cora, factors, molecules, motifs
+    from graphcaps import __version__, dgl
+    from graphcaps.threads import cores
+
+    start = time.perf_counter()
+    if name in ("mutag", "proteins"):
+        parts = molecules.parts(place, name, seeds, quick)
+    else:
+        parts = {"cora": cora, "factors": factors, "motifs": motifs}[name].parts(place, seeds, quick)
+    return {
         "format_version": 1,
-        "example": name,
-        "command": f"graphcaps example {name}{asked}",
-        **found,
+        "command": f"python -m experiments {name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
+        "measure": "micro-F1" if name == "factors" else "accuracy",
+        "parts": parts,
         "minutes": (time.perf_counter() - start) / 60,
-        **({"kept": kept} if kept else {}),
-        "processes": 1 if quick else trials.cores(),
+        "processes": place.processes or cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
     }
-    if json_file is not None:
-        write_text(json_file, json.dumps(result, indent=1) + "\n")
-    say("\n".join(table.lines(result)))
-    if entropy is not None:
-        from graphcaps.viz import entropy_by_degree, save
-
-        picture = folder / "degrees.png"
-        save(entropy_by_degree(entropy), picture)
-        say(f"wrote {picture}")
-    if name == "factors":
-        from graphcaps.viz import recovered, save
-
-        for part in found["parts"]:
-            picture = folder / f"factors-{part['factors']}.png"
-            save(recovered(part["picture"]), picture)
-            say(f"wrote {picture}")
-    if graphs is not None and name == "mutag":
-        settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
-        trace = molecules.trace(graphs, settings, 2 if quick else EPOCHS[name])
-        trace.save(folder / FILE_NAME)
-        say(f"test molecules to draw: {table.answers(trace)}")
-        say(f"next: graphcaps viz {shlex.quote(str(folder))}")
-    return result
 
 
-def _each(
-    name: str,
-    num_factors: Sequence[int],
-    seeds: int,
-    quick: bool,
-    keep: Path | None,
-    on_share: Callable[[float], None],
-) -> dict:
-    """``factors.run`` of each number of factors, or ``motifs.run``."""
-    run, most, measure = (factors.run, 32, "micro-F1") if name == "factors" else (motifs.run, len(MOTIFS), "accuracy")
-    expect(len(num_factors) > 0, "factors", "one number or more", "none")
-    for number in num_factors:
-        check_whole("factors", number, 2, most)
-    parts = []
-    for k, number in enumerate(num_factors):
+def draw(name: str, found: dict, folder: Path) -> list[Path]:
+    """Draw what a result holds the numbers of; return the pictures' files."""
+    from experiments.figures.comparison import compared
+    from experiments.figures.degrees import entropy_by_degree
+    from experiments.figures.factors import recovered
+    from graphcaps.viz import save
 
-        def on_part(done: float, before: int = k) -> None:
-            on_share((before + done) / len(num_factors))
+    figures = {f"{name}.png": compared(found)} if "plan" in found else {}
+    for part in found.get("parts", []):
+        if "picture" in part:
+            drawn = entropy_by_degree if name == "cora" else recovered
+            figures[f"{name}-{part['factors']}.png" if "factors" in part else f"{name}.png"] = drawn(part["picture"])
+    for file, figure in figures.items():
+        save(figure, folder / file)
+    return [folder / file for file in figures]
 
-        parts.append(run(number, seeds, quick, on_part, keep))
-    return {"measure": measure, "parts": parts}
+
+def take(runs: list[Path]) -> None:
+    """Add finished runs to results/trainings.json; one of the same command on the same device replaces the older."""
+    rows, root = table.read("trainings"), Path(__file__).parent
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=root, text=True).strip()
+    for run in runs:
+        row = {**json.loads((run / "result.json").read_text()), "commit": commit}
+        rows = [old for old in rows if (old["command"], old["device"]) != (row["command"], row["device"])] + [row]
+    (table.RESULTS / "trainings.json").write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

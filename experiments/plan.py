@@ -1,4 +1,4 @@
-"""What is compared: a YAML file of networks, what is varied, and seeds; each becomes settings of ``graphcaps train``.
+"""Networks for images that are trained alike: a YAML file of networks, what is varied, and seeds.
 
     train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
     networks:                              # one row of the table each, with settings of its own
@@ -7,33 +7,31 @@
     vary: {iterations: [1, 3]}             # optional: each network with each of these values
     seeds: [0, 1, 2]
     test_on: [affnist]                     # optional: also evaluated on these images
-    against: dynamic                       # optional: the row others are held against; default: the first
+    against: dynamic                       # optional: the row others are compared with; default: the first
 
 All rows have one data set, since they are compared image by image. A plan's names and settings are checked before
-anything is trained; what only a network or its data can tell, such as an engine that a routing doesn't have, shows when
-its turn comes. Imports no torch.
+anything is trained. Imports no torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from ..config import TrainConfig
-from ..errors import GraphcapsError, InputError, expect, is_whole
+from graphcaps.config import TrainConfig
+from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
-RESULTS = Path(__file__).parent / "measured"  # results.json of plans, as graphcaps compare wrote them
-_KEYS = ("train", "networks", "vary", "seeds", "test_on", "against")
-_OWN = ("seed", "name", "out", "data", "device")  # settings that a plan can't have: the grid or the machine sets them
-ON = ("affnist",)
+ENTRIES = ("train", "networks", "vary", "seeds", "test_on", "against")
+SETTINGS = [
+    field.name
+    for field in dataclasses.fields(TrainConfig)
+    if field.name not in ("seed", "name", "out", "data", "device")  # set by the plan's seeds, or by the machine
+]
 
 
 @dataclass(frozen=True)
@@ -45,62 +43,28 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One training: a row with a seed."""
-
-    row: Row
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """Name of its run folder.
-
-        >>> Cell(Row("dynamic, iterations 3", {}), 0).folder
-        'dynamic-iterations-3-seed-0'
-        """
-        return f"{_slug(self.row.name)}-seed-{self.seed}"
-
-
-@dataclass(frozen=True)
 class Plan:
-    """A grid of trainings. ``source`` is the file or the name it was read by."""
+    """A grid of trainings."""
 
     name: str
-    source: str
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
     on: tuple[str, ...]
     against: str
 
     @property
-    def cells(self) -> list[Cell]:
-        """All trainings, a whole table of the first seed first."""
-        return [Cell(row, seed) for seed in self.seeds for row in self.rows]
-
-    def config(self, cell: Cell, folder: Path, data: Path, device: str) -> TrainConfig:
-        """The settings of one training, whose run folder is in ``folder``."""
-        own: dict = dict(seed=cell.seed, name=cell.folder, out=folder, data=data, device=device)
-        return TrainConfig(**cell.row.settings, **own)
+    def cells(self) -> list[tuple[Row, int]]:
+        """All trainings, a row and a seed each, a whole table of the first seed first."""
+        return [(row, seed) for seed in self.seeds for row in self.rows]
 
 
 def plan_names() -> list[str]:
-    """Names of the plans that come with graphcaps."""
+    """Names of the plans in ``plans/``."""
     return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
-def measured(name: str) -> dict:
-    """What was measured of a plan that comes with graphcaps: its results.json, from which tables are made.
-
-    Raises:
-        InputError: nothing is kept of such a plan.
-    """
-    known = sorted(path.stem for path in RESULTS.glob("*.json"))
-    expect(name in known, "plan", f"one of {', '.join(known)}", repr(name), f"Run: graphcaps compare {name}")
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-class _NoNameTwice(yaml.SafeLoader):
-    """YAML of plain values, in which a name that stands twice is an error and not the last one's."""
+class _UniqueNames(yaml.SafeLoader):
+    """YAML of plain values, in which a name that stands twice is an error: YAML would take the last one."""
 
     def construct_mapping(self, node, deep=False):
         names = [self.construct_object(name, deep=True) for name, _ in node.value]
@@ -114,7 +78,7 @@ def read_plan(source: str) -> Plan:
     """Read and check a plan.
 
     Args:
-        source: path of a YAML file, or the name of a plan that comes with graphcaps.
+        source: path of a YAML file, or the name of one in ``plans/``.
 
     Raises:
         InputError: no such plan, or one that can't be trained; the text names the entry, what was wanted, and got.
@@ -123,97 +87,62 @@ def read_plan(source: str) -> Plan:
     >>> plan.against, len(plan.cells)
     ('dynamic', 18)
     """
-    known = plan_names()
-    path = PLANS / f"{source}.yaml" if source in known else Path(source)
+    path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoNameTwice)
-    except FileNotFoundError:
-        wanted, close = f"a YAML file, or one of {', '.join(known)}", difflib.get_close_matches(source, known, n=1)
-        hint = f". Did you mean {close[0]}?" if close else ""
-        raise InputError(f"plan: expected {wanted}, got {source}{hint}") from None
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueNames)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        why = " ".join(str(error).split())
-        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-            why = f"{error.problem} in line {error.problem_mark.line + 1}"
-        raise InputError(f"plan: expected a YAML file, got {source}: {why}") from None
+        raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
     try:
-        return _checked(found, path.stem, source)
+        return _checked(found, path.stem)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
 
-def _checked(found: object, name: str, source: str) -> Plan:
+def _checked(found: object, name: str) -> Plan:
     if not isinstance(found, dict):
-        raise InputError(f"plan: expected entries {', '.join(_KEYS)}, got {type(found).__name__}")
-    _known("entry", found, _KEYS)
+        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(found).__name__}")
+    for entry in found:
+        check_name("entry", entry, ENTRIES)
     networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
     if not (isinstance(networks, dict) and networks):
         raise InputError(f"networks: expected a name and settings for each, got {networks}")
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
-    expect(isinstance(on, list), "test_on", f"a list, of {', '.join(ON)}", on)
-    _known("test_on", on, ON)
+    expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
     rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
     names = [row.name for row in rows]
     against = found.get("against", names[0])
     expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
-    slugs = [_slug(name) for name in names]
-    twice = sorted({name for name, slug in zip(names, slugs, strict=True) if slugs.count(slug) > 1 or not slug})
-    expect(not twice, "networks", "names that differ in letters or digits", "; ".join(twice))
-    plan = Plan(name, source, rows, tuple(seeds), tuple(on), against)
-    for cell in plan.cells:
-        try:
-            plan.config(cell, Path("compare"), Path("data"), "auto").check()
-        except InputError as error:
-            raise InputError(f"{cell.row.name}: {error}") from None
-    datasets = {plan.config(cell, Path(), Path(), "auto").dataset for cell in plan.cells}
-    expect(
-        len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", ", ".join(sorted(datasets))
-    )
-    alike = [TrainConfig(**row.settings) for row in rows]
-    twice = [row.name for row, config in zip(rows, alike, strict=True) if alike.count(config) > 1]
+    configs = [_config(row) for row in rows]
+    twice = [row.name for row, config in zip(rows, configs, strict=True) if configs.count(config) > 1]
     expect(not twice, "networks", "rows with different settings", "; ".join(twice))
-    for row in rows if on else ():
-        dataset = row.settings.get("dataset", "mnist")
-        then = "affNIST's images have 40 x 40 pixels"
-        expect(dataset == "mnist40", "test_on", f"dataset mnist40 for affnist in {row.name}", dataset, then)
-    return plan
+    datasets = {config.dataset for config in configs}
+    expect(len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", sorted(datasets))
+    wanted = "dataset mnist40 for affnist, whose images have 40 x 40 pixels"
+    expect(not on or datasets == {"mnist40"}, "test_on", wanted, sorted(datasets))
+    return Plan(name, rows, tuple(seeds), tuple(on), against)
+
+
+def _config(row: Row) -> TrainConfig:
+    try:
+        config = TrainConfig(**row.settings)
+        config.check()
+        return config
+    except InputError as error:
+        raise InputError(f"{row.name}: {error}") from None
 
 
 def _rows(networks: dict, shared: dict, varied: dict):
-    fields = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in _OWN]
     for name, settings in (("train", shared), ("vary", varied), *networks.items()):
         expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
-        _known(f"{name}: setting", settings or {}, fields)
+        for setting in settings or {}:
+            check_name(f"{name}: setting", setting, SETTINGS)
     for key, values in varied.items():
         expect(isinstance(values, list) and bool(values), f"vary: {key}", "a list of values", values)
     for name, own in networks.items():
-        own = own or {}
-        both = ", ".join(sorted(own.keys() & varied.keys()))
+        both = ", ".join(sorted((own or {}).keys() & varied.keys()))
         expect(not both, str(name), "no settings that vary has", both)
         for values in itertools.product(*varied.values()):
             also = dict(zip(varied, values, strict=True))
-            said = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
-            yield Row(f"{name}{said}", {**shared, **also, **own})
-
-
-def _known(what: str, names, known) -> None:
-    for name in names:
-        close = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"Did you mean {close[0]}?" if close else ""
-        expect(name in known, what, f"one of {', '.join(known)}", repr(name), hint)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", str(name).lower()).strip("-")
-
-
-def same_settings(wanted: TrainConfig, have: TrainConfig, run: str) -> None:
-    """Raise ``GraphcapsError`` where a run on disk was trained with other settings than the plan's."""
-    for field in dataclasses.fields(TrainConfig):
-        key = field.name
-        if key not in ("data", "out", "device") and getattr(wanted, key) != getattr(have, key):
-            raise GraphcapsError(
-                f"{run}: expected a training with {key} {getattr(wanted, key)}, as the plan says, "
-                f"got {getattr(have, key)}. Name another folder with --to, or delete this run"
-            )
+            suffix = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
+            yield Row(f"{name}{suffix}", {**shared, **also, **(own or {})})

@@ -1,4 +1,4 @@
-"""Graphs with latent factors: each edge is there because of one of K groupings of the nodes, and no one says which.
+"""Graphs with latent factors: one of K groupings of the nodes generated each edge, and the graph doesn't name it.
 
 Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes, laid over each
 other. In each graph a node has one of 16 classes; nodes of a class are joined with probability p, others with q. A
@@ -13,28 +13,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._dgl import DGLGraph, dgl
-from ...errors import check_name, check_whole, expect
+from graphcaps import dgl
+from graphcaps.errors import check_whole, expect
 
-FEATURES = ("adjacency", "identity")
 TOLERANCE = 0.5
 """How far a graph's mean degree may be from what is wanted, as in the paper: 39.5 to 40.5."""
 
 
 @dataclass(frozen=True, eq=False)
 class FactorGraph:
-    """A graph whose edges have causes.
+    """A graph and the factors that generated its edges.
 
     Args:
         graph: N nodes, an edge in both directions for each pair that is joined, no self-loops; E edges.
-        features: float32 (N, N).
+        features: float32 (N, N), a node's row of the adjacency matrix: 1 for its neighbours and itself, else 0.
         labels: int64 (N, K), class numbers from 0, one per factor.
-        factors: bool (E, K), the factors that each edge is there because of: one or more.
+        factors: bool (E, K), the factors that generated each edge: one or more.
         train, val, test: int64 node numbers, disjoint, each ascending.
         p, q: probabilities of an edge within and between the classes of one factor.
     """
 
-    graph: DGLGraph
+    graph: dgl.DGLGraph
     features: Tensor
     labels: Tensor
     factors: Tensor
@@ -53,7 +52,7 @@ class FactorGraph:
         return int(self.labels.max()) + 1
 
     def single(self) -> tuple[Tensor, Tensor]:
-        """The edges that are there because of one factor alone, int64 (M,) ascending, and which, int64 (M,)."""
+        """The edges that one factor alone generated, int64 (M,) ascending, and its number, int64 (M,)."""
         which = (self.factors.sum(dim=1) == 1).nonzero().flatten()
         return which, self.factors[which].int().argmax(dim=1)
 
@@ -77,7 +76,6 @@ def within(factors: int, degree: float, nodes: int, classes: int, between: float
 def factor_graph(
     seed: int,
     factors: int = 4,
-    features: str = "adjacency",
     nodes: int = 1000,
     classes: int = 16,
     degree: float = 40.0,
@@ -91,8 +89,6 @@ def factor_graph(
     Args:
         seed: >= 0.
         factors: K >= 1; 4 to 12 in the paper.
-        features: ``"adjacency"``: a node's row of the adjacency matrix, 1 for its neighbours and itself, else 0.
-            ``"identity"``: the node's number, one-hot, so that its first weights are its own to learn.
         nodes: N, at least 2 per class.
         classes: of each factor, >= 2.
         degree: mean number of neighbours.
@@ -109,7 +105,6 @@ def factor_graph(
     check_whole("factors", factors)
     check_whole("classes", classes, 2)
     check_whole("nodes", nodes, 2 * classes, wanted=f"at least {2 * classes}, two per class")
-    check_name("features", features, FEATURES)
     expect(0 < degree < nodes - 1, "degree", f"above 0 and below {nodes - 1}", degree)
     chance = within(factors, degree, nodes, classes, between)
     expect(0 <= between < chance <= 1, "degree", "one that a p above q and up to 1 gives", f"p = {chance:.3g}")
@@ -127,8 +122,7 @@ def factor_graph(
     src, dst = np.concatenate([low, high]), np.concatenate([high, low])
     graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
     rows = np.eye(nodes, dtype=np.float32)
-    if features == "adjacency":
-        rows[dst, src] = 1
+    rows[dst, src] = 1
     drawn = random.permutation(nodes)
     parts = np.split(drawn, [round(0.6 * nodes), round(0.8 * nodes)])
     train, val, test = (torch.from_numpy(np.sort(part)) for part in parts)

@@ -3,7 +3,7 @@
 The synthetic graphs of Yang et al. 2020 (Factorizable Graph Convolutional Networks, NeurIPS), as their code draws them
 (https://github.com/ihollywhy/FactorGCN.PyTorch, dataset/generate_synthetic.py): 20,000 graphs of 15 nodes, each the
 union of half of the motifs, each motif on nodes of its own drawing. A graph's labels are its motifs. Differs: an edge
-of two motifs is a 1 in the features, as every other, and not a 2, which would tell that motifs meet there.
+of two motifs is a 1 in the features, as every other, and not a 2, which would show where motifs meet.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import networkx as nx
 import numpy as np
 import torch
 
-from ..._dgl import DGLGraph, dgl
-from ...errors import check_whole
+from graphcaps import dgl
+from graphcaps.errors import check_whole
 
 MOTIFS: dict[str, Callable[[], nx.Graph]] = {
     "K2,3": lambda: nx.complete_bipartite_graph(2, 3),
@@ -50,7 +50,7 @@ class MotifGraphs:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, which: np.ndarray) -> DGLGraph:
+    def batch(self, which: np.ndarray) -> dgl.DGLGraph:
         """These graphs as one, an edge in both directions for each pair that is joined, no self-loops.
 
         Returns:

@@ -19,7 +19,7 @@ def compared(found: dict) -> Figure:
     """Draw the accuracies of a comparison, a row per network and a panel per set of images.
 
     Args:
-        found: what ``graphcaps compare`` writes as results.json.
+        found: the result of a plan, see ``images.summary``.
 
     Returns:
         A figure without a window, with the axes of each set of images from left to right, at most two side by side.

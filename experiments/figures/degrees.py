@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
+from scipy.stats import rankdata
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 _LEAST = 0.01  # nats on the axis at least: less is noise
 _FEW = 5  # nodes, from which a mean is drawn
 
 
-def entropy_by_degree(found: dict, medium: style.Medium = style.SCREEN) -> Figure:
+def entropy_by_degree(found: dict) -> Figure:
     """Draw how undecided the in-edges of each node are, by how many it has.
 
     A point is a node: the mean entropy of its in-edges' couplings. The dashed line is where all couplings are equal.
@@ -24,22 +22,18 @@ def entropy_by_degree(found: dict, medium: style.Medium = style.SCREEN) -> Figur
     variance that lies between degrees, eta^2, is 1 then, and 0 where a degree says nothing.
 
     Args:
-        found: ``entropy`` of what ``graphcaps.examples.cora.run`` gives: ``degree`` (N,), in-edges of each node, >= 1;
-            ``entropy`` (N,) in nats, at most ln K; ``capsules``, K; ``layer`` and ``seed``.
-        medium: what it is made for.
+        found: ``picture`` of the result of cora: ``degree`` (N,), in-edges of each node, >= 1; ``entropy`` (N,) in
+            nats, at most ln K; ``capsules``, K; ``layer`` and ``seed``.
 
     Returns:
         A figure without a window, with one pair of axes.
     """
     degree, entropy = np.asarray(found["degree"]), np.asarray(found["entropy"], dtype=float)
-    fits = degree.shape == entropy.shape and degree.ndim == 1 and degree.size > 0
-    expect(fits, "entropy", "(N,) as degree, N >= 1", f"{entropy.shape} and {degree.shape}")
-    expect(degree.min() >= 1, "degree", "numbers >= 1", degree.min())
     undecided = float(np.log(found["capsules"]))
-    with style.applied(medium):
-        figure, heading, axes = style.chart(medium)
-        _draw(axes, degree, entropy, undecided, found["capsules"], medium)
-        style.legend(axes, medium)
+    with style.applied():
+        figure, heading, axes = style.chart(style.SCREEN)
+        _draw(axes, degree, entropy, undecided, found["capsules"])
+        style.legend(axes, style.SCREEN)
         heading.say(
             "Coupling entropy by degree",
             f"layer {found['layer']}, seed {found['seed']}, {style.thousands(len(degree))} nodes",
@@ -54,8 +48,6 @@ def rank_correlation(degree: np.ndarray, entropy: np.ndarray) -> float:
     >>> rank_correlation(np.array([1, 2, 9]), np.array([0.3, 0.2, 0.1]))
     -1.0
     """
-    from scipy.stats import rankdata
-
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (degree, entropy)]
     size = np.sqrt(np.prod([rank @ rank for rank in ranks]))
     return round(float(ranks[0] @ ranks[1] / size), 12) if size > 0 else 0.0
@@ -85,19 +77,16 @@ def binned(degree: np.ndarray, entropy: np.ndarray) -> np.ndarray:
     return np.array([(d.mean(), h.mean(), h.std(), len(d)) for d, h in rows])
 
 
-def _draw(
-    axes: Axes, degree: np.ndarray, entropy: np.ndarray, undecided: float, capsules: int, medium: style.Medium
-) -> None:
-    line = medium.line
-    dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
-    axes.axhline(undecided, label=f"undecided: ln {capsules} = {undecided:.3f}", **dashed)
+def _draw(axes: Axes, degree: np.ndarray, entropy: np.ndarray, undecided: float, capsules: int) -> None:
+    label = f"undecided: ln {capsules} = {undecided:.3f}"
+    axes.axhline(undecided, label=label, color=style.INK, lw=1.1, ls=(0, (4, 3)))
     # Many nodes have the same few degrees: each is moved by less than half of the way to the next, always the same.
     shift = np.random.default_rng(0).uniform(-0.3, 0.3, len(degree))
-    axes.scatter(degree + shift, entropy, s=7 * line, color=style.MUTED, alpha=0.35, lw=0, label="node")
+    axes.scatter(degree + shift, entropy, s=7, color=style.MUTED, alpha=0.35, lw=0, label="node")
     bins = binned(degree, entropy)
     x, means, spreads, _ = bins[bins[:, 3] >= _FEW].T
     axes.fill_between(x, means - spreads, np.minimum(means + spreads, undecided), color=style.ACCENT, alpha=0.22, lw=0)
-    axes.plot(x, means, "o-", color=style.ACCENT, lw=2.2 * line, ms=5 * line, label="mean ± 1 sd")
+    axes.plot(x, means, "o-", color=style.ACCENT, lw=2.2, ms=5, label="mean ± 1 sd")
     axes.set_xscale("log")
     powers = 2 ** np.arange(int(np.ceil(np.log2(degree.max() + 1))) + 1)
     axes.set_xticks(powers, [str(power) for power in powers])

@@ -1,4 +1,4 @@
-"""Whether couplings tell why an edge is there: capsules beside the true factors, and the edges of one node."""
+"""Capsules beside the true factors of their edges, and the edges of one node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from scipy.optimize import linear_sum_assignment
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 _HEIGHT = 420  # pixels
 _RING = (1.0, 0.82)  # radii: of the ring of true factors, and of the ends of the edges
-_NUMBERS = 10  # capsules at most, above which the matrix says its shares by colour alone
+_NUMBERS = 10  # capsules at most, above which the matrix shows its shares by colour alone
 
 
 def recovered(found: dict) -> Figure:
@@ -25,15 +24,13 @@ def recovered(found: dict) -> Figure:
     another colour went to a capsule of another factor.
 
     Args:
-        found: ``picture`` of what ``graphcaps example factors`` writes: ``table`` (K, L), edges of each factor by
-            capsule; ``edges``, of a node, as neighbour, factor, capsule; ``score``, ``factors``, ``layer``, ``graph``
-            and ``node``.
+        found: ``picture`` of a part of the result of factors: ``table`` (K, L), edges of each factor by capsule;
+            ``edges``, of a node, as neighbour, factor, capsule; ``score``, ``factors``, ``layer``, ``graph``, ``node``.
 
     Returns:
         A figure without a window, with the axes of the matrix and of the node.
     """
     table = np.asarray(found["table"])
-    expect(table.ndim == 2 and table.size > 0, "table", "(K, L) numbers of edges", table.shape)
     edges = np.asarray(found["edges"], dtype=int).reshape(-1, 3)
     order = matched(table)
     with style.applied():

@@ -7,18 +7,13 @@ as ``CapsuleReadout`` does by default (capsules).
 Ten folds, as given. Of the nine tenths that aren't tested, a tenth of each class is held out to choose settings and
 epoch by. Papers that choose the epoch on the test folds report higher numbers; Errica et al. 2020
 (https://arxiv.org/abs/1912.09893) compare such networks without that.
-
-    graphcaps example mutag
-    graphcaps example proteins
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -26,16 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcaps._dgl import DGLGraph, dgl
-from graphcaps.data.graphs.tu import GraphSet
+from experiments import run, table
+from experiments.data.tu import FOLDS, GraphSet, load_graphs
+from experiments.run import Place
+from graphcaps import dgl
 from graphcaps.data.splits import stratified_split
-from graphcaps.examples.table import margin, row
-from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
-from graphcaps.trace.graph_trace import GraphTrace
-
-layers = dgl.nn.pytorch
+from graphcaps.trace.graph_trace import FILE_NAME, GraphTrace
 
 
 class Pooled(nn.Module):
@@ -47,7 +40,7 @@ class Pooled(nn.Module):
         super().__init__()
         self.pool, self.linear = pool, nn.Linear(width, num_classes)
 
-    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.linear(self.pool(graph, feat))
 
 
@@ -56,25 +49,28 @@ class ClassCapsules(nn.Module):
 
     loss = staticmethod(margin_loss)
 
-    def __init__(self, width: int, num_classes: int, routing: str = "spherical"):
+    def __init__(self, width: int, num_classes: int, routing: str):
         super().__init__()
         self.route = CapsuleReadout(width, 16, num_classes, routing=routing)
 
-    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.route(graph, feat).norm(dim=-1)
 
 
-READOUTS: dict[str, Callable[[int, int], Pooled | ClassCapsules]] = {
-    # (numbers per node, classes) -> from a batched graph and its nodes to class scores
-    "mean": lambda width, classes: Pooled(layers.AvgPooling(), width, classes),
-    "attention": lambda width, classes: Pooled(layers.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
-    "uniform": partial(ClassCapsules, routing="uniform"),
-    "dynamic": partial(ClassCapsules, routing="dynamic"),
-    "capsules": ClassCapsules,
-}
+def _attention(width: int, classes: int) -> Pooled:
+    return Pooled(dgl.nn.pytorch.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes)
 
+
+READOUTS: dict[str, Callable[[int, int], Pooled | ClassCapsules]] = {
+    # (numbers per node, classes) to a module that makes class scores of a batched graph and its nodes
+    "mean": lambda width, classes: Pooled(dgl.nn.pytorch.AvgPooling(), width, classes),
+    "attention": _attention,
+    "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
+    "dynamic": lambda width, classes: ClassCapsules(width, classes, "dynamic"),
+    "capsules": lambda width, classes: ClassCapsules(width, classes, "spherical"),
+}
 SETTINGS = [{"width": width, "dropout": dropout, "lr": 0.01} for width, dropout in product((16, 32), (0.0, 0.5))]
-LAYERS, BATCH, PATIENCE = 4, 64, 40
+SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 64, 40
 
 
 class GraphNet(nn.Module):
@@ -83,19 +79,19 @@ class GraphNet(nn.Module):
     def __init__(self, readout: str, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
         sizes = [num_tags] + [width] * LAYERS
-        self.convs = nn.ModuleList(layers.GINConv(_perceptron(i, width), "sum") for i in sizes[:-1])
+        self.convs = nn.ModuleList(dgl.nn.pytorch.GINConv(_perceptron(i, width), "sum") for i in sizes[:-1])
         self.dropout = nn.Dropout(dropout)
         self.readout = READOUTS[readout](width * LAYERS, num_classes)
 
-    def nodes(self, graph: DGLGraph) -> Tensor:
+    def nodes(self, graph: dgl.DGLGraph) -> Tensor:
         """What each layer has made of each node, (N, width * layers)."""
-        feat, kept = graph.ndata["feat"], []
+        feat, made = graph.ndata["feat"], []
         for conv in self.convs:
             feat = conv(graph, feat)
-            kept.append(feat)
-        return torch.cat(kept, dim=1)
+            made.append(feat)
+        return torch.cat(made, dim=1)
 
-    def forward(self, graph: DGLGraph) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph) -> Tensor:
         return self.readout(graph, self.dropout(self.nodes(graph)))
 
 
@@ -112,119 +108,81 @@ def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray,
     return rest[train], rest[val], test
 
 
-def train(
-    data: GraphSet, readout: str, settings: dict, fold: int, seed: int, epochs: int
-) -> tuple[GraphNet, BestEpoch]:
+def train(data: GraphSet, readout: str, settings: dict, fold: int, seed: int, epochs: int) -> tuple[GraphNet, dict]:
     """Train on a fold's training graphs; its validation graphs choose the epoch."""
     torch.manual_seed(seed)
-    training, val, _ = split(data, fold, seed)
+    training, val, test = split(data, fold, seed)
     labels = torch.from_numpy(data.labels)
     model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
-    loss_of = model.readout.loss
-    adam = torch.optim.Adam(model.parameters(), lr=settings["lr"])
-    best, held_out = BestEpoch(model, PATIENCE), data.batch(val)
-    for epoch in range(1, epochs + 1):
-        model.train()
+    loss, held_out = model.readout.loss, data.batch(val)
+
+    def losses():
         drawn = torch.from_numpy(training)[torch.randperm(len(training))]
         for part in drawn.tensor_split(round(len(drawn) / BATCH) or 1):
-            loss = loss_of(model(data.batch(part.numpy())), labels[part])
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-        model.eval()
-        with torch.no_grad():
-            scores = model(held_out)
-        if not best.update(epoch, scores, labels[val], loss_of(scores, labels[val])):
-            break
-    return model, best
+            yield loss(model(data.batch(part.numpy())), labels[part])
+
+    result = run.fit(
+        model,
+        losses,
+        lambda: (model(held_out), labels[val]),
+        lambda: model(data.batch(test)),
+        lr=settings["lr"],
+        epochs=epochs,
+        patience=PATIENCE,
+        loss=loss,
+    )
+    return model, result
 
 
-def fit(data: GraphSet, readout: str, settings: dict, fold: int, seed: int, epochs: int) -> Fit:
-    """``train``, and the classes of the test graphs."""
-    model, best = train(data, readout, settings, fold, seed, epochs)
-    return best.fit(lambda: model(data.batch(data.folds[fold])).argmax(dim=1))
+def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: int, epochs: int) -> dict:
+    """``train``, without the network."""
+    return train(load_graphs(data.upper(), place.data), network, settings, fold, seed, epochs)[1]
 
 
 def rows(
-    data: GraphSet,
-    readouts: Sequence[str],
-    seeds: int,
-    epochs: int,
-    on_share: Callable[[float], None],
-    keep: Path | None = None,
-    processes: int | None = None,
-    most_folds: int = 10,
-) -> dict[str, dict]:
-    """For each fold choose some readouts' settings on held-out training graphs, and test what was chosen.
-
-    Args:
-        data: graphs with folds.
-        readouts: keys of ``READOUTS``.
-        seeds, epochs, on_share, keep: as in ``run``.
-        processes: who makes trainings that aren't kept, see ``run_jobs``.
-        most_folds: how many folds, at most.
+    place: Place, name: str, networks: Sequence[str] = (*READOUTS,), seeds: int = SEEDS, quick: bool = False
+) -> dict:
+    """For each fold choose each readout's settings on held-out training graphs, and test what was chosen.
 
     Returns:
         of each readout a row, see ``table.row``.
     """
-    folds = range(min(most_folds, len(data.folds)))
-    keys = [(*key,) for key in product(readouts, range(len(SETTINGS)), folds, range(seeds))]
-    jobs = [(readout, SETTINGS[k], fold, seed) for readout, k, fold, seed in keys]
-    known = {"graphs": len(data), "nodes": len(data.tags)}
-    fits = dict(
-        zip(keys, run_jobs(partial(fit, data, epochs=epochs), jobs, on_share, processes, keep, known), strict=True)
-    )
-    found = {}
-    for readout in readouts:
-        kept, test, chosen = [], [], []
+    folds, common = range(2 if quick else FOLDS), {"data": name, "epochs": 2 if quick else EPOCHS[name]}
+    made = {}
+    for network in networks:
+        keys = [*product(range(len(SETTINGS)), folds, range(seeds))]
+        trials = [
+            common | {"network": network, "settings": SETTINGS[k], "fold": fold, "seed": seed} for k, fold, seed in keys
+        ]
+        fits = dict(zip(keys, run.run(fit, trials, place, f"{name}: {network}"), strict=True))
+        data, used, test, chosen = load_graphs(name.upper(), place.data), [], [], []
         for fold in folds:
-            by_setting = [[fits[readout, k, fold, seed] for seed in range(seeds)] for k in range(len(SETTINGS))]
-            best = best_setting(by_setting)
+            by_setting = [[fits[k, fold, seed] for seed in range(seeds)] for k in range(len(SETTINGS))]
+            best = run.best_setting(by_setting)
             labels = torch.from_numpy(data.labels[data.folds[fold]])
-            test.append(fmean(accuracy(one, labels) for one in by_setting[best]))
-            kept += by_setting[best]
+            test.append(fmean(run.accuracy(each, labels) for each in by_setting[best]))
+            used += by_setting[best]
             chosen.append(SETTINGS[best])
-        found[readout] = row(readout, kept, test, chosen)
-    return found
+        made[network] = table.row(network, used, test, chosen)
+    return made
 
 
-def run(
-    data: GraphSet,
-    seeds: int,
-    epochs: int,
-    quick: bool,
-    on_share: Callable[[float], None],
-    keep: Path | None = None,
-) -> dict:
-    """``rows`` of all readouts, and what they say.
-
-    Args:
-        data: graphs with folds.
-        seeds: trainings of each setting on each fold, 1 or more; each holds out other validation graphs.
-        epochs: at most so many.
-        quick: a few epochs each, of two folds, in this process: to see that it runs.
-        on_share: told how much is done, from 0 to 1.
-        keep: folder for trainings that have ended, see ``run_jobs``.
-
-    Returns:
-        ``rows``, one per readout; ``margins`` over mean pooling, fold by fold; ``protocol``, in words.
-    """
-    processes, most_folds = (1, 2) if quick else (None, len(data.folds))
-    found = rows(data, [*READOUTS], seeds, 2 if quick else epochs, on_share, keep, processes, most_folds)
-    mean = found["mean"]["test"]
-    each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
-    return {
-        "rows": [*found.values()],
-        "margins": {f"{name} over mean": margin(one["test"], mean) for name, one in found.items() if name != "mean"},
-        "protocol": f"{len(mean)} folds, {each} each, mean +- standard deviation over folds. Settings: for each fold, "
-        f"of {len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest loss on "
-        "them.",
-    }
-
-
-def _capsule_readout(model: GraphNet) -> CapsuleReadout:
-    assert isinstance(model.readout, ClassCapsules), "only a network with readout 'capsules' routes"
-    return model.readout.route
+def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False) -> list[dict]:
+    """``rows`` of all readouts, and what they say. Of MUTAG also graphs.npz in the cache, for ``graphcaps viz``."""
+    seeds = seeds or SEEDS
+    found = rows(place, name, seeds=seeds, quick=quick)
+    if name == "mutag":
+        data = load_graphs("MUTAG", place.data)
+        trace(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]).save(place.cache / FILE_NAME)
+    mean, each = found["mean"]["test"], f"the mean of {seeds} trainings" if seeds > 1 else "one training"
+    protocol = (
+        f"{len(mean)} folds, {each} each, mean +- standard deviation over folds. Settings: for each fold, of "
+        f"{len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest loss on "
+        "them."
+    )
+    others = {f"{network} over mean": row["test"] for network, row in found.items() if network != "mean"}
+    margins = {over: table.margin(test, mean) for over, test in others.items()}
+    return [{"rows": [*found.values()], "margins": margins, "protocol": protocol}]
 
 
 @torch.no_grad()
@@ -235,8 +193,8 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
         of each graph ``tags`` (N,), ``bonds`` (M, 2) in both directions, ``c`` (R, N, J) after each iteration, the
         capsules' ``lengths`` (R, J), and its ``label``.
     """
-    model.eval()
-    readout, found = copy.deepcopy(_capsule_readout(model)), []
+    assert isinstance(model.readout, ClassCapsules)
+    readout, found = copy.deepcopy(model.readout.route), []
     for number in which:
         graph = data.batch([number])
         feat, steps = model.nodes(graph), []
@@ -250,29 +208,19 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
     return found
 
 
-def worth_drawing(labels: np.ndarray, predicted: np.ndarray) -> list[int]:
-    """Which graphs to draw: of each class the first that is answered right, then of each the first answered wrong.
-
-    >>> worth_drawing(np.array([0, 0, 0, 1, 1]), np.array([1, 0, 0, 1, 1]))
-    [1, 3, 0]
-    """
-    right = labels == predicted
-    kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]
-    return [int(kind.argmax()) for kind in kinds if kind.any()]
-
-
 def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> GraphTrace:
-    """Train on the first fold, and route some of its test graphs for pictures: right and wrong answers, all classes."""
-    model, best = train(data, "capsules", settings, 0, 0, epochs)
-    best.restore()
+    """Train on the first fold, and route some of its test graphs for pictures: of each class the first with a right
+    answer, then the first with a wrong one."""
+    model, result = train(data, "capsules", settings, 0, 0, epochs)
+    assert isinstance(model.readout, ClassCapsules)
     test = data.folds[0]
-    with torch.no_grad():
-        predicted = model(data.batch(test)).argmax(dim=1).numpy()
-    which = test[worth_drawing(data.labels[test], predicted)].tolist()
+    labels, right = data.labels[test], np.array(result["predicted"]) == data.labels[test]
+    kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]
+    which = [int(test[kind.argmax()]) for kind in kinds if kind.any()]
     return GraphTrace.of(
         routings(model, data, which, iterations),
         data.class_names,
         tag_names=data.tag_names,
-        trained_iterations=_capsule_readout(model).capsules.iterations,
+        trained_iterations=model.readout.route.capsules.iterations,
         about={"fold": 1, "graphs": ", ".join(map(str, which))},
     )

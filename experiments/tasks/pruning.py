@@ -1,194 +1,176 @@
 """What a trained network loses with fewer edges, without training again.
 
-The strength of an edge of the last capsule layer is its mean coupling over images, after the trained iterations. Each
-child keeps its k strongest edges, and the network routes on the graph that is left. Controls have as many edges per
-child: random ones, and the weakest. If coupling means anything, they must do worse.
+The strength of an edge of the last capsule layer is its mean coupling over the training images, after the trained
+iterations. Each child keeps its k strongest edges, and the network routes on the graph that is left. Controls have as
+many edges per child: random ones, and the weakest. If coupling means anything, they must do worse.
 
-Strength comes from training images, which k loses nothing from validation images; test images choose nothing.
+k is to be judged by the validation images; test images choose nothing.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
 
 import torch
+from torch import nn
 
-from ..data import Batches
-from ..errors import expect
-from ..graph import links, strongest_edges
-from ..models import CapsNet
-from ..models.objects import longest, overlaid, right
-from ..nn import CapsuleLayer, PrunedCaps
-from .accuracy import evaluating
-from .capsule_usage import routed_batches
+from experiments.run import Place
+from graphcaps import bipartite_graph, dgl
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating
+from graphcaps.analysis.capsule_usage import routed_batches
+from graphcaps.data import Batches, load_images
+from graphcaps.errors import check_whole, expect
+from graphcaps.graph import links
+from graphcaps.models import CapsNet
+from graphcaps.models.objects import longest, overlaid, right
+from graphcaps.nn import CapsuleLayer
+from graphcaps.progress import bar
+from graphcaps.training.hardware import pick_device
+from graphcaps.training.run_folder import Run, load_routing
 
-DRAWS = 5
-"""Random controls for each k."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """Right answers on the validation and on the test images."""
-
-    val_correct: int
-    test_correct: int
+DRAWS, KEEP = 5, (1, 2, 3, 5)
+"""Random controls for each k, and the k that are measured."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """The network with at most ``k`` edges per child."""
-
-    k: int | None
-    """None: all."""
-    edges: int
-    strongest: Score
-    random: tuple[Score, ...] = ()
-    """One for each draw; none beside all edges."""
-    weakest: Score | None = None
-
-
-@dataclass(frozen=True)
-class Pruning:
-    """Rows by k, all edges last; the accuracies are shares of ``val_images`` and ``test_images``."""
-
-    strength: torch.Tensor
-    """(E,) float64, of each edge."""
-    val_images: int
-    test_images: int
-    rows: tuple[Row, ...]
-
-    @property
-    def enough(self) -> Row:
-        """The row with the fewest edges that loses no validation image to all edges."""
-        return next(row for row in self.rows if row.strongest.val_correct >= self.rows[-1].strongest.val_correct)
-
-    def as_dict(self) -> dict:
-        """All numbers, plain: what the picture is drawn from."""
-
-        def shares(score: Score) -> dict:
-            correct = {"val_correct": score.val_correct, "test_correct": score.test_correct}
-            val, test = score.val_correct / self.val_images, score.test_correct / self.test_images
-            return {**correct, "val_accuracy": val, "test_accuracy": test}
-
-        rows = [
-            {
-                "k": row.k,
-                "edges": row.edges,
-                "share": row.edges / len(self.strength),
-                "strongest": shares(row.strongest),
-                "random": [shares(score) for score in row.random],
-                "weakest": row.weakest and shares(row.weakest),
-            }
-            for row in self.rows
-        ]
-        return {
-            "val_images": self.val_images,
-            "test_images": self.test_images,
-            "edges": len(self.strength),
-            "enough": self.enough.k,
-            "rows": rows,
-            "strength": [round(value, 6) for value in self.strength.tolist()],
-        }
-
-    def to_json(self, **about: str | int) -> str:
-        """``as_dict`` as JSON, with what the numbers are of."""
-        return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
-
-
-def check_keep(model: CapsNet, keep: tuple[int, ...]) -> None:
-    """Raise ``InputError`` where a child of the last capsule layer is to keep more edges than any child has.
-
-    Or where children share their matrices, so that there is nothing to leave out.
-    """
-    prunes, kind = isinstance(model.capsules, CapsuleLayer), type(model.capsules).__name__
-    then = "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
-    expect(prunes, "network", "a last layer with a matrix per edge", f"{kind}, whose matrices edges share", then)
-    most = int(torch.bincount(links(model.capsules.graph()).src).max())
-    for k in keep:
-        expect(k <= most, "keep", f"numbers from 1 to {most}, the edges that a child has, and all", k)
-
-
-def mean_coupling(
-    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
-) -> torch.Tensor:
-    """The mean over all images of each coupling of the last capsule layer, after the trained iterations.
+def strongest_edges(graph: dgl.DGLGraph, strength: torch.Tensor, k: int) -> torch.Tensor:
+    """Ids of each child's k strongest out-edges, ascending; of equally strong ones the first.
 
     Args:
-        model: on the device of the batches.
-        batches: the images, taken in order.
-        on_share: called after each batch with the share of images done.
+        graph: E edges.
+        strength: (E,) of each edge.
+        k: edges that a child keeps, >= 1; a child with no more than k keeps all.
+    """
+    check_whole("k", k)
+    src = links(graph).src
+    order = strength.argsort(descending=True, stable=True)
+    order = order[src[order].argsort(stable=True)]  # child by child, the strongest edge first
+    degree = src.bincount(minlength=graph.num_src_nodes())
+    first = degree.cumsum(0) - degree  # (I,)
+    rank = torch.arange(len(order)) - first[src[order]]
+    return order[rank < k].sort().values
+
+
+class PrunedCaps(CapsuleLayer):
+    """A copy of a ``CapsuleLayer`` with some of its edges: their matrices, and routing on the graph of them alone.
+
+    Args:
+        layer: the layer, whose graph is complete.
+        edges: (E',) int64, ascending: which of the layer's edges.
+
+    Shapes:
+        u (I, B, P) -> v (J, B, D)
+    """
+
+    def __init__(self, layer: CapsuleLayer, edges: torch.Tensor):
+        nn.Module.__init__(self)  # CapsuleLayer's would draw weights for all edges
+        self.num_children, self.num_parents = layer.num_children, layer.num_parents
+        self.iterations, self.routing, self.engine = layer.iterations, layer.routing, layer.engine
+        self.learned = copy.deepcopy(layer.learned)
+        self.weight = nn.Parameter(layer.weight.detach()[edges])
+        self.prior = None if layer.prior is None else nn.Parameter(layer.prior.detach()[edges])
+        ends = edges // layer.num_parents, edges % layer.num_parents
+        self._graph = bipartite_graph(*ends, layer.num_children, layer.num_parents)
+
+    def graph_recipe(self) -> None:
+        """None: the graph isn't complete."""
+
+    def graph(self, device: torch.device | str = "cpu") -> dgl.DGLGraph:
+        """The graph the layer routes on."""
+        return self._graph.local_var()
+
+
+def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
+    """The mean over all images of each coupling of the last capsule layer, after the trained iterations.
 
     Returns:
         (E,) float64 on the CPU, in [0, 1]; sums to 1 over each child's edges.
     """
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
-    for _, c, _ in routed_batches(model, batches):
-        total += c.sum(dim=1).cpu()
-        seen += c.shape[1]
-        on_share(seen / batches.num_images)
+    with bar("couplings of the training images") as on_share:
+        for _, c, _ in routed_batches(model, batches):
+            total += c.sum(dim=1).cpu()
+            seen += c.shape[1]
+            on_share(seen / batches.num_images)
     return total / seen
 
 
-def prune(
-    model: CapsNet,
-    strength: torch.Tensor,
-    keep: tuple[int, ...],
-    val: Batches,
-    test: Batches,
-    *,
-    seed: int = 0,
-    on_share: Callable[[float], object] = lambda share: None,
-) -> Pruning:
+def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
     """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
 
     Args:
-        model: on the device of the batches.
+        model: on the CPU.
         strength: (E,) of each edge, as ``mean_coupling`` gives it.
         keep: numbers of edges per child, each >= 1; those that leave every child its edges are all edges.
         val, test: the images; each is taken through the network up to its children once.
-        seed: of the random controls.
-        on_share: called after each batch with the share of images done.
+
+    Returns:
+        what ``table.pruning`` shows: sizes, and ``rows`` by k, all edges last.
 
     Raises:
-        InputError: a k below 1 or above the edges of a child, or not one strength per edge.
+        InputError: a layer whose edges share matrices, or a k that isn't a number of edges of a child.
     """
-    check_keep(model, keep)
-    layer = model.capsules
-    assert isinstance(layer, CapsuleLayer), "others are refused"
+    layer, then = model.capsules, "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
+    expect(
+        isinstance(layer, CapsuleLayer), "network", "a last layer with a matrix per edge", type(layer).__name__, then
+    )
     graph = layer.graph()
-    ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    cut: dict[int, list[PrunedCaps]] = {}
-    for k in sorted(set(keep)):
-        kept = [strongest_edges(graph, by, k)[1] for by in (strength, *ranks, -strength)]
-        if len(kept[0]) < graph.num_edges():
-            cut[k] = [PrunedCaps(layer, edges) for edges in kept]
-    layers: list[CapsuleLayer] = [*(pruned for kinds in cut.values() for pruned in kinds), layer]
-    images = val.num_images + test.num_images
-    of_val = _correct(model, layers, val, lambda seen: on_share(seen / images))
-    of_test = _correct(model, layers, test, lambda seen: on_share((val.num_images + seen) / images))
-    scores = [Score(*counts) for counts in zip(of_val, of_test, strict=True)]
-    rows = []
-    for n, (k, (pruned, *_)) in enumerate(cut.items()):
-        strongest, *drawn, weakest = scores[n * (DRAWS + 2) : (n + 1) * (DRAWS + 2)]
-        rows.append(Row(k, len(pruned.weight), strongest, tuple(drawn), weakest))
-    rows.append(Row(None, graph.num_edges(), scores[-1]))
-    return Pruning(strength, val.num_images, test.num_images, tuple(rows))
+    for k in keep:
+        check_whole("keep", k, 1, layer.num_parents)
+    ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    layers, sizes = [], {}
+    for k in sorted(set(keep) - {layer.num_parents}):
+        edges = [strongest_edges(graph, by, k) for by in (strength, *ranks, -strength)]
+        layers += [PrunedCaps(layer, some) for some in edges]
+        sizes[k] = len(edges[0])
+    correct = {name: _correct(model, [*layers, layer], part) for name, part in (("val", val), ("test", test))}
+
+    def score(n: int) -> dict:
+        found = {f"{name}_correct": correct[name][n] for name in ("val", "test")}
+        return found | {
+            "val_accuracy": found["val_correct"] / val.num_images,
+            "test_accuracy": found["test_correct"] / test.num_images,
+        }
+
+    rows: list[dict] = []
+    for n, (k, edges) in enumerate(sizes.items()):
+        strongest, *drawn, weakest = map(score, range(n * (DRAWS + 2), (n + 1) * (DRAWS + 2)))
+        about = {"k": k, "edges": edges, "share": edges / len(strength)}
+        rows.append(about | {"strongest": strongest, "random": drawn, "weakest": weakest})
+    whole = {"k": None, "edges": len(strength), "share": 1.0}
+    rows.append(whole | {"strongest": score(len(layers)), "random": [], "weakest": None})
+    least = next(row["k"] for row in rows if row["strongest"]["val_correct"] >= rows[-1]["strongest"]["val_correct"])
+    return {
+        "val_images": val.num_images,
+        "test_images": test.num_images,
+        "edges": len(strength),
+        "enough": least,  # the fewest edges that lose no validation image; None: all
+        "rows": rows,
+        "strength": [round(value, 6) for value in strength.tolist()],
+    }
 
 
 @torch.no_grad()
-def _correct(
-    model: CapsNet, layers: list[CapsuleLayer], batches: Batches, on_seen: Callable[[int], object]
-) -> list[int]:
+def _correct(model: CapsNet, layers: list[CapsuleLayer], batches: Batches) -> list[int]:
     """Right answers of the network with each of ``layers`` in the place of its last one."""
-    correct, seen = torch.zeros(len(layers), dtype=torch.int64), 0
+    correct = torch.zeros(len(layers), dtype=torch.int64)
     with evaluating(model):
         for images, labels in batches.in_order():
             u = model.children_of(overlaid(images))  # (I, B, P)
             for n, layer in enumerate(layers):
                 lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
                 correct[n] += right(longest(lengths, model.objects), labels).sum().cpu()
-            seen += len(labels)
-            on_seen(seen)
     return correct.tolist()
+
+
+def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
+    """``prune`` of a run's network, on the data set that it was trained on."""
+    device = pick_device("cpu")
+    model, config = load_routing(run, device=device), run.config
+    splits = load_images(config.dataset, place.data).for_augment(config.augment)
+    train, val, test = (
+        Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
+    )
+    found = prune(model, mean_coupling(model, train), keep, val, test)
+    command = f"python -m experiments pruning RUN --keep {' '.join(map(str, keep))}"
+    about = {"command": command, "train_images": train.num_images}
+    return {**about, "model": config.model, "dataset": config.dataset, **found}
