@@ -44,8 +44,8 @@ demo: $(VENV)/installed
 	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types
-	$(VENV)/bin/ruff check graphcaps viz tests notebooks examples docs/*.py
-	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks examples docs/*.py
+	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py
+	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py
 	$(VENV)/bin/python $(PYTEST)
 
 test-long: $(VENV)/installed-dev

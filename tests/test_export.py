@@ -22,7 +22,6 @@ from graphcaps.cli import main
 from graphcaps.config import PRESETS, TrainConfig
 from graphcaps.errors import GraphcapsError, InputError, MissingError
 from graphcaps.models import from_preset
-from graphcaps.nn import PrunedCaps
 from graphcaps.training import run_folder
 
 ROOT = Path(__file__).parent.parent

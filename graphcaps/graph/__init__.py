@@ -5,7 +5,6 @@ from .links import Links, cached_per_structure, links
 from .local import local_graph, local_grid, local_index
 from .nearest import nearest_graph
 from .nodes import COMPETITIONS, check_competition, expand, membership, reverse_edges
-from .pruned import strongest_edges
 from .to_networkx import to_networkx
 
 __all__ = [
@@ -25,6 +24,5 @@ __all__ = [
     "local_index",
     "cached_per_structure",
     "reverse_edges",
-    "strongest_edges",
     "to_networkx",
 ]
