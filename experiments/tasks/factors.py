@@ -26,12 +26,17 @@ from experiments.data.factors import FactorGraph, factor_graph
 from experiments.run import Place
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
-from graphcaps.nn.routing_parameters import concentrations
+from graphcaps.routing import Routing, Spherical
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: str, **own) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: Routing | str) -> CapsuleConv:
     """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs``."""
-    return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **own)
+    return CapsuleConv(inputs, outputs, caps, routing, squash_output=False)
+
+
+def concentrations(network: nn.Module) -> list[float]:
+    """kappa of each layer that routes spherically."""
+    return [float(part.kappa.detach()) for part in network.modules() if isinstance(part, Spherical)]
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
@@ -40,8 +45,8 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
     "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
     "dynamic": lambda *sizes: capsule_layer(*sizes, "dynamic"),
-    "capsules": lambda *sizes, **own: capsule_layer(*sizes, "spherical", **own),
-    "mutual": lambda *sizes, **own: capsule_layer(*sizes, "spherical", mutual=True, **own),
+    "capsules": lambda *sizes, **own: capsule_layer(*sizes, Spherical(**own)),
+    "mutual": lambda *sizes, **own: capsule_layer(*sizes, Spherical(mutual=True, **own)),
 }
 ROUTED = ("capsules", "mutual")
 """Whose couplings are compared with the true factors."""

@@ -198,7 +198,7 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
     for number in which:
         graph = data.batch([number])
         feat, steps = model.nodes(graph), []
-        for readout.capsules.iterations in range(1, iterations + 1):
+        for readout.capsules.routing.iterations in range(1, iterations + 1):
             v, c = readout(graph, feat, get_coupling=True)
             steps.append((c[:, 0], v[0].norm(dim=-1)))
         c, lengths = (torch.stack(part).numpy() for part in zip(*steps, strict=True))
@@ -221,6 +221,6 @@ def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> 
         routings(model, data, which, iterations),
         data.class_names,
         tag_names=data.tag_names,
-        trained_iterations=model.readout.route.capsules.iterations,
+        trained_iterations=model.readout.route.capsules.routing.iterations,
         about={"fold": 1, "graphs": ", ".join(map(str, which))},
     )

@@ -21,9 +21,8 @@ from torch.nn import functional as F
 from experiments import run, table
 from experiments.data.motifs import MotifGraphs, motif_graphs
 from experiments.run import Place
-from experiments.tasks.factors import LAYERS, Layers, information
+from experiments.tasks.factors import LAYERS, Layers, concentrations, information
 from graphcaps import dgl
-from graphcaps.nn.routing_parameters import concentrations
 
 _OTHERS = [{"layers": layers, "lr": lr} for layers, lr in product((2, 4), (0.01, 0.003))]
 _CAPSULES = [{"layers": layers, "lr": 0.01, "concentration": kappa} for layers, kappa in product((2, 4), (1.0, 4.0))]

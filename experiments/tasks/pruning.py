@@ -64,15 +64,11 @@ class PrunedCaps(CapsuleLayer):
     def __init__(self, layer: CapsuleLayer, edges: torch.Tensor):
         nn.Module.__init__(self)  # CapsuleLayer's would draw weights for all edges
         self.num_children, self.num_parents = layer.num_children, layer.num_parents
-        self.iterations, self.routing, self.engine = layer.iterations, layer.routing, layer.engine
-        self.learned = copy.deepcopy(layer.learned)
+        self.routing = copy.deepcopy(layer.routing)
         self.weight = nn.Parameter(layer.weight.detach()[edges])
         self.prior = None if layer.prior is None else nn.Parameter(layer.prior.detach()[edges])
         ends = edges // layer.num_parents, edges % layer.num_parents
         self._graph = bipartite_graph(*ends, layer.num_children, layer.num_parents)
-
-    def graph_recipe(self) -> None:
-        """None: the graph isn't complete."""
 
     def graph(self, device: torch.device | str = "cpu") -> dgl.DGLGraph:
         """The graph the layer routes on."""
