@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -20,6 +20,20 @@ from ..routing.names import as_routing
 from ..routing.nodes import route_edges, route_mutually, route_nodes
 
 LEAST = 1e-24  # a mean square of features up to which they say nothing
+
+
+class Names(NamedTuple):
+    """What a library calls the arguments of a graph layer, for error messages."""
+
+    feat: str
+    edge_feat: str
+    in_feats: str
+    out_feats: str
+    edge_feats: str
+
+
+DGL = Names("feat", "edge_feat", "in_feats", "out_feats", "edge_feats")
+PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 
 
 def ends_of_features(name: str, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
@@ -87,7 +101,7 @@ class NodeCapsules(nn.Module):
             near 1. Unit votes have no scale, and aren't divided again.
         edge_feats: F_e, features of an edge; None: they have none.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
-        called: what errors call the features: "feat", or as PyG "x", and there edge features "edge_attr".
+        names: what errors call the arguments: ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -105,13 +119,13 @@ class NodeCapsules(nn.Module):
         competition: str = "capsules",
         edge_feats: int | None = None,
         target_feats: int | None = None,
-        called: str = "feat",
+        names: Names = DGL,
     ):
         super().__init__()
-        self.called, self.edge_called = called, "edge_attr" if called == "x" else "edge_feat"
-        for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
+        self.names = names
+        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("in_caps", in_caps)):
             check_whole(name, size)
-        for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
+        for name, feats in ((names.in_feats, in_feats), (names.edge_feats, edge_feats), (names.in_feats, target_feats)):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
         check_competition(competition)
@@ -240,16 +254,16 @@ class NodeCapsules(nn.Module):
 
     def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
         """(N_src, *, K_in, K_out, D), what each node says; with features of edges (E, ...), what it says along each."""
-        self._check(self.called, feat, edges.num_children, self.weight)
+        self._check(self.names.feat, feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
             return unit_votes(z) if self.routing.unit_votes else z
         wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
-        edge_feat = required(edge_feat, self.edge_called, wanted, then="The layer was made for edges with features")
+        edge_feat = required(edge_feat, self.names.edge_feat, wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)
         fits = (len(edges.src), self.weight_edge.shape[1]) == (shape[0], shape[-1])
-        expect(fits and len(shape) in (2, z.dim() - 2), self.edge_called, wanted, shape)
-        self._check_dtype(self.edge_called, edge_feat)
+        expect(fits and len(shape) in (2, z.dim() - 2), self.names.edge_feat, wanted, shape)
+        self._check_dtype(self.names.edge_feat, edge_feat)
         along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
         along = along.reshape(*shape[:1], *[1] * (z.dim() - along.dim()), *along.shape[1:])
         z = z.index_select(0, edges.src) + along
@@ -267,9 +281,10 @@ class NodeCapsules(nn.Module):
 
     def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
         """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
-        target = required(target, self.called, "a pair, with the destination's features for the residual", "no second")
+        wanted = "a pair, with the destination's features for the residual"
+        target = required(target, self.names.feat, wanted, "no second")
         assert self.weight_target is not None
-        self._check(f"{self.called}[1]", target, num_parents, self.weight_target)
+        self._check(f"{self.names.feat}[1]", target, num_parents, self.weight_target)
         own = _transform(target, self.weight_target).sum(-3)
         return own * _per_root(self._power(target)) if self.normalise_residual else own
 

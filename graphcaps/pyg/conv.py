@@ -10,7 +10,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
 from ..errors import expect, required
-from ..nn.node_caps import NodeCapsules, ends_of_features, warn_unused
+from ..nn.node_caps import PYG, NodeCapsules, ends_of_features, warn_unused
 from ..routing import Routing
 from ..routing.api import uncompiled
 from .edges import Routed, in_form_of, plain, routed_edges, settled, values_of, with_loops
@@ -101,7 +101,7 @@ class CapsuleConv(MessagePassing):
             competition=competition,
             edge_feats=edge_dim,
             target_feats=own if residual else None,
-            called="x",
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:

@@ -9,7 +9,7 @@ from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
 from ..errors import required
-from ..nn.node_caps import NodeCapsules
+from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
 from .edges import members
@@ -73,7 +73,7 @@ class CapsuleReadout(Aggregation):
             vote_drop=dropout,
             bias=bias,
             normalise=normalise,
-            called="x",
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:

@@ -14,7 +14,6 @@ from graphcaps import (
     route,
     spread_loss,
 )
-from graphcaps.errors import check_unit, ends_of
 from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
 from graphcaps.nn import (
     CapsuleLayer,
@@ -44,20 +43,15 @@ BAD_IMAGES = [
         r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are, not",
     ),
     (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
-    (IMAGES / 0, r"numbers in \[0, 1\], got NaN or infinity$"),
     (IMAGES.numpy(), "a tensor, got ndarray"),
     (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
-    (IMAGES[:, 0], r"\(B, C=1, H=20, W=20\), got \(3, 20, 20\)$"),
 ]
 
 
 @pytest.mark.parametrize(("images", "text"), BAD_IMAGES, ids=range(len(BAD_IMAGES)))
-@pytest.mark.parametrize("training", [True, False])
-def test_images_that_a_network_would_misread_are_refused(network, images, text, training):
-    network.train(training)
+def test_images_that_a_network_would_misread_are_refused(network, images, text):
     with pytest.raises(InputError, match=f"^images: expected {text}"):
         network(images)
-    network.eval()
 
 
 def test_rounding_beyond_black_and_white_is_not_refused(network):
@@ -66,13 +60,12 @@ def test_rounding_beyond_black_and_white_is_not_refused(network):
         assert len(network(IMAGES[:0]).scores) == 0
 
 
-SHARED = SharedCaps(2, torch.rand(6, 2), num_parents=3, engine="torch")
 LAYERS = [
-    (CapsuleLayer(12, 3, engine="torch"), 12, 8),
-    (SHARED, 12, 8),
-    (ConvCaps((2, 3), 2, 3, kernel=2, engine="torch"), 12, 8),
-    (MatrixConvCaps((2, 3), 2, 3, kernel=2, engine="torch"), 12, 16),
-    (MatrixClassCaps(2, torch.rand(6, 2), 3, engine="torch"), 12, 16),
+    (CapsuleLayer(12, 3), 12, 8),
+    (SharedCaps(2, torch.rand(6, 2), num_parents=3), 12, 8),
+    (ConvCaps((2, 3), 2, 3, kernel=2), 12, 8),
+    (MatrixConvCaps((2, 3), 2, 3, kernel=2), 12, 16),
+    (MatrixClassCaps(2, torch.rand(6, 2), 3), 12, 16),
 ]
 
 
@@ -93,13 +86,9 @@ def test_a_batch_before_the_capsules_is_refused_with_what_to_do(layer, num_child
 
 
 @pytest.mark.parametrize("layer", [LAYERS[3][0], LAYERS[4][0]])
-@pytest.mark.parametrize("pair", [tuple, list])
-def test_matrix_capsules_want_poses_by_name(layer, pair):
-    given = pair((torch.rand(12, 4, 16), torch.rand(12, 4)))
-    with pytest.raises(InputError, match=rf"^capsules: expected Poses\(.*\), got {pair.__name__}"):
-        layer(given)
-    with pytest.raises(InputError, match="^capsules: expected Poses.*, got Tensor"):
-        layer(given[0])
+def test_matrix_capsules_want_poses_by_name(layer):
+    with pytest.raises(InputError, match=r"^capsules: expected Poses\(.*\), got tuple"):
+        layer((torch.rand(12, 4, 16), torch.rand(12, 4)))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +123,7 @@ def test_the_decoder_wants_the_batch_first():
         decoder(torch.rand(1, 3, 4), chosen)
 
 
-@pytest.mark.parametrize("images", [IMAGES[:1], IMAGES[:, 0], IMAGES[:, :, :, :1]])
+@pytest.mark.parametrize("images", [IMAGES[:1], IMAGES[:, :, :, :1]])
 def test_a_loss_does_not_broadcast_images(images):
     torch.manual_seed(0)
     output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
@@ -165,9 +154,9 @@ def test_logits_in_the_place_of_numbers_from_0_to_1_are_refused(name, of, shape,
 @pytest.mark.parametrize("routing", ["em", "dynamic"])
 def test_logits_as_activations_are_refused_and_lengths_above_1_are_not(routing):
     activation = torch.tensor([0.2, 1.3, 0.0])
-    assert route(GRAPH, torch.rand(6, 4), activation, routing=routing).v.isfinite().all()
+    assert route(GRAPH, torch.rand(6, 4), routing, activation=activation).v.isfinite().all()
     with pytest.raises(InputError, match=r"^activation: expected numbers in \[0, 1\], got -0\.8\. They are prob"):
-        route(GRAPH, torch.rand(6, 4), activation - 0.8, routing=routing)
+        route(GRAPH, torch.rand(6, 4), routing, activation=activation - 0.8)
 
 
 @pytest.mark.parametrize(
@@ -183,12 +172,3 @@ def test_votes_in_another_layout_are_refused_with_what_to_do(shape, then):
         InputError, match=rf"^u_hat: expected \(E=6, \*, D\), got \({', '.join(map(str, shape))}\){then}"
     ):
         route(GRAPH, torch.rand(shape))
-
-
-def test_numbers_are_looked_at_only_where_nothing_waits_for_them():
-    assert ends_of(torch.tensor([0.5, -2.0, 3.0])) == (-2, 3)
-    assert ends_of(torch.empty(0)) is None and ends_of(torch.full((2,), 7.0, device="meta")) is None
-    check_unit("x", torch.full((2,), 7.0, device="meta"))
-    check_unit("x", torch.tensor([float("nan")]))  # a loss that is NaN is found, and said, by the training
-    losses = torch.func.vmap(lambda x: margin_loss(x, LABELS))(torch.rand(4, 2, 3))
-    assert losses.shape == (4,)

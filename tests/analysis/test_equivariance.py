@@ -50,12 +50,6 @@ def test_vectors_on_a_line_are_explained_whole_and_read_off_exactly():
     assert readout(lines(), angles(200)) == pytest.approx(1)
 
 
-def test_noise_is_explained_by_chance_alone_and_not_read_off():
-    noise = np.random.RandomState(0).standard_normal((4000, 13, 4))
-    assert line_fit(noise, angles(4000)).mean() == pytest.approx(1 / 12, abs=0.004)
-    assert abs(readout(noise, angles(4000))) < 0.005
-
-
 def test_a_fit_is_what_numpy_finds_number_by_number():
     vectors = lines(3, noise=0.2)
     for v, share in zip(vectors, line_fit(vectors, angles(3)), strict=True):
@@ -63,22 +57,10 @@ def test_a_fit_is_what_numpy_finds_number_by_number():
         assert share == pytest.approx(1 - left / ((v - v.mean(axis=0)) ** 2).sum())
 
 
-def test_a_curve_is_not_explained_and_a_vector_that_stays_has_no_share():
-    curve = np.stack([STEPS**2, np.ones(13)], axis=1)
-    still = np.ones((13, 2))
-    found = line_fit(np.stack([curve, still]), angles(2))
-    assert found[0] == pytest.approx(0) and np.isnan(found[1])
-
-
 def test_a_read_out_is_scored_on_images_that_it_was_not_fitted_on():
     vectors = lines(40)
     vectors[1::2] *= -1  # the held-out images move the other way
     assert readout(vectors, angles(40)) == pytest.approx(1 - 4)
-
-
-def test_many_numbers_and_few_images_do_not_pass_for_a_read_out():
-    noise = np.random.RandomState(0).standard_normal((20, 13, 100))
-    assert readout(noise, angles(20)) < 0
 
 
 def test_permuted_angles_are_the_control_of_both():
@@ -89,17 +71,6 @@ def test_permuted_angles_are_the_control_of_both():
     assert found.fit_permuted.mean() == pytest.approx(1 / 12, abs=0.02)
     assert abs(found.readout_permuted[:2]).max() < 0.03
     assert np.isnan(found.readout[2])
-
-
-def test_a_class_of_few_images_has_no_read_out():
-    winners = np.repeat([0, 1], [FEWEST, FEWEST - 1])
-    found = measured(lines(len(winners)), STEPS, winners, 2)
-    assert found.readout[0] == pytest.approx(1) and np.isnan(found.readout[1])
-
-
-def test_what_moves_is_the_share_of_the_length():
-    found = measured(np.array([[[3.0, 4], [3, -4]], [[1, 0], [1, 0]]]), np.array([-1.0, 1]), np.zeros(2, int), 1)
-    assert found.moved == pytest.approx([0.8, 0])
 
 
 # Networks whose capsules are known
@@ -147,22 +118,6 @@ def test_a_dot_moves_by_pixels_to_the_right_and_turns_as_a_dot_does(found):
     assert found.sweeps["rotation"].vectors[1, :, 0] == pytest.approx(wanted, abs=0.3)  # a pixel on a grid
 
 
-def test_the_capsule_is_the_one_that_wins_on_the_clean_image_whatever_the_label(found):
-    assert found.winners.tolist() == [0, 1] * FEWEST
-    other = Images(dots().pixels, torch.ones(2 * FEWEST, dtype=torch.int64))
-    again = equivariance(Ink(), Batches(other, 2 * FEWEST))
-    for name, sweep in found.sweeps.items():
-        np.testing.assert_allclose(again.sweeps[name].vectors, sweep.vectors, atol=1e-5)
-        assert (sweep.vectors[::2, :, 1] == 10).all() and (sweep.vectors[1::2, :, 1] == -20).all()
-
-
-def test_the_first_images_are_swept_whatever_the_batch(monkeypatch):
-    monkeypatch.setattr("graphcaps.analysis.equivariance.IMAGES", 9)
-    shares = []
-    found = equivariance(Ink(), Batches(dots(), 5), shares.append)
-    assert found.winners.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0] and shares == pytest.approx([5 / 9, 1])
-
-
 def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was(monkeypatch):
     torch.manual_seed(0)
     model = CapsNet.from_preset("compact", (1, 12, 12), num_classes=2).train()
@@ -191,22 +146,13 @@ def plain(found: Equivariance) -> dict:
     return json.loads(found.to_json(dataset="dots", model="ink", class_names=CLASSES))
 
 
-def test_the_json_has_means_and_nothing_that_is_no_number(found):
-    numbers = plain(found)
-    x, y = numbers["parameters"]["shift x"], numbers["parameters"]["shift y"]
+def test_json_and_table_have_the_means_and_say_what_there_is_none_of(found):
+    x, y = (plain(found)["parameters"][name] for name in ("shift x", "shift y"))
     assert x["fit"] == {"mean": pytest.approx(1), "sd": pytest.approx(0, abs=1e-5), "of": 80}
     assert y["fit"] == {"mean": None, "sd": None, "of": 0}
     assert [part["images"] for part in x["per_class"]] == [40, 40]
-    assert [example["image"] for example in numbers["examples"]] == [0, 1]
-    assert np.array(numbers["examples"][0]["vectors"]).shape == (13, 3)
-
-
-def test_the_table_says_which_number_is_which(found):
-    printed = equivariance_table(found, CLASSES).splitlines()
-    row = next(line.split() for line in printed if line.startswith("shift x"))
+    row = next(line.split() for line in equivariance_table(found, CLASSES).splitlines() if line.startswith("shift x"))
     assert row[:5] == ["shift", "x", "-3", "3", "7"] and row[7:9] == ["1.00", "(0.00)"]
-    assert next(line.split()[2:] for line in printed if line.startswith("left"))[1] == "1.00"
-    assert not printed[-1].startswith("-")
     short = equivariance_table(equivariance(Ink(), Batches(dots(10), 10)), CLASSES)
     assert short.endswith("-: fewer than 40 images")
 

@@ -9,8 +9,9 @@ from torch import nn
 from graphcaps import CapsNet, margin_loss, route, squash
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
-from graphcaps.nn import CapsuleLayer, receptive_fields
 from graphcaps.nn import conv2d as conv
+from graphcaps.nn import receptive_fields
+from graphcaps.routing import Dynamic, Uniform
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -28,36 +29,25 @@ def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def test_paper_has_the_parameters_of_the_paper():
-    net = net_of("paper")
-    # section 4 of the paper: 8.2 M with the decoder, 6.8 M without
-    assert count(net) == 8_215_568
-    assert count(net.stem) == 256 * 81 + 256
-    assert count(net.primary) == 256 * 256 * 81 + 256  # one convolution for all 32 types
-    assert count(net.capsules) == 1152 * 10 * 8 * 16
-    assert count(net.decoder) == 160 * 512 + 512 + 512 * 1024 + 1024 + 1024 * 784 + 784
-
-
-def test_compact_has_162_k_parameters_and_160_edges():
-    net = net_of("compact")
-    assert count(net) - count(net.decoder) == 161_664
-    assert count(net.decoder) == count(net_of("paper").decoder)
-    assert net.capsules.graph().num_edges() == 160
+def test_presets_have_the_sizes_that_their_docstrings_say():
+    paper, compact, deep = net_of("paper"), net_of("compact"), net_of("deep")
+    # section 4 of the paper: 8.2 M with the decoder, 6.8 M without; one convolution for all 32 types
+    assert count(paper) == 8_215_568 and count(paper.primary) == 256 * 256 * 81 + 256
+    assert count(paper.capsules) == 1152 * 10 * 8 * 16
+    assert count(compact) - count(compact.decoder) == 161_664 and compact.capsules.graph().num_edges() == 160
+    assert [layer.num_children for layer in (*deep.between, deep.capsules)] == [1296, 256, 64]
+    assert [layer.graph().num_edges() for layer in (*deep.between, deep.capsules)] == [36_864, 9_216, 640]
+    assert (deep.child_types, count(deep) - count(deep.decoder)) == (16, 489_536)
 
 
 SHAPES = [
     ("paper", (1, 17, 17), 1),
-    ("paper", (3, 32, 32), 10),
     ("paper", (2, 18, 23), 4),
     ("compact", (1, 11, 11), 1),
     ("compact", (3, 32, 32), 10),
-    ("compact", (2, 12, 29), 4),
     ("deep", (1, 23, 23), 1),
-    ("deep", (1, 28, 28), 10),
-    ("deep", (3, 32, 32), 10),
     ("deep", (2, 24, 31), 4),
     ("parts", (1, 13, 13), 1),
-    ("parts", (1, 28, 28), 10),
     ("parts", (2, 14, 21), 4),
 ]
 
@@ -91,14 +81,13 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
     [
         ("paper", (2, 19, 22)),
         ("compact", (2, 28, 15)),
-        ("compact", (1, 29, 28)),
         ("deep", (1, 32, 38)),
         ("parts", (2, 19, 24)),
     ],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
     """Of one iteration: in more, what other windows say reaches a child of convolutional capsules as well."""
-    net = net_of(preset, shape, iterations=1).eval()
+    net = net_of(preset, shape, routing=Dynamic(1)).eval()
     fields = net.receptive_fields()
     images = images_of(1, shape).requires_grad_()
     u = net.children_of(images)[:, 0]  # (I, 8)
@@ -124,15 +113,9 @@ def test_receptive_fields_go_through_strides_and_kernels_of_any_shape(draw):
             assert of_type.tolist() == [int(n) for n in measured]
 
 
-def test_fields_of_the_paper_on_mnist_are_17_pixels_wide_and_2_apart():
-    fields = net_of("paper").receptive_fields().reshape(32, 6, 6, 4)
-    assert (fields[..., 2:] == 17).all()
-    assert fields[5, 3, 4].tolist() == [6, 8, 17, 17]
-
-
 @pytest.mark.parametrize(
     ("preset", "shape"),
-    [("paper", (1, 19, 19)), ("compact", (1, 19, 19)), ("deep", (1, 28, 28)), ("deep", (3, 32, 32))],
+    [("paper", (1, 19, 19)), ("deep", (1, 28, 28))],
 )
 def test_training_reaches_every_parameter(preset, shape):
     net, images, labels = net_of(preset, shape, 3).train(), images_of(6, shape), torch.arange(6) % 3
@@ -141,7 +124,7 @@ def test_training_reaches_every_parameter(preset, shape):
         assert parameter.grad.isfinite().all() and parameter.grad.any(), name
 
 
-@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("compact", (1, 19, 19)), ("deep", (1, 23, 23))])
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("deep", (1, 23, 23))])
 def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
     net, images, labels = net_of(preset, shape, 3).eval(), images_of(4, shape), torch.arange(4) % 3
     exact = net(images)
@@ -154,31 +137,6 @@ def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
     loss.backward()
     assert all(parameter.grad.dtype == torch.float32 for parameter in net.parameters())
     assert all(parameter.grad.isfinite().all() for parameter in net.parameters())
-
-
-def test_a_capsule_layer_routes_in_float32_whatever_surrounds_it(draw):
-    layer, u = CapsuleLayer(6, 3), draw(6, 2, 8, dtype=torch.float32)
-    wanted = layer(u)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(layer(u), wanted)
-        assert torch.equal(layer(u.bfloat16()), layer(u.bfloat16().float()))
-
-
-def test_every_engine_gives_the_same_network(way):
-    net = net_of("compact", (1, 11, 11), 3, routing=way.routing, engine=way.engine).to(way.device).eval()
-    images = images_of(2, (1, 11, 11)).to(way.device)
-    output = net(images)
-    net.capsules.engine = "naive"
-    # float32 sums over 16 children in another order, three iterations: 16 * 1.2e-7 * 4^2
-    for got, wanted in zip(output, net(images), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
-
-
-def test_iterations_reach_the_routing():
-    net, images = net_of("compact", (1, 11, 11), 3, iterations=1).eval(), images_of(2, (1, 11, 11))
-    one = net(images).lengths
-    net.capsules.iterations = 3
-    assert (net(images).lengths - one).abs().max() > 1e-3
 
 
 def test_no_images_give_no_capsules():
@@ -211,19 +169,8 @@ def test_only_the_chosen_capsule_is_decoded():
     assert not torch.equal(net.decoder(capsules + 1, chosen), picture)
 
 
-def test_deep_has_two_layers_of_convolutional_capsules_and_few_children_on_mnist():
-    net = net_of("deep")
-    assert [layer.num_children for layer in (*net.between, net.capsules)] == [1296, 256, 64]
-    assert [layer.graph().num_edges() for layer in (*net.between, net.capsules)] == [36_864, 9_216, 640]
-    assert (net.child_types, count(net) - count(net.decoder)) == (16, 489_536)
-    assert {name.split(".")[0] for name, _ in net_of("compact").named_parameters()} == {
-        "stem", "primary", "capsules", "decoder",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
-def test_lengths_neither_die_nor_saturate_on_their_way_through_deep(shape):
-    net, images = net_of("deep", shape), images_of(20, shape)
+def test_lengths_neither_die_nor_saturate_on_their_way_through_deep():
+    net, images = net_of("deep"), images_of(20, (1, 28, 28))
     assert net.eval()(images).lengths.median() > 1e-3
     net.train()
     with torch.no_grad():
@@ -238,7 +185,7 @@ def test_a_convolutional_layer_starts_with_sums_as_long_as_a_child():
     layer = net_of("deep").between[0]
     u = torch.randn(layer.num_children, 8, 8, generator=torch.Generator().manual_seed(0))
     u = u / u.norm(dim=-1, keepdim=True)
-    s = route(layer.graph(), layer.votes(u), iterations=1, squash_output=False).v
+    s = route(layer.graph(), layer.votes(u), Uniform(), squash_output=False).v
     # E|s|^2 = 1, the mean over 2048 sums of 8 numbers that share 2304 matrices
     assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.1)
 
@@ -293,13 +240,11 @@ def test_without_reconstruction_the_decoder_gets_no_gradient():
     ("arguments", "text"),
     [
         (("paper", (1, 16, 17)), "image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17"),
-        (("compact", (1, 28, 10)), "image_shape: expected at least 11 x 11 pixels for 'compact', got 28 x 10"),
         (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
-        (("compact", (0, 28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (0, 28, 28)"),
         (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
         (("deep", (1, 22, 28)), "image_shape: expected at least 23 x 23 pixels for 'deep', got 22 x 28"),
         (
-            ("compact", (1, 28, 28), 10, 3, "dynamic", "auto", 1, "official"),
+            ("compact", (1, 28, 28), 10, "dynamic", 1, "official"),
             "protocol: expected paper for 'compact', got official. official is what the authors of 'paper' ran",
         ),
         (("pper",), "preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?"),
@@ -312,31 +257,8 @@ def test_a_preset_says_what_it_can_not_take(arguments, text):
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "text"),
-    [
-        (torch.rand(2, 3, 11, 11), None, "images: expected (B, C=1, H=11, W=11), got (2, 3, 11, 11)"),
-        (
-            torch.rand(1, 11, 11),
-            None,
-            "images: expected (B, C=1, H=11, W=11), got (1, 11, 11). One image is a batch too: images[None]",
-        ),
-        (
-            torch.zeros(2, 1, 11, 11, dtype=torch.uint8),
-            None,
-            "images: expected floating point in [0, 1], got torch.uint8. uint8: images / 255",
-        ),
-        (torch.rand(2, 1, 11, 11), torch.tensor([0]), "labels: expected (B=2,) int64, got (1,) torch.int64"),
-        (torch.rand(2, 1, 11, 11), torch.tensor([0.0, 1.0]), "labels: expected (B=2,) int64, got (2,) torch.float32"),
-    ],
+    ("dtype", "layout"), [(torch.float64, torch.contiguous_format), (torch.bfloat16, torch.channels_last)]
 )
-def test_images_and_labels_that_do_not_fit_are_named(images, labels, text):
-    with pytest.raises(InputError) as caught:
-        net_of("compact", (1, 11, 11), 3).train()(images, labels)
-    assert str(caught.value) == text
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout, monkeypatch):
     """In pieces of one image, too; bfloat16: each product is rounded to 8 bits once."""
     monkeypatch.setattr(conv, "MOST_BYTES", 1)
@@ -351,33 +273,15 @@ def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout,
         y = layer(x)
         cotangent = torch.randn_like(y) if cotangent is None else cotangent
         results.append([y, *torch.autograd.grad(y, (x, layer.weight, layer.bias), cotangent)])
-    close = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-6}[dtype]
+    close = {torch.float64: 1e-12, torch.bfloat16: 2**-6}[dtype]
     for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.abs().max()))
+        torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.detach().abs().max()))
+    if dtype == torch.float64:  # the gradient has a gradient
+        penalty = lambda x, w: torch.func.functional_call(ours, {"weight": w}, (x,)).square().sum()  # noqa: E731
+        assert torch.autograd.gradgradcheck(penalty, (images[:1, :, :5, :5].clone().requires_grad_(), ours.weight))
 
 
-def test_a_convolutions_gradients_have_gradients(monkeypatch):
-    monkeypatch.setattr(conv, "MOST_BYTES", 1)
-    torch.manual_seed(0)
-    layer = conv.Conv2d(2, 3, (3, 2), stride=2).double()
-    images, slopes = (
-        torch.randn(2, 2, 7, 6, dtype=torch.float64, requires_grad=True),
-        torch.randn(3, dtype=torch.float64),
-    )
-
-    def penalty(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        y = torch.func.functional_call(layer, {"weight": weight}, (x,))
-        return (y.square() * slopes.view(1, 3, 1, 1)).sum()
-
-    assert torch.autograd.gradgradcheck(penalty, (images, layer.weight))
-
-
-def test_a_convolution_refuses_what_torchs_refuses():
-    whole, single = torch.ones(1, 1, 4, 4, dtype=torch.int64), torch.ones(1, 1, 4, 4)
-    for layer, images in ((conv.Conv2d(1, 2, 3), whole), (conv.Conv2d(1, 2, 3).double(), single)):
-        with pytest.raises(RuntimeError):
-            layer(images)
-    x = torch.randn(1, 4, 4, requires_grad=True)  # no batch
-    conv.Conv2d(1, 2, 3)(x).sum().backward()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert conv.Conv2d(1, 2, 3).double()(single.double()).dtype == torch.float64
+def test_labels_that_do_not_fit_are_named():
+    for labels in (torch.tensor([0]), torch.tensor([0.0, 1.0])):
+        with pytest.raises(InputError, match=r"labels: expected \(B=2,\) int64, got "):
+            net_of("compact", (1, 11, 11), 3).train()(torch.rand(2, 1, 11, 11), labels)

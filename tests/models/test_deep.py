@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 
 import networkx
 import numpy as np
 import pytest
+import small
 import torch
+from traces import stored_in
 
 import graphcaps
-from graphcaps import CapsNet
+from graphcaps import CapsNet, train
 from graphcaps.analysis.accuracy import evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import capsnet_loss
 from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
 from graphcaps.training.run_folder import Run
-
-from . import small
-from .traces import stored_in
 
 pytestmark = pytest.mark.long  # the layers and the pictures are tested one by one elsewhere
 
@@ -37,20 +33,9 @@ def images(monkeypatch):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    words = "train --dataset digits --model deep --epochs 2 --batch-size 40 --device cpu --name run --out"
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+    with pytest.MonkeyPatch.context() as patch:
         small.use(patch, small.digits(size=SIZE))
-        assert main([*words.split(), str(out)]) == 0
-    (out / "printed.txt").write_text(printed.getvalue())
-    return out / "run"
-
-
-def test_training_says_the_sizes_of_all_layers(run):
-    printed = (run.parent / "printed.txt").read_text().splitlines()
-    assert printed[1:3] == ["784 child capsules, 20736 edges, to", "144 child capsules, 2304 edges, to"]
-    assert printed[3].startswith(
-        "16 child capsules, 10 parents, 160 edges, 3 iterations of dynamic routing on engine '"
-    )
+        return Path(train(small.config(out, model="deep"), progress=False)["run"])
 
 
 def test_it_learns_digits_in_thirty_steps():
@@ -75,12 +60,6 @@ def test_the_trace_is_the_last_layers_routing(run):
         v = layer(net.children_of(images))
         np.testing.assert_allclose(trace.lengths[-1, 2].T, v.norm(dim=-1), atol=1e-5)
         np.testing.assert_allclose(trace.lengths[-1, 2], net(images).lengths, atol=1e-5)
-
-
-def test_capsule_usage_is_of_the_last_layers_children(run):
-    net = graphcaps.load(run)
-    found = capsule_usage(net, Batches(small.digits(size=SIZE).test, 20))
-    assert (found.num_types, len(found.child_length), len(found.parent_length)) == (16, 16, 10)
 
 
 def test_viz_explain_and_explore_take_such_a_run(run, capsys, monkeypatch):
