@@ -328,21 +328,6 @@ def rooms_table() -> str:
     return "\n".join(lines)
 
 
-def modules_tables() -> str:
-    """Every file of the package with the first line of its docstring, a table per folder."""
-    folders: dict[Path, list[Path]] = {}
-    for file in modules().values():
-        folders.setdefault(file.parent, []).append(file)
-    parts = []
-    for folder, files in sorted(folders.items()):
-        about = folder / "__init__.py"
-        lines = ["| file | what it is |", "|---|---|"]
-        lines += [f"| `{file.name}` | {purpose(file)} |" for file in files if file != about]
-        table = ["\n".join(lines)] * any(file != about for file in files)
-        parts += [f"## {folder.relative_to(ROOT)}/", purpose(about), *table]
-    return "\n\n".join(["", *parts, ""])
-
-
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
     matters = json.loads(MATTERS.read_text())
@@ -362,7 +347,6 @@ def tables() -> dict[str, str]:
         "motifs": example_tables([json.loads(MOTIFS.read_text())]),
         "matters": matters_table(matters),
         "rooms": rooms_table(),
-        "modules": modules_tables(),
     }
 
 
