@@ -44,7 +44,7 @@ DRAW = "draw.html"  # explorer.html in the site, where explorer.md takes that na
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "reference"]
 exclude_patterns = ["results"]
-highlight_language = "none"  # formulas; a language is named where there is one
+highlight_language = "text"  # formulas; a block in a language names it
 smartquotes_action = "D"  # dashes; quotation marks stand in code
 
 myst_heading_anchors = 4  # a heading's anchor is the one that code hosts give it
