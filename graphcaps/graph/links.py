@@ -59,6 +59,7 @@ class OncePerStructure(Generic[How, Made]):
     """
 
     def __init__(self, make: Callable[Concatenate[DGLGraph, How], Made]):
+        functools.update_wrapper(self, make)  # its docstring and signature, for help() and the reference
         self.make = make
         self.kept: dict[tuple[object, ...], Made] = {}
 
