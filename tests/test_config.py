@@ -16,7 +16,6 @@ from graphcaps.cli import main
 from graphcaps.config import OF_THE_MACHINE, PRESETS
 from graphcaps.data import AUGMENTS, DATASETS
 from graphcaps.routing.engines import ENGINES
-from graphcaps.routing.names import ROUTINGS
 
 UNUSUAL = TrainConfig(
     dataset="kmnist",
@@ -47,7 +46,6 @@ UNUSUAL = TrainConfig(
     [
         ("dataset", DATASETS),
         ("model", PRESETS),
-        ("routing", ["auto", *ROUTINGS]),
         ("engine", ENGINES),
         ("augment", AUGMENTS),
     ],

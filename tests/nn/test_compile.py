@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 import graphcaps
 from graphcaps import complete_graph, dgl, route
 from graphcaps.models import from_preset
-from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, PrunedCaps
+from graphcaps.nn import CapsuleConv, CapsuleReadout
 from graphcaps.routing import Spherical
 
 
@@ -97,15 +97,6 @@ def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(engine,
         for one, other in zip((got, c, *gradients[0]), (wanted, own, *gradients[1]), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)  # float64, of few terms
         assert pieces() == 3  # before, between and behind
-
-
-def test_a_pruned_layer_has_the_edges_that_it_loads_after_it_was_compiled():
-    layers = [PrunedCaps(CapsuleLayer(6, 3, 4, 5), torch.arange(start, 18, 2)) for start in (0, 1)]
-    u = torch.rand(6, 2, 4)
-    compiled = torch.compile(layers[0], backend="eager")
-    assert torch.allclose(compiled(u), layers[0](u))
-    layers[0].load_state_dict(layers[1].state_dict())
-    assert torch.allclose(compiled(u), layers[1](u), atol=1e-6)
 
 
 def test_a_function_that_calls_route_is_compiled_around_it():
