@@ -14,7 +14,6 @@ import dataclasses
 import math
 import signal
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,7 +26,7 @@ from ..models import Limits, Network, from_config, routing_network
 from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
-from ..threads import Crowding, leave_busy_cores, take_threads
+from ..threads import leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
@@ -73,7 +72,7 @@ class State:
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf
     history: list[dict] = dataclasses.field(default_factory=list)
-    threads: int = 0  # that compute on a CPU; 0 on others, and in older checkpoints
+    threads: int = 0  # that compute on a CPU; 0 on others
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
@@ -154,9 +153,7 @@ class Trainer:
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
-            on_cpu = self.device.type == "cpu"
-            state.threads = torch.get_num_threads() if on_cpu else 0
-            self.crowding = Crowding(state.threads if on_cpu else 1)
+            state.threads = torch.get_num_threads() if self.device.type == "cpu" else 0
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
                 self._keep_routing()
                 self._save("last")
@@ -192,8 +189,6 @@ class Trainer:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
-                if crowded := self.crowding.look():
-                    progress.say(crowded) if self.show else warnings.warn(crowded, stacklevel=2)
                 speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
