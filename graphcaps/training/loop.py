@@ -31,7 +31,7 @@ from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator
-from .hardware import determinism, made_with
+from .hardware import made_with
 from .report import introduction, result
 from .run_folder import Run, load
 from .schedule import one_cycle
@@ -83,11 +83,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         run: the run to go on with; None: a new one.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
-    with determinism(config.deterministic):
-        return _fit(config, run, progress)
-
-
-def _fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     splits = load_images(config.dataset, config.data).for_augment(config.augment)
