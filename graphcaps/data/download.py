@@ -25,8 +25,6 @@ from ..errors import GraphcapsError
 
 DOWNLOAD_ERRORS = (OSError, RuntimeError, HTTPException)
 SECONDS_OF_SILENCE = 30.0
-MOST_BYTES = 1 << 30
-"""No file here is near as large; a server that sends more sends something else."""
 
 TROUBLE = (*DOWNLOAD_ERRORS, zipfile.BadZipFile, KeyError)  # KeyError: an archive without the member
 
@@ -117,7 +115,7 @@ def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -
             for file, member in members.items():
                 (staged / file).parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, (staged / file).open("wb") as target:
-                    _copy(source, target, member)
+                    shutil.copyfileobj(source, target)
 
 
 @contextmanager
@@ -142,25 +140,7 @@ def _staging(name: str, files: Iterable[str], root: Path):
 def _download(url: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with urllib.request.urlopen(url, timeout=SECONDS_OF_SILENCE) as source, path.open("wb") as target:
-        _copy(source, target, url)
+        shutil.copyfileobj(source, target)
         size = source.headers.get("Content-Length")
         if size is not None and int(size) != target.tell():
             raise OSError(f"{url}: {target.tell()} of {size} bytes came")
-
-
-def _copy(source, target, said: str) -> None:
-    shutil.copyfileobj(_Limited(source, said), target, 1 << 20)
-
-
-class _Limited:
-    """A stream that ends in an error after ``MOST_BYTES``."""
-
-    def __init__(self, source, said: str):
-        self.source, self.said, self.left = source, said, MOST_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        block = self.source.read(size)
-        self.left -= len(block)
-        if self.left < 0:
-            raise OSError(f"{self.said}: more than {MOST_BYTES} bytes")
-        return block
