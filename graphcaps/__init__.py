@@ -26,6 +26,7 @@ _HOME = {
     "route": "routing",
     "dynamic_routing": "routing",
     "choose_engine": "routing",
+    "engine": "routing",
     "LinearVotes": "routing",
     "MatrixVotes": "routing",
     "Routed": "routing",
@@ -39,11 +40,12 @@ _HOME = {
     "dgl": "_dgl",
 }
 
-_SUBPACKAGES = ("nn", "viz")
+_SUBPACKAGES = ("nn", "routing", "viz")
 
 __all__ = [
     "__version__",
     "nn",
+    "routing",
     "viz",
     "complete_graph",
     "bipartite_graph",
@@ -57,6 +59,7 @@ __all__ = [
     "route",
     "dynamic_routing",
     "choose_engine",
+    "engine",
     "LinearVotes",
     "MatrixVotes",
     "Routed",
@@ -71,14 +74,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import nn, viz
+    from . import nn, routing, viz
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
     from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
-    from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, route
+    from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, engine, route
     from .trace.image_trace import RoutingTrace
     from .training.run_folder import load
     from .training.start import train

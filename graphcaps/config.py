@@ -35,10 +35,8 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-RoutingName = Literal["auto", "dynamic", "uniform", "nobody", "attention", "spherical", "inverted", "em"]
-_ANY = typing.get_args(RoutingName)[1:]
-_ROUTED = ("iterations", "routing", "engine", "protocol", "reconstruction_weight", "prior")
-_BY_EM = ("iterations", "engine")
+_ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
+_ROUTED = ("routing", "protocol", "reconstruction_weight", "prior")
 
 PRESETS = {
     "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
@@ -47,8 +45,8 @@ PRESETS = {
     "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "cnn": Preset("CNN", 0.001),
     "cnn-small": Preset("CNN", 0.005),
-    "matrix": Preset("MatrixCapsNet", 0.01, ("em",), _BY_EM),
-    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",), _BY_EM),
+    "matrix": Preset("MatrixCapsNet", 0.01, ("em",)),
+    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",)),
 }
 
 
@@ -75,19 +73,19 @@ class TrainConfig:
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: RoutingName = "auto"
+    routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
-    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. nobody: dynamic, where a child may
-    be coupled with no parent. attention: self-attention, Mazzia et al. 2021. spherical: a mixture of directions,
-    Banerjee et al. 2005, as sharp as it learns to be. inverted: dot-product attention, Tsai et al. 2020. em: Hinton,
-    Sabour & Frosst 2018. uniform and attention have one pass, whatever the iterations."""
+    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
+    et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
+    dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention have one pass,
+    whatever the iterations. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
     prior: Literal["none", "learned"] = "none"
     """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
-    engine: Literal["auto", "naive", "dgl", "torch", "fused"] = "auto"
+    engine: Literal["auto", "dgl", "torch", "fused"] = "auto"
     """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, as suits the graph.
-    fused: one pass over the votes per iteration, not for inverted, and em only for matrix. dgl: DGL's kernels. torch:
-    batched products or scatter. naive: plain loops, slow."""
+    fused: one pass over the votes per iteration, not for inverted, and em only for matrix; on a GPU experimental. dgl:
+    DGL's kernels. torch: batched products or scatter."""
     protocol: Literal["paper", "official"] = "paper"
     """official: the model paper as its authors' code trains it: the margin loss over 20, primary capsules' sums times
     1/32, their biases from 0.1."""
@@ -155,7 +153,10 @@ class TrainConfig:
             then = "Its poses are routed by their spread"
         elif not PRESETS[self.model].routings:
             then = "It has no capsules: leave --routing out"
-        expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        own = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
+        if not own:
+            wanted = f"one of {', '.join(known)} for model {self.model}" if len(known) > 1 else known[0]
+            expect(self.routing in known, "routing", wanted, repr(self.routing), then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
         weight = self.reconstruction_weight

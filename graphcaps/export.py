@@ -33,9 +33,11 @@ from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect
 from .models import CNN, MatrixCapsNet, Network
 from .models.capsnet import check_images
-from .nn import MatrixClassCaps, PrunedCaps
+from .nn import MatrixClassCaps
 from .nn.dense_caps import CompleteCaps
 from .nn.routed import route_layer
+from .routing import engine
+from .routing.names import name_of
 
 Format = Literal["onnx", "pt2"]
 FORMATS = get_args(Format)
@@ -117,8 +119,8 @@ def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
         "graphcaps": __version__,
         "preset": (network.preset or {}).get("name"),
         "dataset": dataset,
-        "routing": getattr(layer, "routing", None),
-        "iterations": getattr(layer, "iterations", None),
+        "routing": None if layer is None else name_of(layer.routing),
+        "iterations": None if layer is None else layer.routing.iterations,
         "class_names": list(network.class_names) or None,
         "objects": network.objects,
         "input": images,
@@ -146,7 +148,7 @@ def export(
     Raises:
         InputError: an unknown format, the suffix of the other one, images that the network doesn't take, or what has
             no export: no network of graphcaps', one elsewhere than on the CPU or not in float32, or one with a last
-            layer that is pruned or of another kind.
+            layer of another kind.
         MissingError: a library that the format needs isn't installed, or is too old.
         GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
     """
@@ -284,7 +286,7 @@ def _installed(name: str) -> bool:
 def _program(network: Network) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
     """The network's ``Answers`` for one or more images, and the sizes of each for one."""
     answers, images = Answers(network), torch.zeros(2, *network.image_shape)
-    with _routed_by_torch(network), torch.no_grad():
+    with engine("torch"), torch.no_grad():
         found = answers(images)  # DGL makes its graphs now: torch can't look into it
         batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
         with warnings.catch_warnings(), _quiet():
@@ -301,26 +303,12 @@ def _check(network: Network) -> None:
     expect(isinstance(network, Network), "network", wanted, type(network).__name__, then)
     if not isinstance(network, CNN):
         layer: Any = network.capsules
-        known = isinstance(layer, (CompleteCaps, MatrixClassCaps)) and not isinstance(layer, PrunedCaps)
+        known = isinstance(layer, (CompleteCaps, MatrixClassCaps))
         wanted, then = "a last layer in which all children vote for all parents", "Others have no such couplings"
         expect(known, "capsules", wanted, type(layer).__name__, then)
     kinds = {(each.dtype, each.device.type) for each in network.parameters()}
     got = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
     expect(kinds == {(torch.float32, "cpu")}, "network", "torch.float32 on cpu", got, "network.cpu().float()")
-
-
-@contextlib.contextmanager
-def _routed_by_torch(network: Network) -> Iterator[None]:
-    """Let every layer be routed by the engine ``torch``, which can be traced."""
-    layers: list[Any] = [layer for layer in network.modules() if hasattr(layer, "engine")]
-    engines = [layer.engine for layer in layers]
-    try:
-        for layer in layers:
-            layer.engine = "torch"
-        yield
-    finally:
-        for layer, engine in zip(layers, engines, strict=True):
-            layer.engine = engine
 
 
 def _difference(network: Network, path: Path, images: torch.Tensor, format: Format) -> float:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from graphcaps import bipartite_graph, complete_graph, dgl, route
+import oracle
+from graphcaps import bipartite_graph, complete_graph, dgl, engine, route
 from graphcaps._dgl import has_cuda
-from graphcaps.routing import EMParameters, InvertedParameters, LinearVotes, Routed, SphericalParameters, fused
-from graphcaps.routing.engines import Parameters, engine_names, routing_names
+from graphcaps.routing import EM, Inverted, LinearVotes, Routed, Routing, Spherical, fused
+from graphcaps.routing.names import ROUTINGS, as_routing
 
 FACTS = {
     1: "c sums to 1 over each child's edges",
@@ -32,13 +33,40 @@ FACTS = {
     9: "evaluation sees no labels",
     10: "all test images are counted",
     11: "the test set doesn't choose the model",
-    12: "value and gradient equal naive's",
+    12: "value and gradient equal the oracle's",
 }
 
 
 def routings_and_engines() -> list[tuple[str, str]]:
-    """Every routing with every engine that it has, in the order of the columns of the grid."""
-    return [(routing, engine) for routing in routing_names() for engine in engine_names(routing)]
+    """Every routing with every engine that it has for votes given as a tensor, and the oracle."""
+    found = []
+    for name, kind in ROUTINGS.items():
+        passes = fused.PASSES.get((kind, "cpu"))
+        with_fused = ["fused"] if passes and torch.Tensor in passes.votes else []
+        found += [(name, engine) for engine in ["oracle", "dgl", "torch", *with_fused]]
+    return found
+
+
+def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtype: torch.dtype) -> Routing:
+    """A routing whose parameters differ from parent to parent and from number to number, where it has any."""
+    if name == "em":
+        # 100 times the paper's temperature: the tests' parents have few children
+        routing = EM(iterations, final_lambda=1.0, variance_floor=0.3)
+        if num_parents:
+            routing = routing.for_layer(100 * num_parents, num_parents, dim, num_parents).to(dtype)
+            with torch.no_grad():
+                routing.costs.copy_(torch.linspace(-0.5, 0.5, num_parents))
+                routing.biases.copy_(torch.linspace(-1, 2, num_parents))
+        return routing
+    if name == "inverted":
+        routing, ramp = Inverted(iterations, dim).to(dtype), torch.linspace(-1, 1, dim)
+        with torch.no_grad():
+            for parameter, value in zip(routing.parameters(), (1 + ramp / 2, ramp / 3, 1 - ramp, 0.3), strict=True):
+                parameter.copy_(torch.as_tensor(value).to(dtype))
+        return routing
+    if name == "spherical":
+        return Spherical(iterations, concentration=2.5).to(dtype)
+    return as_routing(name, iterations=iterations)
 
 
 class Way(NamedTuple):
@@ -55,27 +83,21 @@ class Way(NamedTuple):
         """The graph where the engine wants it: DGL's own kernels need it beside the votes."""
         return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
 
-    def learned(self, graph, votes) -> Parameters | None:
-        """Parameters that differ from parent to parent and from number to number, if the routing has any."""
-        like, parents = (votes.weight if isinstance(votes, LinearVotes) else votes).detach(), graph.num_dst_nodes()
-        like = like.to(torch.promote_types(like.dtype, torch.float32))
-        if self.routing == "em":
-            betas = (torch.linspace(*ends, parents).to(like) for ends in ((-0.5, 0.5), (-1, 2)))
-            # 100 times the paper's temperature: the tests' parents have few children
-            return EMParameters(*betas, final_lambda=1.0, variance_floor=0.3)
-        if self.routing == "inverted":
-            ramp = torch.linspace(-1, 1, like.shape[-1]).to(like)
-            return InvertedParameters(1 + ramp / 2, ramp / 3, 1 - ramp, like.new_tensor(0.3))
-        if self.routing == "spherical":
-            return SphericalParameters(torch.linspace(1, 4, parents).to(like))
-        return None
+    def learned(self, graph, votes, iterations=3) -> Routing:
+        like = votes.weight if isinstance(votes, LinearVotes) else votes
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        return learned_routing(self.routing, iterations, like.shape[-1], graph.num_dst_nodes(), dtype)
 
-    def __call__(self, graph, votes, prior=None, **options):
+    def __call__(self, graph, votes, prior=None, iterations=3, routing=None, **options):
+        routing = self.learned(graph, votes, iterations) if routing is None else routing
+        if self.engine == "oracle":
+            votes = votes.build(graph) if isinstance(votes, LinearVotes) else votes
+            return Routed(*oracle.route(graph, votes, routing, prior=prior, **options))
         votes = votes.to(self.device)
         prior = prior.to(self.device) if hasattr(prior, "to") else prior
-        options = {"parameters": self.learned(graph, votes)} | options
-        options |= {"routing": self.routing, "engine": self.engine, "prior": prior}
-        return Routed(*(x.cpu() for x in route(self.graph(graph), votes, **options)))
+        with engine(self.engine):
+            routed = route(self.graph(graph), votes, routing.to(self.device), prior=prior, **options)
+        return Routed(*(x.cpu() for x in routed))
 
     def watch(self, graph, votes, **options) -> list[tuple]:
         """What an observer is given: (r, b, c, v, agreement) of each iteration."""
@@ -90,9 +112,7 @@ def why_not(way: Way) -> str:
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
         return (
-            "no kernels for CUDA"
-            if way.routing in ("nobody", "attention", "spherical")
-            else fused.without_triton("cuda")
+            fused.without_triton("cuda") if (ROUTINGS[way.routing], "cuda") in fused.PASSES else "no kernels for CUDA"
         )
     return ""
 

@@ -162,7 +162,6 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("explain nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps"),
         ("prune", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("prune --keep 0,1", 2, "keep: expected numbers from 1 and all, with commas between, such as 1,2,all, got '0"),
-        ("bench --threads 0", 2, "threads: expected an integer >= 1, got 0"),
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
 )  # fmt: skip
@@ -215,7 +214,7 @@ def test_every_flag_has_a_help_text(capsys, name):
     assert "None" not in out
 
 
-@pytest.mark.parametrize("words", ["--help", "train --epochs 0", "bench --help"])
+@pytest.mark.parametrize("words", ["--help", "train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""
     code = (

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from graphcaps import LinearVotes, complete_graph, route
-from graphcaps.bench.moved import Moved
 from graphcaps.graph import links
 from graphcaps.nn import CapsuleLayer
 from graphcaps.nn.routed import TRACES
@@ -59,8 +60,34 @@ def test_a_prior_alone_may_learn(draw):
     torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-10)
 
 
-def moved(step) -> Moved:
-    with Moved() as counter:
+VIEWS = {"view", "_unsafe_view", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "detach", "alias"}
+FREE = VIEWS | {"as_strided", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+
+
+class Traffic(TorchDispatchMode):
+    """While entered, counts the ``bytes`` that operations read and write, and collects their ``names``."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes, self.names = 0, set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        found = operation(*args, **(kwargs or {}))
+        name = operation._schema.name.split("::")[1]
+        if name not in FREE:
+            tensors = [x for x in tree_leaves((args, kwargs, found)) if isinstance(x, torch.Tensor)]
+            self.bytes += sum(bytes_of(x) for x in tensors)
+            self.names.add(name)
+        return found
+
+
+def bytes_of(x):
+    """Of the numbers that are there: along a dim of stride 0 they are one, from the cache after the first time."""
+    return torch.Size(n for n, s in zip(x.shape, x.stride(), strict=True) if s).numel() * x.element_size()
+
+
+def moved(step) -> Traffic:
+    with Traffic() as counter:
         step()
     return counter
 

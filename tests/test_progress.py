@@ -125,7 +125,6 @@ def test_every_step_of_a_training_and_its_test_are_told(told):
         ("evaluate", {"test images"}),
         ("evaluate --on noisy", {"test images, noisy"}),
         ("explain --what capsules", {"test images"}),
-        ("prune --keep 1", {"couplings of the training images", "pruned networks"}),
         ("viz --what entropy --over iterations", {"entropy.gif"}),
     ],
 )

@@ -31,8 +31,7 @@ from ..graph import links
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
-from ..nn.routed import Poses, RoutedLayer, activation_of, options_of
-from ..routing import route
+from ..nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from .accuracy import evaluating
 
 NEVER_THERE = 0.01
@@ -141,13 +140,7 @@ def routed_batches(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
 def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
     """What a layer makes of its children (I, B, P)."""
     last: dict[str, torch.Tensor] = {}
-    route(
-        layer.graph(activation_of(u).device),
-        layer.votes(u),
-        iterations=layer.iterations,
-        on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v),
-        **options_of(layer, u),
-    )
+    route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v))
     return RoutedBatch(activation_of(u), **last)
 
 

@@ -1,8 +1,7 @@
-"""Train networks and ask them: train, evaluate, predict, runs, prune."""
+"""Train networks and ask them: train, evaluate, predict, runs."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -161,60 +160,3 @@ def runs(out: Path = Path("runs")) -> None:
 
     found = find_runs(out)
     print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
-
-
-def prune(
-    run: Run = None,
-    keep: Annotated[str, tyro.conf.arg(metavar="K,K,...")] = "1,2,3,5,all",
-    data: Folder = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-    out: Path = Path("runs"),
-) -> None:
-    """Accuracy with only the strongest edges of each child capsule, without training again.
-
-    An edge's strength is its mean coupling over the training images. Beside it, as controls, as many random edges and
-    the weakest. Writes the numbers and a picture into the folder prune of the run.
-
-    Args:
-        run: Run folder; default: the newest one.
-        keep: How many edges each child of the last capsule layer keeps, one number or several; all is always measured.
-        data: Folder with the data set; default: the one used in training.
-        device: Where to compute; auto takes a GPU if there is one.
-        out: Folder that holds the run folders.
-    """
-    known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
-    expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
-    counts = tuple(int(word) for word in keep.split(",") if word != "all")
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
-    from ..analysis.accuracy import EVALUATION_BATCH
-    from ..analysis.pruning import check_keep, mean_coupling
-    from ..analysis.pruning import prune as measure
-    from ..atomic import write_text
-    from ..data import Batches, load_images
-    from ..progress import bar
-    from ..training.hardware import pick_device
-    from ..training.run_folder import load_routing
-    from ..viz import accuracy_by_edges, save
-    from .tables import pruning_table
-
-    place = pick_device(device)
-    model = load_routing(chosen, device=place)
-    check_keep(model, counts)
-    splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
-    train, val, test = (
-        Batches(part, EVALUATION_BATCH, device=place) for part in (splits.train, splits.val, splits.test)
-    )
-    with bar("couplings of the training images") as on_share:
-        strength = mean_coupling(model, train, on_share)
-    with bar("pruned networks") as on_share:
-        found = measure(model, strength, counts, val, test, on_share=on_share)
-    about: dict[str, str | int] = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
-    about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
-    folder = chosen.path / "prune"
-    write_text(folder / "prune.json", found.to_json(**about))
-    save(accuracy_by_edges({**about, **found.as_dict()}), folder / "accuracy.png")
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
-    print(pruning_table(found))
-    print(folder / "prune.json", folder / "accuracy.png", sep="\n")

@@ -12,7 +12,6 @@ import torch
 from ..analysis.accuracy import Evaluation, wilson_interval
 from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, relative_entropy
 from ..analysis.equivariance import FEWEST, Equivariance
-from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image, write_image
 from ..models import Limits, Network, doubts
@@ -104,34 +103,6 @@ def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
             f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_relative_coupling[j]:>17.2f}{said}"
         )
     return lines
-
-
-def pruning_table(found: Pruning) -> str:
-    """Accuracy with fewer edges, beside the controls, and which k loses nothing."""
-    lines = [
-        f"right of {found.val_images:,} validation and {found.test_images:,} test images, not trained again; "
-        f"random: mean of {DRAWS} draws",
-        "",
-        "edges per child     edges   share  validation     test   wrong  test, random  test, weakest",
-    ]
-    for row in found.rows:
-        val, test = row.strongest.val_correct / found.val_images, row.strongest.test_correct / found.test_images
-        controls = f"{'-':>12}  {'-':>13}"
-        if row.weakest:
-            drawn = sum(score.test_correct for score in row.random) / len(row.random)
-            controls = f"{drawn / found.test_images:>12.2%}  {row.weakest.test_correct / found.test_images:>13.2%}"
-        name = "all" if row.k is None else f"the {row.k} strongest" if row.k > 1 else "the strongest"
-        counted = f"{row.edges:>8,}  {row.edges / len(found.strength):>6.1%}"
-        wrong = found.test_images - row.strongest.test_correct
-        lines.append(f"{name:<15}  {counted}  {val:>10.2%}  {test:>7.2%}  {wrong:>6,}  {controls}")
-    enough = found.enough
-    if len(found.rows) == 1:
-        said = "only all edges were measured"
-    elif enough.k is None:
-        said = "each k measured loses validation images"
-    else:
-        said = f"k = {enough.k} loses no validation image: {enough.edges:,} of {len(found.strength):,} edges are enough"
-    return "\n".join([*lines, "", said])
 
 
 def robustness_table(found: Robustness, class_names: tuple[str, ...]) -> str:

@@ -81,22 +81,6 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def fetch(name: str, urls: Mapping[str, str], root: Path) -> None:
-    """Download each URL to its path below ``root``.
-
-    Args:
-        name: of the data set, for the error.
-        urls: path below ``root`` -> URL.
-        root: made if need be.
-
-    Raises:
-        GraphcapsError: no network, a server that refuses, a full disk; nothing was changed.
-    """
-    with _staging(name, urls, root) as staged:
-        for file, url in urls.items():
-            _download(url, staged / file)
-
-
 def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -> None:
     """Download a zip archive and unpack some of its files.
 
@@ -107,7 +91,8 @@ def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -
         root: made if need be.
 
     Raises:
-        GraphcapsError: as ``fetch``, or an archive without one of the members.
+        GraphcapsError: no network, a server that refuses, a full disk, or an archive without one of the members; nothing was
+            changed.
     """
     with _staging(name, members, root) as staged:
         _download(url, staged / "archive.zip")

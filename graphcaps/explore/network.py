@@ -33,8 +33,10 @@ from ..errors import GraphcapsError
 from ..models import CapsNet
 from ..models.limits import BLANK, MOST
 from ..nn import ConvCaps, SharedCaps
+from ..routing import Spherical
+from ..routing.names import name_of
 
-ROUTINGS = ("dynamic", "uniform", "nobody", "attention", "spherical")
+ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """Routings that the page computes."""
 
 
@@ -55,7 +57,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     if type(model) is not CapsNet:
         raise NotCarried(f"{type(model).__name__} isn't computed in the page")
     layers = [*model.between, model.capsules]
-    missing = sorted({layer.routing for layer in layers} - set(ROUTINGS))
+    missing = sorted({name_of(layer.routing) for layer in layers} - set(ROUTINGS))
     if missing:
         raise NotCarried(f"routing '{missing[0]}' isn't computed in the page")
     return {
@@ -110,7 +112,7 @@ def _layer(layer: Any) -> dict:
         matrix, places = (src // positions) * layer.num_parents + dst, single(layer.places[:, 0], "places")
     else:
         matrix = torch.arange(len(src))
-    concentration = layer.learned().concentration if layer.routing == "spherical" else 1.0
+    kappa = float(layer.routing.kappa.detach()) if isinstance(layer.routing, Spherical) else 1.0
     return {
         "children": layer.num_children,
         "parents": layer.num_parents,
@@ -120,9 +122,9 @@ def _layer(layer: Any) -> dict:
         "weight": half(layer.weight, "the votes' matrices"),
         "places": places,
         "prior": None if layer.prior is None else single(layer.prior, "the prior"),
-        "routing": layer.routing,
-        "iterations": layer.iterations,
-        "concentration": float(torch.as_tensor(concentration).detach()),
+        "routing": name_of(layer.routing),
+        "iterations": layer.routing.iterations,
+        "concentration": kappa,
     }
 
 

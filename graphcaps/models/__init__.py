@@ -8,6 +8,9 @@ from __future__ import annotations
 from ..config import PRESETS, TrainConfig
 from ..data import ImageSplits
 from ..errors import GraphcapsError, check_name
+from ..nn.matrix_caps import FINAL_LAMBDA
+from ..nn.routed import routing_for_images
+from ..routing import EM
 from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
 from .cnn import CNN, CNNOutput
 from .limits import Doubt, Limits, doubts
@@ -50,6 +53,10 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> Network:
     """The untrained network that settings ask for, of a size for the images."""
     of_images = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     asked = {key: getattr(config, key) for key in PRESETS[config.model].settings}
+    if PRESETS[config.model].network == "MatrixCapsNet":
+        asked["routing"] = EM(config.iterations, final_lambda=FINAL_LAMBDA)
+    elif "routing" in asked:
+        asked["routing"] = routing_for_images(config.routing, iterations=config.iterations)
     return from_preset(config.model, **of_images, **asked)
 
 

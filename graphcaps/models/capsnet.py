@@ -18,6 +18,9 @@ from torch import nn
 from ..errors import ROUNDING, InputError, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from ..nn.routed import routing_for_images
+from ..routing import Routing
+from ..routing.names import to_json
 from .limits import Limits
 from .objects import longest, present
 
@@ -143,9 +146,7 @@ class CapsNet(nn.Module):
         name: str,
         image_shape: tuple[int, int, int] = (1, 28, 28),
         num_classes: int = 10,
-        iterations: int = 3,
-        routing: str = "dynamic",
-        engine: str = "auto",
+        routing: Routing | str = "dynamic",
         objects: int = 1,
         protocol: str = "paper",
         reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
@@ -160,7 +161,7 @@ class CapsNet(nn.Module):
                 matrices that all positions share).
             image_shape: (C, H, W).
             num_classes: J, parent capsules, one per class.
-            iterations, routing, engine: as in ``graphcaps.route``.
+            routing: a routing such as ``Dynamic(3)``, of which each layer holds a copy, or the name of one.
             objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
             protocol: ``"paper"``; or ``"official"``, for ``paper`` alone: as the authors' code trains (``PROTOCOLS``).
             reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
@@ -182,12 +183,12 @@ class CapsNet(nn.Module):
         if protocol == "official":
             primary.scale = 1 / primary.num_types
             nn.init.constant_(dict(primary.conv.named_parameters())["bias"], OFFICIAL_BIAS)
-        options, types, between = (iterations, routing, engine), primary.num_types, []
+        routing, types, between = routing_for_images(routing), primary.num_types, []
         for parent_types, kernel, stride in windows:
-            layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, *options)
+            layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, routing)
             between.append(layer)
             grid, types = layer.out_grid, parent_types
-        last = (*options, prior == "learned")
+        last = (routing, prior == "learned")
         capsules: CapsuleLayer | SharedCaps
         if shared:
             centres = field_centres([*stem, primary.conv], image_shape)
@@ -199,9 +200,7 @@ class CapsNet(nn.Module):
             name=name,
             image_shape=tuple(image_shape),
             num_classes=num_classes,
-            iterations=iterations,
-            routing=routing,
-            engine=engine,
+            routing=to_json(routing),
             objects=objects,
             protocol=protocol,
             reconstruction_weight=reconstruction_weight,

@@ -31,6 +31,9 @@ from torch import nn
 from ..errors import check_name, expect
 from ..functional import spread_loss
 from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
+from ..nn.matrix_caps import FINAL_LAMBDA
+from ..routing import EM
+from ..routing.names import to_json
 from .capsnet import as_shape, check_images, check_sizes, each_side
 from .limits import Limits
 
@@ -60,7 +63,7 @@ class MatrixCapsNet(nn.Module):
         image_shape: (C, H, W).
         num_classes: J.
         types: (A, B, C, D), channels of the convolution and types of capsules in each layer before the classes'.
-        iterations, engine: as in ``graphcaps.route``.
+        routing: an ``EM`` routing, of which each layer holds a copy with a beta_u of its own to start from.
 
     >>> net = MatrixCapsNet.from_preset("matrix-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> scores, poses = net(torch.zeros(2, 1, 28, 28))
@@ -75,8 +78,7 @@ class MatrixCapsNet(nn.Module):
         image_shape: tuple[int, int, int],
         num_classes: int,
         types: tuple[int, int, int, int],
-        iterations: int = 3,
-        engine: str = "auto",
+        routing: EM,
     ):
         super().__init__()
         self.image_shape = as_shape(image_shape)
@@ -84,14 +86,13 @@ class MatrixCapsNet(nn.Module):
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
         grid = each_side(image_shape[1:], lambda side: (side - 5) // 2 + 1)
-        below = MatrixConvCaps(grid, primary, first, 3, 2, iterations, engine)
-        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, iterations, engine)
+        routings = [EM(**routing.settings() | {"beta_u": start}) for start in STARTS]
+        below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
+        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         self.between, self.child_types = nn.Sequential(below, above), second
         fields = self._fields(num_types=1).double()
         centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
-        self.capsules = MatrixClassCaps(second, centres, num_classes, iterations, engine)
-        for layer, start in zip((*self.between, self.capsules), STARTS, strict=True):
-            nn.init.constant_(layer.learned.beta_u, start)
+        self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()  # one per class, where known
@@ -103,8 +104,7 @@ class MatrixCapsNet(nn.Module):
         name: str,
         image_shape: tuple[int, int, int] = (1, 28, 28),
         num_classes: int = 10,
-        iterations: int = 3,
-        engine: str = "auto",
+        routing: EM | None = None,
         objects: int = 1,
     ) -> MatrixCapsNet:
         """Build a network by name.
@@ -113,7 +113,7 @@ class MatrixCapsNet(nn.Module):
             name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
             image_shape: (C, H, W).
             num_classes: J.
-            iterations, engine: as in ``graphcaps.route``.
+            routing: an ``EM`` routing, of which each layer holds a copy with a beta_u of its own to start from.
             objects: 1; spread loss knows one true class.
 
         Raises:
@@ -123,13 +123,14 @@ class MatrixCapsNet(nn.Module):
         check_sizes(name, SMALLEST, image_shape, num_classes)
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
-        model = cls(image_shape, num_classes, _PRESETS[name], iterations, engine)
+        routing = routing or EM(final_lambda=FINAL_LAMBDA)
+        expect(isinstance(routing, EM), "routing", f"EM for '{name}'", routing, "Its poses are routed by their spread")
+        model = cls(image_shape, num_classes, _PRESETS[name], routing)
         model.preset = dict(
             name=name,
             image_shape=tuple(image_shape),
             num_classes=num_classes,
-            iterations=iterations,
-            engine=engine,
+            routing=to_json(routing),
             objects=objects,
         )
         return model

@@ -1,13 +1,11 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
-from .concurrent import ConcurrentCaps
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .dense_caps import CapsuleLayer
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from .pruned_caps import PrunedCaps
 from .readout import CapsuleReadout
 from .routed import Poses
 from .shared_caps import SharedCaps
@@ -16,7 +14,6 @@ __all__ = [
     "CapsuleConv",
     "CapsuleLayer",
     "CapsuleReadout",
-    "ConcurrentCaps",
     "ConvCaps",
     "Decoder",
     "DepthwisePrimaryCaps",
@@ -25,7 +22,6 @@ __all__ = [
     "MatrixPrimaryCaps",
     "Poses",
     "PrimaryCaps",
-    "PrunedCaps",
     "SharedCaps",
     "receptive_fields",
 ]

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from ..graph.local import Pair
-from ..routing import LinearVotes
-from .routed import check_children, check_options, route_layer
-from .routing_parameters import learned_for
+from ..routing import LinearVotes, Routing
+from .routed import check_children, route_layer, routing_for_images
 from .windows import WindowedCaps
 
 
@@ -29,16 +28,14 @@ class ConvCaps(WindowedCaps):
             gives them.
         kernel, stride: a window's size and the steps to the next one, in positions, pairs or one number; no padding.
         child_dim, parent_dim: P, D.
-        iterations: R >= 1.
-        routing: name of the algorithm; ``em`` and ``inverted`` have parameters of their own, ``learned``.
-        engine: as in ``graphcaps.route``.
+        routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
         (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
 
     Raises:
-        InputError: sizes that are no integers >= 1, a kernel larger than the grid, unknown names.
+        InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown routing.
 
     >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
@@ -54,15 +51,13 @@ class ConvCaps(WindowedCaps):
         stride: Pair = 1,
         child_dim: int = 8,
         parent_dim: int = 8,
-        iterations: int = 3,
-        routing: str = "dynamic",
-        engine: str = "auto",
+        routing: Routing | str = "dynamic",
     ):
-        check_options(iterations, routing, engine)
         super().__init__(grid, kernel, stride, child_types, parent_types)
-        self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(self.num_matrices, child_dim, parent_dim))  # (M, P, D)
-        self.learned = learned_for(routing, parent_types, self.num_parents, self.num_children, parent_dim)
+        self.routing = routing_for_images(routing).for_layer(
+            self.num_children, self.num_parents, parent_dim, parent_types
+        )
         self._draw()
 
     def reset_parameters(self) -> None:
@@ -72,8 +67,7 @@ class ConvCaps(WindowedCaps):
         ``deep`` on MNIST, untrained, the median lengths are 0.73 below, 0.75 and 0.84 after three iterations. After one
         they are 0.3 and 0.1, and twice the weights would give 0.99 after three. What the routing learns begins anew.
         """
-        if self.learned is not None:
-            self.learned.reset_parameters()
+        self.routing.reset_parameters()
         self._draw()
 
     def _draw(self) -> None:
@@ -96,6 +90,5 @@ class ConvCaps(WindowedCaps):
         return (
             f"{sides(self.child_types, *self.grid, child_dim)} -> "
             f"{sides(self.parent_types, *self.out_grid, parent_dim)}, kernel={self.kernel_size}, stride={self.stride}, "
-            f"{len(self.index)} edges, {matrices} matrices, "
-            f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}"
+            f"{len(self.index)} edges, {matrices} matrices"
         )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
 from .._dgl import DGLGraph
 from ..errors import check_whole
 from ..graph import complete_graph
-from ..routing import LinearVotes
-from .routed import check_children, check_options, graph_device, route_layer
-from .routing_parameters import learned_for
+from ..routing import LinearVotes, Routing
+from .routed import check_children, graph_device, route_layer, routing_for_images
 
 
 class CompleteCaps(nn.Module):
@@ -32,19 +29,15 @@ class CompleteCaps(nn.Module):
         num_children: int,
         num_parents: int,
         weight: tuple[int, int, int],
-        iterations: int,
-        routing: str,
-        engine: str,
+        routing: Routing | str,
         learned_prior: bool,
     ):
         super().__init__()
-        check_options(iterations, routing, engine)
         check_whole("num_children", num_children)
         check_whole("num_parents", num_parents)
         self.num_children, self.num_parents = num_children, num_parents
-        self.iterations, self.routing, self.engine = iterations, routing, engine
         self.weight = nn.Parameter(torch.empty(weight))
-        self.learned = learned_for(routing, num_parents, num_parents, num_children, weight[-1])
+        self.routing = routing_for_images(routing).for_layer(num_children, num_parents, weight[-1], num_parents)
         self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
         self._draw()
 
@@ -53,8 +46,7 @@ class CompleteCaps(nn.Module):
 
         What the routing learns begins anew.
         """
-        if self.learned is not None:
-            self.learned.reset_parameters()
+        self.routing.reset_parameters()
         self._draw()
 
     def _draw(self) -> None:
@@ -67,10 +59,6 @@ class CompleteCaps(nn.Module):
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
         return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
-    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple] | None:
-        """What makes the graph, and of what sizes; None where it may change."""
-        return complete_graph, (self.num_children, self.num_parents)
-
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes, not yet multiplied out."""
         raise NotImplementedError
@@ -78,11 +66,6 @@ class CompleteCaps(nn.Module):
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
         return route_layer(self, u).v
-
-    def options_repr(self) -> str:
-        """How the layer is routed, for its repr."""
-        prior = "" if self.prior is None else ", learned_prior=True"
-        return f"iterations={self.iterations}, routing={self.routing!r}, engine={self.engine!r}{prior}"
 
 
 class CapsuleLayer(CompleteCaps):
@@ -93,9 +76,7 @@ class CapsuleLayer(CompleteCaps):
     Args:
         num_children, num_parents: I, J.
         child_dim, parent_dim: P, D.
-        iterations: R >= 1.
-        routing: name of the algorithm; what ``spherical``, ``inverted`` and ``em`` learn is in ``learned``.
-        engine: as in ``graphcaps.route``.
+        routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
         learned_prior: whether a logit for each edge is learned, which its routing starts from: the log priors of Sabour
             et al. 2017, the B of Mazzia et al. 2021. It starts at 0.
 
@@ -113,13 +94,11 @@ class CapsuleLayer(CompleteCaps):
         num_parents: int,
         child_dim: int = 8,
         parent_dim: int = 16,
-        iterations: int = 3,
-        routing: str = "dynamic",
-        engine: str = "auto",
+        routing: Routing | str = "dynamic",
         learned_prior: bool = False,
     ):
         edges = (num_children * num_parents, child_dim, parent_dim)
-        super().__init__(num_children, num_parents, edges, iterations, routing, engine, learned_prior)
+        super().__init__(num_children, num_parents, edges, routing, learned_prior)
 
     def blank(self) -> torch.Tensor:
         """One image's children, all zero, on the layer's device."""
@@ -133,4 +112,4 @@ class CapsuleLayer(CompleteCaps):
     def extra_repr(self) -> str:
         edges, child_dim, parent_dim = self.weight.shape
         sizes = f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D"
-        return f"{sizes}, {edges} edges, {self.options_repr()}"
+        return f"{sizes}, {edges} edges" + ", learned_prior=True" * (self.prior is not None)

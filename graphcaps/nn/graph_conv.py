@@ -10,9 +10,10 @@ from torch import nn
 from .._dgl import DGLGraph, dgl
 from ..errors import check_whole, expect
 from ..graph import check_graph
-from ..graph.links import once_per_structure
-from .node_caps import NodeCapsules, check_iterations, ends_of_features, warn_unused
-from .words import pointing
+from ..graph.links import cached_per_structure
+from ..routing import Routing
+from ..routing.api import uncompiled
+from .node_caps import NodeCapsules, ends_of_features, warn_unused
 
 
 class CapsuleConv(nn.Module):
@@ -23,13 +24,13 @@ class CapsuleConv(nn.Module):
         c = softmax of b, over the K capsules l of edge e (competition="capsules")
                           over all edges and capsules that u votes along and for (competition="neighbours")
         s_vl = sum over e of c_el z_ul
-        b_el = kappa <z_ul, s_vl> / |s_vl| / rho_vl    (routing="spherical")
-        b_el = b_el + <z_ul, squash(s_vl)>             (routing="dynamic": arXiv 1710.09829)
+        b_el = kappa <z_ul, s_vl> / |s_vl| / rho_vl    (Spherical)
+        b_el = b_el + <z_ul, squash(s_vl)>             (Dynamic: arXiv 1710.09829)
 
     where kappa is learned and rho_vl is the root mean square of the lengths of z_ul over the in-edges. The layer gives
     squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours compete, f_v the root
     mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One iteration, or
-    routing="uniform", is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
+    ``Uniform``, is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
     there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its
     votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
     its direction alone, of length 1, and f_v is 1.
@@ -60,28 +61,22 @@ class CapsuleConv(nn.Module):
             there is no use for it.
         out_feats: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
-        iterations: R >= 1. Fourth, where ``GATConv`` has ``feat_drop``: give what follows by name.
+        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
+            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes. With ``mutual``
+            each edge must have a reverse, so that blocks don't do; not with ``in_caps`` or where neighbours compete.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         feat_drop: dropout probability of features.
         vote_drop: dropout probability of votes: each edge tells some capsules nothing, as ``GATConv``'s ``attn_drop``.
         competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
-        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
-        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
-            votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        unit_votes: whether a vote is a direction alone, z_ul divided by its length. Worth a try where votes are of
-            several kinds, with a concentration of 4 or so.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
-        engine: as in ``graphcaps.route``.
         residual: whether a node's own features are added; of a learned matrix R also where ``GATConv`` has none.
         activation: what is called on the result, or None. Of squashed capsules it says little: ``squash_output=False``
             where a ``GATConv`` with ``activation=F.elu`` stood.
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
-        mutual: whether an edge and its reverse share their logits. Each edge must have one, so that blocks don't do.
-            Not with ``in_caps`` or where neighbours compete; on engine ``torch``.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
@@ -92,13 +87,12 @@ class CapsuleConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
-    @pointing
     def __init__(
         self,
         in_feats: int | Sequence[int | None],
         out_feats: int,
         num_caps: int,
-        iterations: int = 3,
+        routing: Routing | str = "spherical",
         squash_output: bool = True,
         feat_drop: float = 0.0,
         vote_drop: float = 0.0,
@@ -106,42 +100,31 @@ class CapsuleConv(nn.Module):
         in_caps: int = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
-        routing: str = "spherical",
-        concentration: float = 0.5,
         normalise: bool = True,
-        unit_votes: bool = False,
-        engine: str = "auto",
         residual: bool = False,
         activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
         edge_feats: int | None = None,
-        mutual: bool = False,
     ):
         super().__init__()
-        check_iterations(iterations)
         self.allow_zero_in_degree = allow_zero_in_degree
         self.feat_drop = nn.Dropout(feat_drop)
         source, own = ends_of_features("in_feats", in_feats, residual)
         check_whole("in_feats", source)
         self.activation = activation
-        self.told = own is None  # whether nobody expects a destination's features to be used
+        self.warned_unused_target = own is None  # also where nobody expects a destination's features to be used
         self.capsules = NodeCapsules(
             source,
             out_feats,
             num_caps,
-            in_caps,
-            iterations,
-            competition,
-            squash_output,
-            vote_drop,
-            bias,
             routing,
-            concentration,
-            normalise,
-            unit_votes,
-            engine,
-            edge_feats,
-            own if residual else None,
-            mutual=mutual,
+            in_caps=in_caps,
+            squash_output=squash_output,
+            vote_drop=vote_drop,
+            bias=bias,
+            normalise=normalise,
+            competition=competition,
+            edge_feats=edge_feats,
+            target_feats=own if residual else None,
         )
 
     def reset_parameters(self) -> None:
@@ -152,7 +135,6 @@ class CapsuleConv(nn.Module):
         """What DGL's ``HeteroGraphConv`` calls, which adds up several edge types."""
         self.allow_zero_in_degree = set_value
 
-    @pointing
     def forward(
         self,
         graph: DGLGraph,
@@ -179,16 +161,14 @@ class CapsuleConv(nn.Module):
             InputError: shapes that don't fit.
         """
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiled import apart
-
-            return apart(self.forward, graph, feat, edge_weight, get_coupling, edge_feat)
+            return uncompiled(self.forward)(graph, feat, edge_weight, get_coupling, edge_feat)
         check_graph(graph)
         if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
                 "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
             )
-        if self.capsules.mutual:
+        if self.capsules.routing.mutual:
             same = len(graph.ntypes) == 1 and not graph.is_block
             wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
             expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
@@ -198,9 +178,9 @@ class CapsuleConv(nn.Module):
         residual = self.capsules.weight_target is not None
         if isinstance(feat, (tuple, list)):
             feat, target = feat
-            if not (residual or self.told or graph.is_block):
+            if not (residual or self.warned_unused_target or graph.is_block):
                 warn_unused("feat", "in_feats")
-                self.told = True
+                self.warned_unused_target = True
             feat = self.feat_drop(feat)
             target = self.feat_drop(target) if residual else None
         else:
@@ -215,7 +195,7 @@ class CapsuleConv(nn.Module):
         return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
 
 
-@once_per_structure
+@cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges; the device is waited for once."""
     return bool((graph.in_degrees() == 0).any())

@@ -10,8 +10,6 @@ Poses are kept as 16 numbers, row by row; capsule axis first, types outermost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
@@ -19,13 +17,12 @@ from .._dgl import DGLGraph
 from ..errors import check_unit, expect
 from ..graph import complete_graph
 from ..graph.local import Pair
-from ..routing import MatrixVotes
-from .routed import Poses, check_options, check_poses, graph_device, route_layer
-from .routing_parameters import EMCosts
+from ..routing import EM, MatrixVotes
+from .routed import Poses, check_poses, graph_device, route_layer
 from .windows import WindowedCaps
 
 SIZE = 16  # numbers of a pose
-WARMTH = 8  # times the final lambda of other layers
+FINAL_LAMBDA = 0.08  # eight times that of other layers: experiments/LOG.md has the trials
 ROW, COLUMN = 3, 7  # the first two elements of a pose's right-hand column
 
 
@@ -64,23 +61,20 @@ class MatrixConvCaps(WindowedCaps):
 
     Args:
         grid, child_types, parent_types, kernel, stride: as in ``ConvCaps``.
-        iterations: R >= 1.
-        engine: as in ``graphcaps.route``.
+        routing: an ``EM`` routing, of which the layer holds a copy; default ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
         (h, w) = ``out_grid``
 
     Raises:
-        InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown engine.
+        InputError: sizes that are no integers >= 1, a kernel larger than the grid.
 
     >>> layer = MatrixConvCaps((12, 12), child_types=8, parent_types=16, kernel=3, stride=2)
     >>> pose, activation = layer(Poses(torch.zeros(1152, 2, 16), torch.ones(1152, 2)))
     >>> layer.out_grid, pose.shape, activation.shape
     ((5, 5), torch.Size([400, 2, 16]), torch.Size([400, 2]))
     """
-
-    routing = "em"
 
     def __init__(
         self,
@@ -89,15 +83,13 @@ class MatrixConvCaps(WindowedCaps):
         parent_types: int,
         kernel: Pair,
         stride: Pair = 1,
-        iterations: int = 3,
-        engine: str = "auto",
+        routing: EM | None = None,
     ):
-        check_options(iterations, self.routing, engine, of_matrices=True)
         super().__init__(grid, kernel, stride, child_types, parent_types)
-        self.iterations, self.engine = iterations, engine
         self.weight = nn.Parameter(torch.empty(self.num_matrices, 4, 4))  # (M, 4, 4)
-        self.learned = EMCosts(parent_types, self.num_parents, self.num_children)
-        _reset(self)
+        routing = routing or EM(final_lambda=FINAL_LAMBDA)
+        self.routing = routing.for_layer(self.num_children, self.num_parents, SIZE, parent_types)
+        _draw(self.weight)
 
     def votes(self, capsules: Poses) -> MatrixVotes:
         """The children's votes, not yet multiplied out."""
@@ -111,8 +103,7 @@ class MatrixConvCaps(WindowedCaps):
         sides = "{} x {} x {}".format
         return (
             f"{sides(self.child_types, *self.grid)} -> {sides(self.parent_types, *self.out_grid)} poses, "
-            f"kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {len(self.weight)} matrices, "
-            f"iterations={self.iterations}, engine={self.engine!r}"
+            f"kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {len(self.weight)} matrices"
         )
 
 
@@ -126,8 +117,7 @@ class MatrixClassCaps(nn.Module):
         child_types: kinds of capsule, outermost.
         centres: (positions, 2), row and column of each position's receptive field, in [0, 1] of the image.
         num_parents: J, classes.
-        iterations: R >= 1.
-        engine: as in ``graphcaps.route``.
+        routing: an ``EM`` routing, of which the layer holds a copy; default ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
@@ -137,37 +127,29 @@ class MatrixClassCaps(nn.Module):
     torch.Size([10, 2])
     """
 
-    routing = "em"
     prior = None
     index: torch.Tensor
     shift: torch.Tensor
 
-    def __init__(
-        self, child_types: int, centres: torch.Tensor, num_parents: int, iterations: int = 3, engine: str = "auto"
-    ):
+    def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | None = None):
         super().__init__()
-        check_options(iterations, self.routing, engine, of_matrices=True)
         expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
         check_unit("centres", centres, "They are shares of the image: pixels / its size")
         positions = len(centres)
         self.num_children, self.num_parents = child_types * positions, num_parents
-        self.iterations, self.engine = iterations, engine
         by_type = torch.arange(child_types * num_parents).view(child_types, 1, num_parents)
         self.register_buffer("index", by_type.expand(-1, positions, -1).flatten(), persistent=False)  # (E,)
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
         self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
         self.weight = nn.Parameter(torch.empty(child_types * num_parents, 4, 4))  # (M, 4, 4)
-        self.learned = EMCosts(num_parents, num_parents, self.num_children)
-        _reset(self)
+        routing = routing or EM(final_lambda=FINAL_LAMBDA)
+        self.routing = routing.for_layer(self.num_children, num_parents, SIZE, num_parents)
+        _draw(self.weight)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The complete graph: on ``device`` where the installed DGL can be there, else on the CPU."""
         return complete_graph(self.num_children, self.num_parents, torch.device(graph_device(device)))
-
-    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple]:
-        """What makes the graph, and of what sizes."""
-        return complete_graph, (self.num_children, self.num_parents)
 
     def blank(self) -> Poses:
         """One image's children, all zero, on the layer's device."""
@@ -183,24 +165,14 @@ class MatrixClassCaps(nn.Module):
         return _routed(self, capsules)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices, "
-            f"iterations={self.iterations}, engine={self.engine!r}"
-        )
+        return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
 
 
-def _reset(layer) -> None:
-    """Draw matrices near the identity, so that a pose comes through the layers; route at a higher inverse temperature.
-
-    `matrix-small` after 6400 images of MNIST cut to 20 x 20 pixels (one seed, two iterations, 1000 validation images):
-    81 % right, and 36 % from matrices of the same size around 0; with final lambda times 1, 3 and 8: 73, 83 and 81 %
-    at a learning rate of 0.005, and with 8 at 0.02 86 %. That was with a variance floor of 1e-4; with the floor of 1,
-    64 images a step and a one-cycle learning rate of 0.02, 94 % instead of 84 %.
-    """
-    nn.init.normal_(layer.weight, std=0.3)
+def _draw(weight: torch.Tensor) -> None:
+    """Draw matrices near the identity, so that a pose comes through the layers."""
+    nn.init.normal_(weight, std=0.3)
     with torch.no_grad():
-        layer.weight += torch.eye(4)
-    layer.learned.final_lambda *= WARMTH
+        weight += torch.eye(4)
 
 
 def _routed(layer, capsules: Poses) -> Poses:

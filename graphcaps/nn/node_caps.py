@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_name, check_whole, expect, is_whole, required
+from ..errors import check_whole, expect, required
 from ..graph import Links, check_competition, links
-from ..routing.edge_ops import with_length
-from ..routing.gradient import lean_squash
+from ..routing import Dynamic, Routing, Spherical, Uniform
+from ..routing.api import unit_votes
+from ..routing.gradient import squash_saving_memory
+from ..routing.names import as_routing
 from ..routing.nodes import route_edges, route_mutually, route_nodes
-from .routed import check_options
-from .routing_parameters import Concentration
 
 LEAST = 1e-24  # a mean square of features up to which they say nothing
-ROUTINGS = ("spherical", "dynamic", "uniform")  # whose couplings and sums are what the formulas below say
 
 
-def check_iterations(iterations: int) -> None:
-    """Raise ``InputError`` unless R >= 1, with what to do where it is another layer's fourth argument."""
-    then = "Arguments after num_caps are given by name: feat_drop=0.6" if isinstance(iterations, (bool, float)) else ""
-    expect(is_whole(iterations), "iterations", "an integer >= 1", repr(iterations)[:40], then)
+class Names(NamedTuple):
+    """What a library calls the arguments of a graph layer, for error messages."""
+
+    feat: str
+    edge_feat: str
+    in_feats: str
+    out_feats: str
+    edge_feats: str
+
+
+DGL = Names("feat", "edge_feat", "in_feats", "out_feats", "edge_feats")
+PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 
 
 def ends_of_features(name: str, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
@@ -48,7 +55,7 @@ def ends_of_features(name: str, feats: int | Sequence[int | None], residual: boo
 
 
 def warn_unused(name: str, sizes: str) -> None:
-    """Say aloud that the target nodes' features are not looked at."""
+    """Warn that the target nodes' features are not looked at."""
     warnings.warn(
         f"{name}: the second of the pair, the target nodes' features, is not used: a node's capsules are what its "
         f"in-edges vote for. residual=True adds them; {sizes}=(F, None) says that they aren't wanted",
@@ -82,22 +89,19 @@ class NodeCapsules(nn.Module):
         num_caps: K_out, capsules of each node in the result.
         in_caps: K_in, capsules of each node in the input; features then have a dim for them. (With 1, a dim there
             would be one of ``*``: routed each for itself.)
-        iterations: R >= 1.
+        routing: the algorithm, of which the module holds a copy; its poses are sums of coupled votes. With its
+            ``unit_votes`` a node's vote is a direction before edge weights and dropout make it longer or shorter; with
+            ``mutual`` the two directions of an edge share their logits.
         competition: as in ``graphcaps.graph.expand``.
         squash_output: whether the result is squashed to length < 1.
         vote_drop: probability that a vote u_hat_ekl is dropped while training, for all iterations; the others grow by
             1 / (1 - vote_drop).
         bias: whether a bias is learned.
-        routing: ``"spherical"``, which learns how much to route, ``"dynamic"`` of the 2017 paper, or ``"uniform"``.
-        concentration: kappa of spherical routing before training, > 0.
         normalise: whether a result to be squashed is divided by f_v, so that no scale of features brings all lengths
             near 1. Unit votes have no scale, and aren't divided again.
-        unit_votes: whether z_ukl is divided by its length.
-        engine: as in ``graphcaps.route``.
         edge_feats: F_e, features of an edge; None: they have none.
-        mutual: whether the two directions of an edge share their logits, which are added up.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
-        called: what errors call the features: "feat", or as PyG "x", and there edge features "edge_attr".
+        names: what errors call the arguments: ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -105,40 +109,36 @@ class NodeCapsules(nn.Module):
         in_feats: int,
         out_feats: int,
         num_caps: int,
+        routing: Routing | str,
+        *,
         in_caps: int,
-        iterations: int,
-        competition: str,
         squash_output: bool,
         vote_drop: float,
         bias: bool,
-        routing: str,
-        concentration: float,
         normalise: bool,
-        unit_votes: bool,
-        engine: str,
+        competition: str = "capsules",
         edge_feats: int | None = None,
         target_feats: int | None = None,
-        called: str = "feat",
-        mutual: bool = False,
+        names: Names = DGL,
     ):
         super().__init__()
-        self.called, self.edge_called = called, "edge_attr" if called == "x" else "edge_feat"
-        for name, size in dict(out_feats=out_feats, num_caps=num_caps, in_caps=in_caps).items():
+        self.names = names
+        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("in_caps", in_caps)):
             check_whole(name, size)
-        for name, feats in dict(in_feats=in_feats, edge_feats=edge_feats, target_feats=target_feats).items():
+        for name, feats in ((names.in_feats, in_feats), (names.edge_feats, edge_feats), (names.in_feats, target_feats)):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
         check_competition(competition)
-        check_name("routing", routing, list(ROUTINGS))
-        check_options(iterations, routing, engine)
-        self.mutual = mutual
-        if mutual:
+        routing = as_routing(routing)
+        expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
+        if routing.mutual:
             expect(competition == "capsules", "competition", "'capsules' with mutual=True", repr(competition))
             expect(in_caps == 1, "in_caps", "1 with mutual=True", in_caps)
-            expect(engine in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(engine))
-        self.iterations, self.routing, self.competition = iterations, routing, competition
-        self.squash_output, self.unit_votes, self.engine = squash_output, unit_votes, engine
-        self.normalise = normalise and squash_output and not unit_votes
+        if num_caps == 1 and competition == "capsules" and type(routing) in (Spherical, Dynamic):
+            # A vote that is alone in its softmax is coupled with 1, whatever its logit: nothing would be learned.
+            routing = Uniform(unit_votes=routing.unit_votes)
+        self.competition, self.squash_output = competition, squash_output
+        self.normalise = normalise and squash_output and not routing.unit_votes
         self.normalise_residual = normalise and squash_output
         self.vote_drop = nn.Dropout(vote_drop)
         self.in_caps, self.num_caps, self.out_feats = in_caps, num_caps, out_feats
@@ -146,8 +146,7 @@ class NodeCapsules(nn.Module):
         self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
         self.weight_target = None if target_feats is None else self._matrices(target_feats)
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
-        self.alone = num_caps == 1 and competition == "capsules"  # in its softmax: c = 1 whatever a vote's logit
-        self.learned = Concentration(concentration) if routing == "spherical" and not self.alone else None
+        self.routing = routing.for_layer(-1, num_caps, out_feats, num_caps)
         self.reset_parameters()
 
     def _matrices(self, feats: int) -> nn.Parameter:
@@ -163,8 +162,7 @@ class NodeCapsules(nn.Module):
                 self._draw(weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-        if self.learned is not None:
-            self.learned.reset_parameters()
+        self.routing.reset_parameters()
 
     def _draw(self, weight: torch.Tensor) -> None:
         nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
@@ -219,21 +217,15 @@ class NodeCapsules(nn.Module):
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes are beyond float16
         scale = self._scale(z, edge_weight, edges)
-        how: dict[str, Any] = {
-            "routing": self.routing,
-            "iterations": 1 if self.alone else self.iterations,
-            "parameters": self.learned() if self.learned is not None else None,
-            "get_coupling": get_coupling,
-        }
-        if edge_feat is None and self.competition == "capsules" and not self.mutual:
-            s, c = route_nodes(graph, z, scale, engine=self.engine, **how)
+        if edge_feat is None and self.competition == "capsules" and not self.routing.mutual:
+            s, c = route_nodes(graph, z, scale, self.routing, get_coupling)
         else:
             votes = z.index_select(0, edges.src) if edge_feat is None else z
             votes = votes if scale is None else votes * scale.unsqueeze(-1)
-            if self.mutual:
-                s, c = route_mutually(graph, votes, **how)
+            if self.routing.mutual:
+                s, c = route_mutually(graph, votes, self.routing, get_coupling)
             else:
-                s, c = route_edges(graph, votes, self.competition, engine=self.engine, **how)
+                s, c = route_edges(graph, votes, self.competition, self.routing, get_coupling)
         # (N_dst, *, K_out, D), and what it is times.
         share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":
@@ -245,7 +237,7 @@ class NodeCapsules(nn.Module):
             s = s + self._residual(target, edges.num_parents).to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
-        out = (lean_squash(s) if self.squash_output else s).to(self.weight.dtype)
+        out = (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype)
         return out if c is None else (out, c)
 
     def _scale(self, z: torch.Tensor, edge_weight: torch.Tensor | None, edges: Links) -> torch.Tensor | None:
@@ -262,38 +254,37 @@ class NodeCapsules(nn.Module):
 
     def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
         """(N_src, *, K_in, K_out, D), what each node says; with features of edges (E, ...), what it says along each."""
-        self._check(self.called, feat, edges.num_children, self.weight)
+        self._check(self.names.feat, feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
-            return self._directed(z)
+            return unit_votes(z) if self.routing.unit_votes else z
         wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
-        edge_feat = required(edge_feat, self.edge_called, wanted, then="The layer was made for edges with features")
+        edge_feat = required(edge_feat, self.names.edge_feat, wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)
         fits = (len(edges.src), self.weight_edge.shape[1]) == (shape[0], shape[-1])
-        expect(fits and len(shape) in (2, z.dim() - 2), self.edge_called, wanted, shape)
-        self._check_dtype(self.edge_called, edge_feat)
+        expect(fits and len(shape) in (2, z.dim() - 2), self.names.edge_feat, wanted, shape)
+        self._check_dtype(self.names.edge_feat, edge_feat)
         along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
         along = along.reshape(*shape[:1], *[1] * (z.dim() - along.dim()), *along.shape[1:])
-        return self._directed(z.index_select(0, edges.src) + along)
-
-    def _directed(self, z: torch.Tensor) -> torch.Tensor:
-        return with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
+        z = z.index_select(0, edges.src) + along
+        return unit_votes(z) if self.routing.unit_votes else z
 
     def _per_feature(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
-        """(N_dst, *, 1, 1): 1 / the root mean square of the features that a node is told; 0 where they are zero."""
+        """(N_dst, *, 1, 1): 1 / the root mean square of the features of a node's in-edges; 0 where they are zero."""
         power = self._power(feat).index_select(0, edges.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], _squares(edge_feat).sum(-1)
             more = more.reshape(*more.shape, *[1] * (power.dim() - more.dim()))
             power = (own * power + more) / (own + edge_feat.shape[-1])
-        told = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
-        return _per_root(told / edges.in_degrees.clamp_min(1).to(told.dtype).view(-1, *[1] * (told.dim() - 1)))
+        total = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
+        return _per_root(total / edges.in_degrees.clamp_min(1).to(total.dtype).view(-1, *[1] * (total.dim() - 1)))
 
     def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
         """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
-        target = required(target, self.called, "a pair, with the destination's features for the residual", "no second")
+        wanted = "a pair, with the destination's features for the residual"
+        target = required(target, self.names.feat, wanted, "no second")
         assert self.weight_target is not None
-        self._check(f"{self.called}[1]", target, num_parents, self.weight_target)
+        self._check(f"{self.names.feat}[1]", target, num_parents, self.weight_target)
         own = _transform(target, self.weight_target).sum(-3)
         return own * _per_root(self._power(target)) if self.normalise_residual else own
 
@@ -305,10 +296,10 @@ class NodeCapsules(nn.Module):
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
-        kept_apart = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
-        if kept_apart:
+        joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
+        if joined:
             then = f"Capsules of a layer before? .flatten(-2) joins them; in_caps={feat.shape[-2]} reads each by itself"
-        expect(fits, name, wanted, tuple(feat.shape), then if kept_apart else "")
+        expect(fits, name, wanted, tuple(feat.shape), then if joined else "")
         self._check_dtype(name, feat)
 
     def _check_dtype(self, name: str, feat: torch.Tensor) -> None:
@@ -321,12 +312,9 @@ class NodeCapsules(nn.Module):
         before = f"{self.in_caps} x " if self.in_caps > 1 else ""
         edges = "" if self.weight_edge is None else "edge features, "
         own = "" if self.weight_target is None else "residual, "
-        unit = ", unit_votes=True" * self.unit_votes + ", mutual=True" * self.mutual
-        start = "" if self.learned is None else f"concentration={self.learned.start}, "
         return (
-            f"{before}{in_feats} -> {self.num_caps} x {self.out_feats}, {edges}{own}iterations={self.iterations}, "
-            f"routing={self.routing!r}, {start}competition={self.competition!r}, "
-            f"squash_output={self.squash_output}, normalise={self.normalise}{unit}, engine={self.engine!r}"
+            f"{before}{in_feats} -> {self.num_caps} x {self.out_feats}, {edges}{own}competition={self.competition!r}, "
+            f"squash_output={self.squash_output}, normalise={self.normalise}"
         )
 
 

@@ -8,8 +8,9 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..errors import check_whole
 from ..graph import membership
+from ..routing import Routing
+from ..routing.api import uncompiled
 from .node_caps import NodeCapsules
-from .words import pointing
 
 
 class CapsuleReadout(nn.Module):
@@ -19,8 +20,8 @@ class CapsuleReadout(nn.Module):
 
         c_i = softmax of b_i over the C classes
         s_gc = sum over the nodes i of g of c_ic z_ic
-        b_ic = kappa <z_ic, s_gc> / |s_gc| / rho_gc    (routing="spherical")
-        b_ic = b_ic + <z_ic, squash(s_gc)>             (routing="dynamic": arXiv 1710.09829)
+        b_ic = kappa <z_ic, s_gc> / |s_gc| / rho_gc    (Spherical)
+        b_ic = b_ic + <z_ic, squash(s_gc)>             (Dynamic: arXiv 1710.09829)
 
     where kappa is learned and rho_gc is the root mean square of the lengths of z_ic over g's nodes. The layer gives
     squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of g's features, 1
@@ -37,18 +38,13 @@ class CapsuleReadout(nn.Module):
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
-        iterations: R >= 1.
+        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
+            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
         squash_output: whether capsules are squashed to length < 1.
         vote_drop: dropout probability of votes: each node supports some classes with nothing.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
-        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
-        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
-            votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        unit_votes: whether a vote is a direction alone, z_ic divided by its length. Worth a try where votes are of
-            several kinds, with a concentration of 4 or so.
-        engine: as in ``graphcaps.route``.
 
     Shapes:
         graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
@@ -60,22 +56,17 @@ class CapsuleReadout(nn.Module):
     torch.Size([2, 2, 16])
     """
 
-    @pointing
     def __init__(
         self,
         in_feats: int,
         out_feats: int,
         num_caps: int,
-        iterations: int = 3,
+        routing: Routing | str = "spherical",
         squash_output: bool = True,
         vote_drop: float = 0.0,
         in_caps: int = 1,
         bias: bool = True,
-        routing: str = "spherical",
-        concentration: float = 0.5,
         normalise: bool = True,
-        unit_votes: bool = False,
-        engine: str = "auto",
     ):
         super().__init__()
         check_whole("in_feats", in_feats)
@@ -83,24 +74,18 @@ class CapsuleReadout(nn.Module):
             in_feats,
             out_feats,
             num_caps,
-            in_caps,
-            iterations,
-            "capsules",
-            squash_output,
-            vote_drop,
-            bias,
             routing,
-            concentration,
-            normalise,
-            unit_votes,
-            engine,
+            in_caps=in_caps,
+            squash_output=squash_output,
+            vote_drop=vote_drop,
+            bias=bias,
+            normalise=normalise,
         )
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
-    @pointing
     def forward(
         self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -115,7 +100,5 @@ class CapsuleReadout(nn.Module):
             (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
         """
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiled import apart
-
-            return apart(self.forward, graph, feat, get_coupling)
+            return uncompiled(self.forward)(graph, feat, get_coupling)
         return self.capsules(membership(graph), feat, None, get_coupling)

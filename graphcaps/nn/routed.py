@@ -1,23 +1,18 @@
-"""What all layers of capsules for images share: their options, and how they are routed."""
+"""What all layers of capsules for images share: what they are asked for, and how they are routed."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from packaging.version import Version
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_whole, expect
-from ..graph import Links
-from ..routing import LinearVotes, MatrixVotes, Routed, route
-from ..routing.edge_ops import Observer
-from ..routing.engines import ROUTINGS, check_names, engine_names
-
-# Older ones trace ``structure`` only in part. There every layer is called apart.
-TRACES = Version(torch.__version__).release >= (2, 9)
+from ..errors import expect
+from ..routing import LinearVotes, MatrixVotes, Routed, Routing, route
+from ..routing.api import uncompiled
+from ..routing.edges import Observer
+from ..routing.names import as_routing
 
 
 class Poses(NamedTuple):
@@ -27,10 +22,15 @@ class Poses(NamedTuple):
     activation: torch.Tensor
 
 
-def check_options(iterations: int, routing: str, engine: str, of_matrices: bool = False) -> None:
-    """Raise ``InputError`` unless a layer can route so many times, with such an algorithm, on such an engine."""
-    check_names(routing, engine, MatrixVotes if of_matrices else torch.Tensor)
-    check_whole("iterations", iterations)
+def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
+    """The routing itself, or the one of that name with these settings.
+
+    By its name, spherical routing starts nearly uniform, from which a few hundred steps of Adam at a learning rate of
+    0.001 must be able to take it away. From a concentration of 1 on, image networks are slow to learn.
+    """
+    if routing == "spherical":
+        settings = {"concentration": 0.01, "rate": 10} | settings
+    return as_routing(routing, **settings)
 
 
 def check_children(u: torch.Tensor, num_children: int, dim: int) -> None:
@@ -63,78 +63,47 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 class RoutedLayer(Protocol):
     """What a layer of capsules is asked for when it is routed, drawn or counted."""
 
-    iterations: int
-    routing: str
-    engine: str
-    learned: Any
-    """What its routing learns beside the votes, to be called for it, or None."""
+    routing: Routing
     prior: torch.Tensor | None
     """Logits (E,) that the routing starts from, where it learns them."""
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes."""
 
-    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple] | None:
-        """What makes the graph, and of what sizes, for compiled code; None where the graph may change."""
-
     def votes(self, u: Any) -> LinearVotes | MatrixVotes:
         """The children's votes, not yet multiplied out."""
 
 
 def route_layer(
-    layer: RoutedLayer, u: torch.Tensor | Poses, squash_output: bool = True, on_iteration: Observer | None = None
+    layer: RoutedLayer,
+    u: torch.Tensor | Poses,
+    squash_output: bool = True,
+    on_iteration: Observer | None = None,
+    iterations: int | None = None,
 ) -> Routed:
-    """The parents of a layer's children u (I, B, P) or poses, routed outside autocast as the layer's options say."""
-    if torch.compiler.is_dynamo_compiling() and not (TRACES and _traced(layer, u)):
-        from ..routing.compiled import apart
+    """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-        return apart(route_layer, layer, u, squash_output, on_iteration)
-    device = _numbers(u).device
-    # Where there is none to leave, none is: an exported program would have it as a block of its own.
+    ``iterations`` are others than the layer's. Where the routing uses activations, a child's is its length unless it
+    has one of its own.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return uncompiled(route_layer)(layer, u, squash_output, on_iteration, iterations)
+    device = (u.pose if isinstance(u, Poses) else u).device
+    routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
+    # No autocast block unless autocast is on: torch.export would record it.
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
-        graph, votes, options = graph_of(layer, device), layer.votes(u), options_of(layer, u)
-        options |= {"squash_output": squash_output, "on_iteration": on_iteration}
-        return route(graph, votes, iterations=layer.iterations, **options)
-
-
-def graph_of(layer: RoutedLayer, device: torch.device) -> DGLGraph | Links:
-    """The graph that a layer is routed on; inside ``torch.compile`` its edges, a constant."""
-    recipe = layer.graph_recipe() if torch.compiler.is_dynamo_compiling() and TRACES else None
-    if recipe is None:
-        return layer.graph(device)
-    from ..routing.compiled import structure
-
-    return structure(*recipe, device)
-
-
-def _traced(layer: RoutedLayer, u: torch.Tensor | Poses) -> bool:
-    """Whether ``torch.compile`` goes through the layer's routing, by ``torch``; else it is called apart."""
-    if layer.graph_recipe() is None or layer.engine not in ("auto", "torch"):
-        return False
-    votes = MatrixVotes if isinstance(u, Poses) else LinearVotes
-    faster = _numbers(u).device.type == "cpu" and "fused" in engine_names(layer.routing, votes)
-    return layer.engine == "torch" or not faster
-
-
-def _numbers(u: torch.Tensor | Poses) -> torch.Tensor:
-    return u.pose if isinstance(u, Poses) else u
+        return route(
+            layer.graph(device),
+            layer.votes(u),
+            routing,
+            activation=activation_of(u) if routing.uses_activation else None,
+            prior=layer.prior,
+            on_iteration=on_iteration,
+            squash_output=squash_output,
+        )
 
 
 def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:
     """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the poses' own."""
     return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
-
-
-def options_of(layer: RoutedLayer, u: torch.Tensor | Poses) -> dict[str, Any]:
-    """What ``route`` is given for a layer's children u (I, B, P) beside graph, votes and iterations.
-
-    Where the routing uses activations, a child's is its length unless it has one of its own.
-    """
-    return {
-        "routing": layer.routing,
-        "engine": layer.engine,
-        "activation": activation_of(u) if ROUTINGS[layer.routing].uses_activation else None,
-        "prior": layer.prior,
-        "parameters": layer.learned() if layer.learned is not None else None,
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
@@ -59,10 +57,6 @@ class WindowedCaps(nn.Module):
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
         return local_graph(*self._window(), graph_device(device))
-
-    def graph_recipe(self) -> tuple[Callable[..., DGLGraph], tuple]:
-        """What makes the graph, and of what sizes."""
-        return local_graph, self._window()
 
     def _window(self) -> tuple[Pair, Pair, Pair, int, int]:
         return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types

@@ -10,11 +10,10 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
 from ..errors import expect, required
-from ..nn.node_caps import NodeCapsules, check_iterations, ends_of_features, warn_unused
-from ..nn.words import pointing
-from .channels import check_channels
-from .edges import in_form_of, plain, routed_edges, settled, values_of, with_loops
-from .kept import once
+from ..nn.node_caps import PYG, NodeCapsules, ends_of_features, warn_unused
+from ..routing import Routing
+from ..routing.api import uncompiled
+from .edges import Routed, in_form_of, plain, routed_edges, settled, values_of, with_loops
 
 
 class CapsuleConv(MessagePassing):
@@ -35,7 +34,9 @@ class CapsuleConv(MessagePassing):
             there is no use for it. -1: found out from the first input.
         out_channels: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
-        iterations: R >= 1.
+        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
+            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes. With ``mutual``
+            each edge must have a reverse; not with ``in_caps`` or where neighbours compete.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         dropout: dropout probability of votes, as ``GATConv`` has it of attention.
         competition: ``"capsules"`` or ``"neighbours"``.
@@ -43,19 +44,13 @@ class CapsuleConv(MessagePassing):
         add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
             in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
         bias: whether a bias is learned.
-        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
-        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
-            votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
-            kinds, with a concentration of 4 or so.
-        engine: as in ``graphcaps.route``.
         edge_dim: features of an edge; None: edges have none. -1: found out from the first input.
         residual: whether a node's own features are added.
         concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
             heads. False keeps them apart; it is no mean over them, as they stand for different things.
-        mutual: whether an edge and its reverse share their logits, so that both ends say what the edge is there for.
-            Each edge must have one. Not with ``in_caps`` or where neighbours compete; on engine ``torch``.
+        cached: whether the edges of the first call are kept, sorted for routing, and taken for those of all later ones,
+            as ``GCNConv`` has it. For training on one graph whose edges stay as they are.
 
     Shapes:
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
@@ -68,62 +63,52 @@ class CapsuleConv(MessagePassing):
     (CapsuleConv(10, 2, num_caps=3), torch.Size([4, 3, 2]))
     """
 
-    @pointing
     def __init__(
         self,
         in_channels: int | Sequence[int | None],
         out_channels: int,
         num_caps: int,
-        iterations: int = 3,
+        routing: Routing | str = "spherical",
         squash_output: bool = True,
         dropout: float = 0.0,
         competition: str = "capsules",
         in_caps: int = 1,
         add_self_loops: bool | None = None,
         bias: bool = True,
-        routing: str = "spherical",
-        concentration: float = 0.5,
         normalise: bool = True,
-        unit_votes: bool = False,
-        engine: str = "auto",
         edge_dim: int | None = None,
         residual: bool = False,
         concat: bool = False,
-        mutual: bool = False,
+        cached: bool = False,
     ):
         super().__init__(aggr=None, node_dim=0)
-        check_iterations(iterations)
         source, own = ends_of_features("in_channels", in_channels, residual)
-        check_channels(in_channels=source, out_channels=out_channels, edge_dim=1 if edge_dim is None else edge_dim)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
-        self.told = own is None  # whether nobody expects a target's features to be used
+        self.warned_unused_target = own is None  # also where nobody expects a target's features to be used
+        self.cached = cached
+        self._routed: Routed | None = None
         self.capsules = NodeCapsules(
             source,
             out_channels,
             num_caps,
-            in_caps,
-            iterations,
-            competition,
-            squash_output,
-            dropout,
-            bias,
             routing,
-            concentration,
-            normalise,
-            unit_votes,
-            engine,
-            edge_dim,
-            own if residual else None,
-            called="x",
-            mutual=mutual,
+            in_caps=in_caps,
+            squash_output=squash_output,
+            vote_drop=dropout,
+            bias=bias,
+            normalise=normalise,
+            competition=competition,
+            edge_feats=edge_dim,
+            target_feats=own if residual else None,
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:
         """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        self._routed = None
         self.capsules.reset_parameters()
 
-    @pointing
     def forward(
         self,
         x: torch.Tensor | OptPairTensor,
@@ -157,10 +142,8 @@ class CapsuleConv(MessagePassing):
             ValueError: shapes or indices that don't fit.
         """
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiled import apart
-
             options = dict(edge_attr=edge_attr, return_attention_weights=return_attention_weights)
-            return apart(self.forward, x, edge_index, edge_weight, size, return_coupling, **options)
+            return uncompiled(self.forward)(x, edge_index, edge_weight, size, return_coupling, **options)
         pair = not isinstance(x, torch.Tensor)
         x, target = x if pair else (x, x)
         sizes = self._check_input(edge_index, size)
@@ -168,19 +151,21 @@ class CapsuleConv(MessagePassing):
             if nodes is not None:
                 self._set_size(sizes, end, nodes)
         same = "the features of nodes that are sources and targets, with mutual=True"
-        expect(not (pair and self.capsules.mutual), "x", same, "a pair", "Give it mutual=False")
+        expect(not (pair and self.capsules.routing.mutual), "x", same, "a pair", "Give it mutual=False")
         num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
-        if pair and target is not None and not (self.residual or self.told):
+        if pair and target is not None and not (self.residual or self.warned_unused_target):
             warn_unused("x", "in_channels")
-            self.told = True
+            self.warned_unused_target = True
         then = "residual=True adds them"
         expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
 
-        given, edge_index = edge_index, settled(edge_index)
+        edge_index = settled(edge_index)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
         loops = self.add_self_loops is not False and not pair
-        name, how = "edge_index", (loops, num_sources, num_targets)
-        routed = once(given, how, lambda: plain(edge_index), lambda edges: routed_edges(name, edges, *how))
+        routed = self._routed
+        if routed is None:
+            routed = routed_edges("edge_index", plain(edge_index), loops, num_sources, num_targets)
+            self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             fits = values is None or len(values) == routed.num_given
             expect(fits, what, f"(E={routed.num_given}, ...)", values if values is None else tuple(values.shape))
@@ -221,6 +206,6 @@ class CapsuleConv(MessagePassing):
         return edge_weight, required(edge_attr, "edge_attr", f"(E, {self.edge_dim}), as the layer has edge_dim")
 
     def __repr__(self) -> str:
-        said = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
-        said += f", edge_dim={self.edge_dim}" * (self.edge_dim is not None) + ", residual=True" * self.residual
-        return f"{type(self).__name__}({said}{', concat=True' * self.concat})"
+        sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
+        sizes += f", edge_dim={self.edge_dim}" * (self.edge_dim is not None) + ", residual=True" * self.residual
+        return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"

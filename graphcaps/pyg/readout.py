@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -10,11 +9,10 @@ from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
 from ..errors import required
-from ..nn.node_caps import NodeCapsules, check_iterations
-from ..nn.words import pointing
-from .channels import check_channels
+from ..nn.node_caps import PYG, NodeCapsules
+from ..routing import Routing
+from ..routing.api import uncompiled
 from .edges import members
-from .kept import once
 
 
 class CapsuleReadout(Aggregation):
@@ -30,18 +28,13 @@ class CapsuleReadout(Aggregation):
             input.
         out_channels: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
-        iterations: R >= 1.
+        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
+            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
         squash_output: whether capsules are squashed to length < 1.
         dropout: dropout probability of votes: each node supports some classes with nothing.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
-        routing: ``"spherical"``, ``"dynamic"`` or ``"uniform"``.
-        concentration: kappa before training, > 0: how much is routed at first. Start it larger, at 4 or so, where
-            votes are expected to be of several kinds.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
-            kinds, with a concentration of 4 or so.
-        engine: as in ``graphcaps.route``.
         concat: True: a graph's capsules one after another, (B, *, num_caps * out_channels).
 
     Shapes:
@@ -54,45 +47,33 @@ class CapsuleReadout(Aggregation):
     (CapsuleReadout(10, 16, num_caps=2), torch.Size([2, 2, 16]))
     """
 
-    @pointing
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
         num_caps: int,
-        iterations: int = 3,
+        routing: Routing | str = "spherical",
         squash_output: bool = True,
         dropout: float = 0.0,
         in_caps: int = 1,
         bias: bool = True,
-        routing: str = "spherical",
-        concentration: float = 0.5,
         normalise: bool = True,
-        unit_votes: bool = False,
-        engine: str = "auto",
         concat: bool = False,
     ):
         super().__init__()
-        check_iterations(iterations)
-        check_channels(in_channels=in_channels, out_channels=out_channels)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.concat = concat
         self.capsules = NodeCapsules(
             in_channels,
             out_channels,
             num_caps,
-            in_caps,
-            iterations,
-            "capsules",
-            squash_output,
-            dropout,
-            bias,
             routing,
-            concentration,
-            normalise,
-            unit_votes,
-            engine,
-            called="x",
+            in_caps=in_caps,
+            squash_output=squash_output,
+            vote_drop=dropout,
+            bias=bias,
+            normalise=normalise,
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:
@@ -109,17 +90,13 @@ class CapsuleReadout(Aggregation):
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiled import apart
-
-            return apart(self, x, index, ptr, dim_size, dim, **options)
+            return uncompiled(self)(x, index, ptr, dim_size, dim, **options)
         # Other aggregations count from the back, where a node's features may here be two dims.
         if index is None and ptr is None and -x.dim() <= dim < x.dim():
-            index, dim_size = _zeros(x.size(dim), x.device), min(1, x.size(dim)) if dim_size is None else dim_size
-        elif ptr is None and index is not None and dim_size is None:
-            dim_size = once(index, "groups", lambda: index, _num_groups)
+            index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)
+            dim_size = min(1, x.size(dim)) if dim_size is None else dim_size
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
-    @pointing
     def forward(
         self,
         x: torch.Tensor,
@@ -145,8 +122,8 @@ class CapsuleReadout(Aggregation):
             (B, *, num_caps, out_channels), B in the place of N; with ``return_coupling`` a pair.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
-        name, held = ("ptr", ptr) if index is None else ("index", index)
-        graph = once(held, (name, num_groups), lambda: held, lambda own: members(name, own, num_groups))
+        name, groups = ("ptr", ptr) if index is None else ("index", index)
+        graph = members(name, required(groups, "index", "the graph of each node"), num_groups)
         dim = dim % x.dim()
         found = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
         out = found[0] if return_coupling else found
@@ -154,17 +131,8 @@ class CapsuleReadout(Aggregation):
         return (out, found[1].movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
-        said = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
-        return f"{type(self).__name__}({said}{', concat=True' * self.concat})"
+        sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
+        return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"
 
 
 CapsuleAggregation = CapsuleReadout  # as PyG names those that it has
-
-
-def _num_groups(index: torch.Tensor) -> int:
-    return int(index.max()) + 1 if len(index) else 0
-
-
-@functools.lru_cache(maxsize=32)
-def _zeros(count: int, device: torch.device) -> torch.Tensor:
-    return torch.zeros(count, dtype=torch.int64, device=device)

@@ -1,20 +1,33 @@
-"""Routing between two capsule layers: one door (`api`), one table of engines (`engines`), one file per algorithm."""
+"""Routing between two capsule layers: one door (`api`), one class per algorithm in a file of its own.
+
+`routing.Routing` is what they have in common, `edges` the operations they are written in, `engines` what runs them.
+"""
 
 from .api import Routed, dynamic_routing, route
-from .em import EMParameters
-from .engines import choose_engine
-from .inverted import InvertedParameters
-from .spherical import SphericalParameters
+from .attention import Attention
+from .dynamic import Dynamic
+from .em import EM
+from .engines import choose_engine, engine
+from .inverted import Inverted
+from .routing import Parents, Routing
+from .spherical import Spherical
+from .uniform import Uniform
 from .votes import LinearVotes, MatrixVotes
 
 __all__ = [
-    "EMParameters",
-    "InvertedParameters",
+    "EM",
+    "Attention",
+    "Dynamic",
+    "Inverted",
     "LinearVotes",
     "MatrixVotes",
+    "Parents",
     "Routed",
-    "SphericalParameters",
+    "Routing",
+    "Spherical",
+    "Uniform",
     "choose_engine",
     "dynamic_routing",
+    "engine",
     "route",
 ]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Literal, NamedTuple, overload
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, ends_of, expect
-from ..graph import Links, check_graph
-from .edge_ops import Observer
-from .engines import ROUTINGS, Parameters, resolve, run
+from ..errors import ends_of, expect
+from ..graph import check_graph
+from . import engines
+from .dynamic import Dynamic
+from .edges import Observer, with_length
+from .names import as_routing
+from .routing import Routing
 from .votes import LinearVotes, MatrixVotes
 
 
@@ -25,40 +30,33 @@ class Routed(NamedTuple):
 def route(
     graph: DGLGraph,
     votes: torch.Tensor | LinearVotes | MatrixVotes,
-    activation: torch.Tensor | None = None,
+    routing: Routing | str = "dynamic",
     *,
-    routing: str = "dynamic",
-    iterations: int = 3,
+    activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
     on_iteration: Observer | None = None,
     squash_output: bool = True,
-    parameters: Parameters | None = None,
 ) -> Routed:
     """Route the children's votes to the parents.
 
     A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is
-    not written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype.
+    not written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype. Which
+    engine runs is chosen inside; ``with graphcaps.engine("torch"):`` says which.
 
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
         votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
             heads, none); or ``LinearVotes`` or ``MatrixVotes``.
-        activation: (I, *) in [0, 1], how sure each child is, for ``"em"``; default 1. The others don't use it.
-        routing: name of the algorithm, each with a file of its own: ``"dynamic"``, ``"uniform"``, ``"nobody"``,
-            ``"attention"``, ``"spherical"``, ``"inverted"`` or ``"em"``.
-        iterations: R >= 1. The first couples uniformly, or as the prior says; ``uniform`` and ``attention`` have one
-            pass, whatever R.
+        routing: the algorithm with its settings, such as ``Dynamic(3)`` or ``Spherical(concentration=4.0)`` of
+            ``graphcaps.routing``, or a subclass of ``Routing`` of your own. A name (``"dynamic"``, ``"uniform"``,
+            ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) is its default object.
+        activation: (I, *) in [0, 1], how sure each child is, for ``EM``; default 1. The others don't use it.
         prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
             default 0.
-        engine: ``"auto"``, ``"naive"``, ``"dgl"``, ``"torch"`` or ``"fused"``; all give the same numbers. ``inverted``
-            has no ``fused``, and ``em`` only for ``MatrixVotes`` on the CPU. Inside ``torch.compile`` the call is left
-            as it is, one break in the compiled graph.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
         squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
-            for ``inverted`` and ``em`` their poses. The iterations before it run as ever.
-        parameters: what ``spherical``, ``inverted`` and ``em`` learn beside the votes; default: that of their type.
+            for ``Inverted`` and ``EM`` their poses. The iterations before it run as ever.
 
     Returns:
         ``Routed(v, activation)``: parents (J, *, D) of length < 1, and their activation (J, *), the length of v
@@ -70,35 +68,64 @@ def route(
     Only shapes tell the edges' dim from others: votes (B, E, D) with B = E go through, as B edges of E images.
 
     >>> from graphcaps import complete_graph
-    >>> v, activation = route(complete_graph(3, 2), torch.ones(6, 5, 4), iterations=3)
+    >>> v, activation = route(complete_graph(3, 2), torch.ones(6, 5, 4))
     >>> v.shape, activation.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]))
     """
-    if torch.compiler.is_dynamo_compiling() and not isinstance(graph, Links):
-        from .compiled import apart
-
-        asked = {"routing": routing, "iterations": iterations, "prior": prior, "engine": engine}
-        asked |= {"on_iteration": on_iteration, "squash_output": squash_output, "parameters": parameters}
-        return apart(route, graph, votes, activation, **asked)
+    if torch.compiler.is_dynamo_compiling():
+        options = {"activation": activation, "prior": prior, "on_iteration": on_iteration}
+        return uncompiled(route)(graph, votes, routing, squash_output=squash_output, **options)
     check_graph(graph)
-    check_whole("iterations", iterations)
     _check_votes(graph, votes)
-    engine = resolve(routing, engine, graph, votes)
-    _check_parameters(graph, votes, routing, parameters)
+    routing = as_routing(routing)
+    expect(not routing.mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
+    if routing.unit_votes:
+        votes = unit_votes(votes if isinstance(votes, torch.Tensor) else votes.build(graph))
+    return route_checked(graph, votes, routing, activation, prior, on_iteration, squash_output)
+
+
+def route_checked(
+    graph: DGLGraph,
+    votes: torch.Tensor | LinearVotes | MatrixVotes,
+    routing: Routing,
+    activation: torch.Tensor | None = None,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    squash_output: bool = True,
+) -> Routed:
+    """``route`` of votes that fit the graph, and of unit length where the routing wants them so."""
     numbers = votes if isinstance(votes, torch.Tensor) else votes.u
-    dtype, trailing = numbers.dtype, tuple(numbers.shape[1:-1])
+    dtype, trailing, device = numbers.dtype, tuple(numbers.shape[1:-1]), numbers.device
+    for name, parameter in routing.named_parameters():
+        expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
+    name = engines.resolve(graph, votes, routing)
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    b = _checked_prior(prior, (graph.num_edges(), *trailing), numbers.device, wide)
+    b = _checked_prior(prior, (graph.num_edges(), *trailing), device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
-        expect(activation.device == b.device, "activation", f"device {b.device} as the votes", activation.device)
+        expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
         ends = ends_of(activation)  # lengths of capsules that were not squashed, above 1, are let through
         least = 0.0 if ends is None else ends[0]
         expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
-    observer = on_iteration and _own_copies(on_iteration)
-    v, activation = run(routing, engine, graph, votes, activation, b, iterations, observer, squash_output, parameters)
-    return Routed(v.to(dtype), activation.to(dtype))
+    observer = on_iteration and _detached_copies(on_iteration)
+    found = engines.run(name, graph, votes, routing, b, activation, observer)
+    return Routed((found.v if squash_output else found.pose).to(dtype), found.activation.to(dtype))
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as a call that ``torch.compile`` doesn't look into: it can't look into DGL or Numba.
+
+    Each such call is one break in the compiled graph.
+    """
+    from .eager import call
+
+    return functools.partial(call, function)
+
+
+def unit_votes(votes: torch.Tensor) -> torch.Tensor:
+    """Votes (..., D) divided by their length; a vote of zeros stays."""
+    return with_length(votes, torch.ones_like(votes[..., 0]))
 
 
 @overload
@@ -107,7 +134,6 @@ def dynamic_routing(
     u_hat: torch.Tensor | LinearVotes,
     iterations: int = 3,
     prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
     on_iteration: Observer | None = None,
     return_graph: Literal[False] = False,
 ) -> torch.Tensor: ...
@@ -119,7 +145,6 @@ def dynamic_routing(
     u_hat: torch.Tensor | LinearVotes,
     iterations: int = 3,
     prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
     on_iteration: Observer | None = None,
     *,
     return_graph: Literal[True],
@@ -131,7 +156,6 @@ def dynamic_routing(
     u_hat: torch.Tensor | LinearVotes,
     iterations: int = 3,
     prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
     on_iteration: Observer | None = None,
     return_graph: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
@@ -147,7 +171,7 @@ def dynamic_routing(
     (['b', 'c', 'u_hat'], torch.Size([2, 4]))
     """
     if not return_graph:
-        return route(graph, u_hat, iterations=iterations, prior=prior, engine=engine, on_iteration=on_iteration).v
+        return route(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=on_iteration).v
     check_graph(graph)
     _check_votes(graph, u_hat)
     if isinstance(u_hat, LinearVotes):
@@ -159,7 +183,7 @@ def dynamic_routing(
         if on_iteration is not None:
             on_iteration(r, b, c, v, agreement)
 
-    v = route(graph, u_hat, iterations=iterations, prior=prior, engine=engine, on_iteration=keep).v
+    v = route(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=keep).v
     routed = graph.local_var()
     for name, feature in dict(last, u_hat=u_hat).items():
         routed.edata[name] = feature.detach().to(graph.device)
@@ -167,7 +191,7 @@ def dynamic_routing(
     return v, routed
 
 
-def _own_copies(on_iteration: Observer) -> Observer:
+def _detached_copies(on_iteration: Observer) -> Observer:
     """Hand an observer tensors of its own, without history: what it does to them changes nothing."""
     gradients = torch.is_grad_enabled()  # also inside an autograd function, where they are off
 
@@ -193,16 +217,6 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
         then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
     expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
-
-
-def _check_parameters(graph, votes, routing, parameters) -> None:
-    if parameters is None:
-        return
-    kind = ROUTINGS[routing].parameters
-    wanted = f"{kind.__name__} for {routing} routing" if kind else f"none for {routing} routing"
-    expect(kind is not None and isinstance(parameters, kind), "parameters", wanted, type(parameters).__name__)
-    rows = votes if isinstance(votes, torch.Tensor) else votes.weight
-    parameters.check(graph.num_dst_nodes(), rows.shape[-1], rows.device)
 
 
 def _checked_prior(

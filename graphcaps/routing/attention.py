@@ -18,37 +18,38 @@ Differs:
     v = squash(s) is that of the 2017 paper, so that between two trainings only the routing differs. Efficient-CapsNet
     has (1 - exp(-|s|)) s / |s| there.
     D is that of the votes, as in the authors' code.
-
-One pass, whatever the number of iterations; an observer is handed the same state in each.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ..errors import check_whole
 from ..functional import squash
-from .edge_ops import EdgeOps, Observer, Parents, repeated
+from .edges import EdgeOps
+from .routing import Parents, Routing, squashed
 
 
-def attention(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: None = None,
-) -> Parents:
-    """Self-attention routing of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
-    a = edges.agreement(u_hat, edges.sum_to_parents(u_hat)) * scale(u_hat.shape[-1])
-    b = prior + a
-    c = edges.child_softmax(b)
-    s = edges.weighted_sum(c, u_hat)  # (J, *, D)
-    v = squash(s)
-    if observer := repeated(on_iteration, iterations):
-        observer(0, b, c, v, edges.agreement(u_hat, v))
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
+class Attention(Routing):
+    """Self-attention routing (Mazzia, Salvetti & Chiaberge 2021), in one pass.
+
+    Args:
+        iterations: how often an observer sees the one state that there is, so that traces of all routings compare.
+    """
+
+    def __init__(self, iterations: int = 3):
+        super().__init__()
+        check_whole("iterations", iterations)
+        self.iterations = iterations
+
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        b = prior + edges.agreement(votes, edges.sum_to_parents(votes)) * scale(votes.shape[-1])
+        c = edges.child_softmax(b)
+        s = edges.weighted_sum(c, votes)  # (J, *, D)
+        v = squash(s)
+        for r in range(self.iterations):
+            edges.observe(r, b, c, v, votes)
+        return squashed(s, v)
 
 
 def scale(dim: int) -> float:

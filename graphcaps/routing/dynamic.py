@@ -5,38 +5,38 @@
     v = squash(s)
     b = b + <u_hat, v>                                (not after the last iteration)
 
-The same four lines stand below, over the edge operations of ``edge_ops``.
+The same four lines stand below, over the edge operations of ``edges``.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ..errors import check_whole
 from ..functional import squash
-from .edge_ops import EdgeOps, Observer, Parents
+from .edges import EdgeOps
+from .routing import Parents, Routing, squashed
 
 
-def dynamic(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: None = None,
-) -> Parents:
-    """Dynamic routing of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
-    b = prior
-    for r in range(iterations):
-        c = edges.child_softmax(b)
-        s = edges.weighted_sum(c, u_hat)  # (J, *, D)
-        v = squash(s)
-        last = r == iterations - 1
-        if not last or on_iteration:
-            agreement = edges.agreement(u_hat, v)
-        if on_iteration:
-            on_iteration(r, b, c, v, agreement)
-        if not last:
-            b = b + agreement
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
+class Dynamic(Routing):
+    """Routing by agreement (Sabour, Frosst & Hinton 2017, Procedure 1).
+
+    Args:
+        iterations: R >= 1. The first couples uniformly, or as the prior says.
+    """
+
+    def __init__(self, iterations: int = 3):
+        super().__init__()
+        check_whole("iterations", iterations)
+        self.iterations = iterations
+
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        b = prior
+        for r in range(self.iterations):
+            c = edges.child_softmax(b)
+            s = edges.weighted_sum(c, votes)  # (J, *, D)
+            v = squash(s)
+            edges.observe(r, b, c, v, votes)
+            if r < self.iterations - 1:
+                b = b + edges.agreement(votes, v)
+        return squashed(s, v)

@@ -37,64 +37,95 @@ Differs:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+import numbers
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from ..errors import expect
-from .edge_ops import EdgeOps, Observer, Parents, per_parent, with_length
+from ..errors import check_whole, expect
+from .edges import EdgeOps, per_parent, with_length
+from .routing import Parents, Routing
 
 LEAST = 1e-9  # added to the sum of R that mu and sigma^2 are divided by
 OFF = -2.2  # the bias of a parent that is off without evidence: ln(0.1 / 0.9)
+START = -1.6  # of beta_u, so that half of the parents of an untrained layer are on
 GROWTH = 0.95  # how far lambda still is from its end after each iteration, of what it was
+CHILDREN_PER_PARENT = 100  # for which the paper's final lambda of 0.01 was made, about
 
 
-class EMParameters(NamedTuple):
-    """What EM routing learns beside the votes, and its temperature.
+class EM(Routing):
+    """EM routing (Hinton, Sabour & Frosst 2018, Procedure 1), which learns beta_u and the activations' bias.
+
+    A cost is a sum over children, so that one temperature can't suit layers of different sizes. As in Gritzman 2019
+    (arXiv 1907.00652), section 3.2, layers count as if each parent had 100 children: there ``final_lambda`` is
+    multiplied by 100 J / I.
 
     Args:
-        beta_u: a number or (J,), the cost of each number of a vote that a parent explains, in nats.
-        bias: a number or (J,), the logit of a parent's activation without evidence; the paper's lambda beta_a.
-        final_lambda: > 0, the inverse temperature that the iterations come near. The cost grows with the children per
-            parent, so that layers with few children need a larger one.
+        iterations: R >= 1.
+        beta_u: before training, the cost of each number of a vote that a parent explains, in nats.
+        bias: before training, the logit of a parent's activation without evidence; the paper's lambda beta_a.
+        final_lambda: > 0, the inverse temperature that the iterations come near.
         variance_floor: > 0, what is added to sigma^2, in the votes' own units. 1 suits the layers here, whose votes
             vary by about 0.2 (sigma^2 before training); votes k times as long want k^2 times the floor.
     """
 
-    beta_u: torch.Tensor | float = 0.0
-    bias: torch.Tensor | float = OFF
-    final_lambda: float = 0.01
-    variance_floor: float = 1.0
+    uses_activation = True
+    sums_votes = False
 
-    def check(self, num_parents: int, dim: int, device: torch.device) -> None:
-        """Raise ``InputError`` where a shape or device doesn't fit ``num_parents``."""
-        for name, value in (("beta_u", self.beta_u), ("bias", self.bias)):
-            if isinstance(value, torch.Tensor):
-                fits = value.shape in ((), (num_parents,))
-                expect(fits, name, f"a number or (J={num_parents},)", tuple(value.shape))
-                expect(value.device == device, name, f"device {device} as the votes", value.device)
-        expect(self.final_lambda > 0, "final_lambda", "a number > 0", self.final_lambda)
-        expect(self.variance_floor > 0, "variance_floor", "a number > 0", self.variance_floor)
+    def __init__(
+        self,
+        iterations: int = 3,
+        beta_u: float = START,
+        bias: float = OFF,
+        final_lambda: float = 0.01,
+        variance_floor: float = 1.0,
+    ):
+        super().__init__()
+        check_whole("iterations", iterations)
+        for name, value in (("final_lambda", final_lambda), ("variance_floor", variance_floor)):
+            expect(isinstance(value, numbers.Real) and value > 0, name, "a number > 0", repr(value)[:40])
+        self.iterations, self.beta_u, self.bias = iterations, beta_u, bias
+        self.final_lambda, self.variance_floor = final_lambda, variance_floor
+        self.scaled_lambda = final_lambda
+        self.positions = 1  # parents of one type
+        self._costs(1)
 
+    def _costs(self, parent_types: int) -> None:
+        self.costs = nn.Parameter(torch.empty(parent_types))  # beta_u of each type
+        self.biases = nn.Parameter(torch.empty(parent_types))
+        self.reset_parameters()
 
-def em(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: EMParameters | None = None,
-) -> Parents:
-    """EM routing of votes and prior logits, laid out as ``edges`` has them, of children activated (I, *)."""
-    sums = SumsOverVotes(edges, u_hat)
-    return em_procedure(sums, activation, prior, iterations, on_iteration, parameters or EMParameters())
+    def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> EM:
+        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes."""
+        made = EM(**self.settings())
+        made.positions = num_parents // parent_types
+        made.scaled_lambda = self.final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
+        made._costs(parent_types)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Both as at the start."""
+        nn.init.constant_(self.costs, self.beta_u)
+        nn.init.constant_(self.biases, self.bias)
+
+    def of_parents(self) -> tuple[Tensor, Tensor]:
+        """beta_u and bias, (J,) each, or () where all parents are of one type."""
+        if len(self.costs) == 1:
+            return self.costs[0], self.biases[0]
+        return self.costs.repeat_interleave(self.positions), self.biases.repeat_interleave(self.positions)
+
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        def observe(r: int, b: Tensor, c: Tensor, v: Tensor) -> None:
+            edges.observe(r, b, c, v, votes)
+
+        return em_procedure(SumsOverVotes(edges, votes), activation, prior, self, observe)
 
 
 class EMSums(Protocol):
-    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edge_ops``."""
+    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edges``."""
 
     def child_softmax(self, b: Tensor) -> Tensor: ...
     def from_children(self, x: Tensor) -> Tensor: ...
@@ -106,35 +137,28 @@ class EMSums(Protocol):
     def distances(self, variance: Tensor) -> Tensor:
         """On each edge the sum over h of (V_h - mu_h)^2 / sigma_h^2, of the last moments' mu."""
 
-    def agreement(self, v: Tensor) -> Tensor:
-        """On each edge <V, v>."""
-
 
 def em_procedure(
     votes: EMSums,
     activation: Tensor | None,
     prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: EMParameters,
+    routing: EM,
+    observe: Callable[[int, Tensor, Tensor, Tensor], None],
 ) -> Parents:
-    """Procedure 1, on whatever gives the same sums over the votes."""
-    beta_u, bias, final_lambda, variance_floor = parameters
+    """Procedure 1, on whatever gives the same sums over the votes; ``observe`` is called with r, b, c and v."""
+    beta_u, bias = routing.of_parents()
     a_child = None if activation is None else votes.from_children(activation.to(prior.dtype))
     b = prior
-    for t in range(1, iterations + 1):
+    for t in range(1, routing.iterations + 1):
         c = votes.child_softmax(b)
         mass, mu, spread = votes.moments(c if a_child is None else c * a_child)
-        variance = spread + variance_floor
+        variance = spread + routing.variance_floor
         cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
-        logit = per_parent(bias, mass) - final_lambda * (1 - GROWTH**t) * cost  # (J, *)
-        last = t == iterations
-        if last or on_iteration:
-            a = torch.where(mass > 0, torch.sigmoid(logit), 0)
-            v = with_length(mu, a)
-        if on_iteration:
-            on_iteration(t - 1, b, c, v, votes.agreement(v))
-        if not last:
+        logit = per_parent(bias, mass) - routing.scaled_lambda * (1 - GROWTH**t) * cost  # (J, *)
+        a = torch.where(mass > 0, torch.sigmoid(logit), 0)
+        v = with_length(mu, a)
+        observe(t - 1, b, c, v)
+        if t < routing.iterations:
             b = prior + _log_of_a_p(votes, logit, variance)
     return Parents(mu, v, a)
 
@@ -162,6 +186,3 @@ class SumsOverVotes:
 
     def distances(self, variance: Tensor) -> Tensor:
         return self.edges.agreement(self.squares, 1 / variance)
-
-    def agreement(self, v: Tensor) -> Tensor:
-        return self.edges.agreement(self.votes, v)

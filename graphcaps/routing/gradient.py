@@ -8,61 +8,48 @@ up: 17 times the votes' size for R = 3, beside 5 readings. Here only c and s of 
     du_hat = sum over r of c ds + sum over r >= 1 of db v of the iteration before
 
 read the votes 2 R - 1 times, 2 R - 2 if the prior needs no gradient, and the last line is one product of matrices.
-fused/README.md has the derivation. The iterations themselves stand in ``dynamic`` alone, here as elsewhere.
+fused/README.md has the derivation. The iterations themselves stand in ``Dynamic`` alone, here as elsewhere.
 
-For a second derivative, and where torch compiles or exports, ``dynamic`` is left to autograd.
+For a second derivative, and where torch compiles or exports, the routing is left to autograd.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..functional import squash
-from .dynamic import dynamic
-from .edge_ops import DenseEdges, EdgeOps, Observer, Parents, ScatterEdges, repeated
+from .dynamic import Dynamic
+from .edges import DenseEdges, EdgeOps, ScatterEdges
+from .routing import Parents, Routing, squashed
+from .uniform import Uniform
 
 
-def lean_dynamic(
-    edges: DenseEdges | ScatterEdges,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: None = None,
-) -> Parents:
-    """``dynamic`` of the same arguments, with a gradient of fewer readings and writings of the votes."""
-    if seen_into() or not torch.is_grad_enabled() or not (u_hat.requires_grad or prior.requires_grad):
-        return dynamic(edges, u_hat, activation, prior, iterations, on_iteration)
-    s = _Lean.apply(u_hat, prior, edges, iterations, on_iteration)
-    v = squash(s)
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
+def with_written_gradient(routing: Routing, edges: EdgeOps, u_hat: Tensor, prior: Tensor) -> Parents | None:
+    """``routing(edges, u_hat, prior)`` with the gradient above, or None where it is autograd's to make.
+
+    It is that of dynamic routing and of uniform coupling, its first iteration.
+    """
+    fits = type(routing) in (Dynamic, Uniform) and type(edges) in (DenseEdges, ScatterEdges)
+    if not fits or torch_looks_inside() or not torch.is_grad_enabled():
+        return None
+    if not (u_hat.requires_grad or prior.requires_grad):
+        return None
+    s = _Sums.apply(u_hat, prior, edges, routing)
+    return squashed(s, squash(s))
 
 
-def lean_uniform(
-    edges: DenseEdges | ScatterEdges,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: None = None,
-) -> Parents:
-    """``uniform`` as ``lean_dynamic`` has it."""
-    return lean_dynamic(edges, u_hat, activation, prior, 1, repeated(on_iteration, iterations))
-
-
-class _Kept:
+class _Recorded:
     """Edge operations that keep what each iteration couples with, and what it sums up to."""
 
     def __init__(self, edges: EdgeOps):
         self.c: list[Tensor] = []
         self.s: list[Tensor] = []
         self.edges = edges
-        self.child_softmax, self.agreement = edges.child_softmax, edges.agreement
+        self.child_softmax, self.agreement, self.observe = edges.child_softmax, edges.agreement, edges.observe
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         s = self.edges.weighted_sum(c, u_hat)
@@ -71,50 +58,45 @@ class _Kept:
         return s
 
 
-class _Lean(torch.autograd.Function):
+class _Sums(torch.autograd.Function):
     """The last s (J, *, D) of dynamic routing."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u_hat: Tensor,
-        prior: Tensor,
-        edges: DenseEdges | ScatterEdges,
-        iterations: int,
-        on_iteration: Observer | None,
-    ) -> Tensor:
-        kept = _Kept(edges)
-        dynamic(kept, u_hat, None, prior, iterations, on_iteration)  # type: ignore[arg-type]  # has all that it calls
-        ctx.save_for_backward(u_hat, prior, *kept.s[:-1], *kept.c)
-        ctx.edges, ctx.iterations = edges, iterations
-        return kept.s[-1]
+    def forward(ctx: Any, u_hat: Tensor, prior: Tensor, edges: DenseEdges | ScatterEdges, routing: Routing) -> Tensor:
+        recorded = _Recorded(edges)
+        routing(recorded, u_hat, prior)
+        ctx.save_for_backward(u_hat, prior, *recorded.s[:-1], *recorded.c)
+        ctx.edges, ctx.routing, ctx.iterations = edges, routing, len(recorded.c)
+        return recorded.s[-1]
 
     @staticmethod
     def backward(ctx: Any, ds: Tensor) -> tuple[Tensor | None, ...]:
-        u_hat, prior, *kept = ctx.saved_tensors
+        u_hat, prior, *saved = ctx.saved_tensors
         edges, iterations, (votes_too, prior_too) = ctx.edges, ctx.iterations, ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():  # a history is asked for
-            found = _by_autograd(edges, u_hat, prior, iterations, ds, (votes_too, prior_too))
-            return *found, None, None, None
-        s, c = kept[: iterations - 1], kept[iterations - 1 :]
+            return *_by_autograd(ctx.routing, edges, u_hat, prior, ds, (votes_too, prior_too)), None, None
+        s, c = saved[: iterations - 1], saved[iterations - 1 :]
         of_edges, of_parents, db = [], [], None
         for r in reversed(range(iterations)):
             of_edges.append(c[r])
             of_parents.append(ds)
             if r > 0 or prior_too:
-                dc = edges.agreement(u_hat, ds)
-                db = edges.through_softmax(c[r], dc) if db is None else db + edges.through_softmax(c[r], dc)
+                change = c[r] * edges.agreement(u_hat, ds)
+                through_softmax = torch.addcmul(change, c[r], edges.child_sum(change), value=-1)
+                db = through_softmax if db is None else db + through_softmax
             if r > 0:
                 of_edges.append(db)
                 of_parents.append(squash(s[r - 1]))
                 ds = through_squash(s[r - 1], edges.weighted_sum(db, u_hat))
         du_hat = edges.outer(of_edges, of_parents, u_hat) if votes_too else None
-        return du_hat, db if prior_too else None, None, None, None
+        return du_hat, db if prior_too else None, None, None
 
 
-def _by_autograd(edges, u_hat, prior, iterations, grad, needed) -> list[Tensor | None]:
+def _by_autograd(routing, edges, u_hat, prior, grad, needed) -> list[Tensor | None]:
     """The gradients of u_hat and prior, those that are ``needed``, with a history of their own."""
-    s = dynamic(edges, u_hat, None, prior, iterations, None).pose
+    unobserved = copy.copy(edges)
+    unobserved.observer = None
+    s = routing(unobserved, u_hat, prior).pose
     inputs = [x for x, wanted in zip((u_hat, prior), needed, strict=True) if wanted]
     found = iter(torch.autograd.grad(s, inputs, grad, create_graph=True, materialize_grads=True))
     return [next(found) if wanted else None for wanted in needed]
@@ -129,12 +111,12 @@ def through_squash(s: Tensor, dv: Tensor) -> Tensor:
     return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)
 
 
-def lean_squash(s: Tensor) -> Tensor:
+def squash_saving_memory(s: Tensor) -> Tensor:
     """``squash`` with a gradient that has one tensor of s's size beside its result; autograd has three."""
-    return squash(s) if seen_into() or not s.requires_grad else _LeanSquash.apply(s)
+    return squash(s) if torch_looks_inside() or not s.requires_grad else _Squash.apply(s)
 
 
-class _LeanSquash(torch.autograd.Function):
+class _Squash(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, s: Tensor) -> Tensor:
         ctx.save_for_backward(s)
@@ -148,7 +130,7 @@ class _LeanSquash(torch.autograd.Function):
         return through_squash(s, dv)
 
 
-def seen_into() -> bool:
+def torch_looks_inside() -> bool:
     """Whether torch traces or transforms: it wants to see the operations."""
     # The compiler can't see into the second question.
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

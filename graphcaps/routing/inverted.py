@@ -10,7 +10,6 @@ v_ij are the votes ``u_hat``, r_ij the couplings ``c``. Unlike in dynamic routin
 
 The paper iterates all layers of a network at once ("concurrent") or layer by layer ("sequential"). A call routes
 between two layers, so a network of such calls is sequential; between two layers alone there is no difference.
-``graphcaps.nn.ConcurrentCaps`` routes several layers at once.
 
 Differs:
     a_ij is divided by sqrt(D), as in the authors' code and not in Procedure 1.
@@ -24,81 +23,67 @@ Differs:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import expect
-from .edge_ops import EdgeOps, Observer, Parents, per_parent, with_length
+from ..errors import check_whole
+from .edges import EdgeOps, per_parent, with_length
+from .routing import Parents, Routing
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 
 
-class InvertedParameters(NamedTuple):
-    """What inverted attention learns beside the votes, shared by all parents; tensors on the votes' device, or None.
+class Inverted(Routing):
+    """Inverted dot-product attention (Tsai et al. 2020), whose parents' poses are layer-normalised.
 
     Args:
-        norm_weight: (D,) scale of LayerNorm; None: 1.
-        norm_bias: (D,) its shift; None: 0.
-        head_weight: (D,) of the logistic unit that turns a pose into an activation; None: 0, activation 1/2 for all.
-        head_bias: () its bias; None: 0.
+        iterations: R >= 1.
+        dim: D, numbers of a vote: a layer norm and a logistic unit of so many numbers are learned, shared by all
+            parents. None: neither is, and all activations are 1/2. Layers fill it in.
     """
 
-    norm_weight: torch.Tensor | None = None
-    norm_bias: torch.Tensor | None = None
-    head_weight: torch.Tensor | None = None
-    head_bias: torch.Tensor | None = None
+    sums_votes = False
 
-    def check(self, num_parents: int, dim: int, device: torch.device) -> None:
-        """Raise ``InputError`` where a shape or device doesn't fit votes of ``dim`` numbers."""
-        for name, value in self._asdict().items():
-            if value is not None:
-                shape, wanted = ((), "()") if name == "head_bias" else ((dim,), f"(D={dim},)")
-                expect(value.shape == shape, name, wanted, tuple(value.shape))
-                expect(value.device == device, name, f"device {device} as the votes", value.device)
+    def __init__(self, iterations: int = 3, dim: int | None = None):
+        super().__init__()
+        check_whole("iterations", iterations)
+        self.iterations, self.dim = iterations, dim
+        self.norm = None if dim is None else nn.LayerNorm(dim, eps=EPSILON)
+        self.head = None if dim is None else nn.Linear(dim, 1)
 
+    def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Inverted:
+        return Inverted(self.iterations, parent_dim)
 
-def inverted(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: InvertedParameters | None = None,
-) -> Parents:
-    """Inverted attention of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
-    parameters = parameters or InvertedParameters()
-    fed = edges.has_votes().to(u_hat.dtype)
-    b = prior
-    for r in range(iterations):
-        c = edges.child_softmax(b)
-        p = _layer_norm(edges.weighted_sum(c, u_hat), parameters)  # (J, *, D)
-        p = p * per_parent(fed, p)
-        last = r == iterations - 1
-        if last or on_iteration:
-            a = _head(p, parameters)  # (J, *)
+    def reset_parameters(self) -> None:
+        """The layer norm and the logistic unit as new."""
+        for module in (self.norm, self.head):
+            if module is not None:
+                module.reset_parameters()
+
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        fed = edges.has_votes().to(votes.dtype)
+        b = prior
+        for r in range(self.iterations):
+            c = edges.child_softmax(b)
+            p = self._normalised(edges.weighted_sum(c, votes))  # (J, *, D)
+            p = p * per_parent(fed, p)
+            a = self._activation(p)  # (J, *)
             a = a * per_parent(fed, a)
             v = with_length(p, a)
-        if on_iteration:
-            on_iteration(r, b, c, v, edges.agreement(u_hat, v))
-        if not last:
-            b = prior + logits(edges, u_hat, p)
-    return Parents(p, v, a)
+            edges.observe(r, b, c, v, votes)
+            if r < self.iterations - 1:
+                b = prior + edges.agreement(votes, p) * max(1, votes.shape[-1]) ** -0.5
+        return Parents(p, v, a)
 
+    def _normalised(self, s: Tensor) -> Tensor:
+        if not s.numel():
+            return s
+        weight, bias = (
+            (None, None) if self.norm is None else (x.to(s.dtype) for x in (self.norm.weight, self.norm.bias))
+        )
+        return nn.functional.layer_norm(s, s.shape[-1:], weight, bias, EPSILON)
 
-def logits(edges: EdgeOps, u_hat: Tensor, p: Tensor) -> Tensor:
-    """b: how votes agree with the parents' poses (J, *, D), laid out as ``edges`` has them."""
-    return edges.agreement(u_hat, p) * max(1, u_hat.shape[-1]) ** -0.5
-
-
-def _layer_norm(s: Tensor, parameters: InvertedParameters) -> Tensor:
-    weight, bias = (x if x is None else x.to(s.dtype) for x in parameters[:2])
-    return torch.nn.functional.layer_norm(s, s.shape[-1:], weight, bias, EPSILON) if s.numel() else s
-
-
-def _head(p: Tensor, parameters: InvertedParameters) -> Tensor:
-    weight, bias = parameters[2:]
-    logit = p.new_zeros(p.shape[:-1]) if weight is None else p @ weight.to(p.dtype)
-    return torch.sigmoid(logit if bias is None else logit + bias.to(p.dtype))
+    def _activation(self, p: Tensor) -> Tensor:
+        if self.head is None:
+            return p.new_full(p.shape[:-1], 0.5)
+        return torch.sigmoid(p @ self.head.weight[0].to(p.dtype) + self.head.bias[0].to(p.dtype))

@@ -8,12 +8,16 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
+from ..errors import expect
 from ..graph import Links, expand, links, reverse_edges
-from .api import route
-from .edge_ops import ScatterEdges
-from .engines import ROUTINGS
-from .gradient import seen_into
-from .spherical import SphericalParameters
+from .api import route_checked
+from .dynamic import Dynamic
+from .edges import ScatterEdges
+from .engines import asked_engine, run_on
+from .gradient import torch_looks_inside
+from .routing import Routing
+from .spherical import Spherical
+from .uniform import Uniform
 
 LARGEST = 1024  # numbers of a node, K_out * D: the time to compile its kernel grows with them
 
@@ -25,36 +29,24 @@ class Capsules(NamedTuple):
     c: Tensor | None
 
 
-def route_edges(
-    graph: DGLGraph,
-    votes: Tensor,
-    competition: str,
-    routing: str,
-    iterations: int,
-    engine: str,
-    parameters: SphericalParameters | None,
-    get_coupling: bool,
-) -> Capsules:
+def route_edges(graph: DGLGraph, votes: Tensor, competition: str, routing: Routing, get_coupling: bool) -> Capsules:
     """``route`` of votes (E, *, K_in, K_out, D), from capsules of an edge's source to those of its destination.
 
     Args:
         graph: any with one canonical edge type; E edges from N_src to N_dst nodes.
-        votes: in edge order.
+        votes: in edge order, of unit length where the routing wants them so.
         competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
-        routing, iterations, engine, parameters: as in ``route``.
+        routing: the algorithm.
         get_coupling: whether couplings are wanted.
     """
     caps_in, caps_out = votes.shape[-3:-1]
     last: dict[str, Tensor] = {}
-    s, _ = route(
+    s, _ = route_checked(
         expand(graph, caps_in, caps_out, competition),
         votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
-        routing=routing,
-        iterations=iterations,
-        engine=engine,
+        routing,
         on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
         squash_output=False,
-        parameters=parameters,
     )
     s = s.unflatten(0, (graph.num_dst_nodes(), caps_out)).movedim(1, -2)
     if not get_coupling:
@@ -62,16 +54,7 @@ def route_edges(
     return Capsules(s, last["c"].unflatten(0, (len(votes), caps_in, caps_out)).movedim((1, 2), (-2, -1)))
 
 
-def route_nodes(
-    graph: DGLGraph,
-    z: Tensor,
-    scale: Tensor | None,
-    routing: str,
-    iterations: int,
-    engine: str,
-    parameters: SphericalParameters | None,
-    get_coupling: bool,
-) -> Capsules:
+def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routing, get_coupling: bool) -> Capsules:
     """``route_edges`` where a node says the same along all of its edges, and those of an edge compete among themselves.
 
     The fused engine reads a node's votes for each edge, and never makes the votes (E, K_in, K_out, D).
@@ -80,17 +63,16 @@ def route_nodes(
         z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
         scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
     """
-    if routing == "uniform":
-        iterations = 1
-    if _can_be_read_by_node(z, engine):
+    if _has_passes_by_node(z, routing):
         from .fused.cpu.nodes import route_nodes as fused  # Numba takes half a second to import
 
-        kappa = None if parameters is None else torch.as_tensor(parameters.concentration, dtype=z.dtype)
+        kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
+        iterations = 1 if isinstance(routing, Uniform) else routing.iterations
         return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling))
     votes = z.index_select(0, links(graph, z.device).src)
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
-    return route_edges(graph, votes, "capsules", routing, iterations, engine, parameters, get_coupling)
+    return route_edges(graph, votes, "capsules", routing, get_coupling)
 
 
 class _MutualEdges(ScatterEdges):
@@ -100,22 +82,18 @@ class _MutualEdges(ScatterEdges):
         super().__init__(ends)
         self.reverse = reverse
 
-    def child_softmax(self, b: Tensor, nobody: bool = False) -> Tensor:
+    def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        return x.sum(dim=-1, keepdim=True).expand_as(x)
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         own = super().agreement(u_hat, v)
         return own + own.index_select(0, self.reverse)
 
 
-def route_mutually(
-    graph: DGLGraph,
-    votes: Tensor,
-    routing: str,
-    iterations: int,
-    parameters: SphericalParameters | None,
-    get_coupling: bool,
-) -> Capsules:
+def route_mutually(graph: DGLGraph, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
     """``route_edges`` of one capsule per source, where the two directions of an edge share their logits.
 
     Args:
@@ -123,23 +101,26 @@ def route_mutually(
         votes: (E, *, 1, K_out, D), in edge order; those of an edge compete among themselves.
 
     Raises:
-        InputError: edges without a reverse.
+        InputError: edges without a reverse, or another engine than torch asked for.
     """
+    asked = asked_engine()
+    expect(asked in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(asked))
     votes = votes.squeeze(-3)
     edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
     last: dict[str, Tensor] = {}
-    keep = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
-    prior = votes.new_zeros(votes.shape[:-1])
-    s = ROUTINGS[routing].algorithm(edges, votes, None, prior, iterations, keep, parameters).pose
+    if get_coupling:
+        edges.observer = lambda r, b, c, v, agreement: last.update(c=c.detach())
+    s = run_on(edges, routing, votes, votes.new_zeros(votes.shape[:-1])).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 
 
-def _can_be_read_by_node(z: Tensor, engine: str) -> bool:
+def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:
     return (
-        engine in ("auto", "fused")
+        type(routing) in (Spherical, Dynamic, Uniform)
+        and asked_engine() in ("auto", "fused")
         and z.device.type == "cpu"
         and z.dim() == 4
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
-        and not seen_into()
+        and not torch_looks_inside()
     )

@@ -32,71 +32,78 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import expect
+from ..errors import check_whole, expect
 from ..functional import squash
-from .edge_ops import EdgeOps, Observer, Parents, per_parent, with_length
+from .edges import EdgeOps, with_length
+from .routing import Parents, Routing, squashed
 
 LEAST = 1e-24  # a mean square of lengths up to which votes have no direction
 
 
-class SphericalParameters(NamedTuple):
-    """What spherical routing learns beside the votes.
+class Spherical(Routing):
+    """A mixture of von Mises-Fisher distributions, which learns its concentration kappa: how much it routes.
 
     Args:
-        concentration: kappa >= 0, a number or (J,): the logit of a vote of usual length that points where its parent
-            does. 0 couples uniformly.
+        iterations: R >= 1. The first couples uniformly, or as the prior says.
+        concentration: kappa before training, > 0: the logit of a vote of usual length that points where its parent
+            does. Start it larger, at 4 or so, where votes are expected to be of several kinds.
+        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
+            kinds, with a concentration of 4 or so.
+        mutual: whether the two directions of an edge share their logits, which are added up: in ``CapsuleConv`` alone,
+            on graphs where each edge has a reverse.
+        rate: kappa is e^(rate exponent), of which the exponent is learned: by how much a step of Adam changes log
+            kappa, in learning rates.
     """
 
-    concentration: Tensor | float = 1.0
+    def __init__(
+        self,
+        iterations: int = 3,
+        concentration: float = 0.5,
+        unit_votes: bool = False,
+        mutual: bool = False,
+        rate: float = 1.0,
+    ):
+        super().__init__()
+        check_whole("iterations", iterations)
+        for name, value in (("concentration", concentration), ("rate", rate)):
+            fits = isinstance(value, numbers.Real) and 0 < value < math.inf
+            expect(fits, name, "a finite number > 0", repr(value)[:40])
+        self.iterations, self.concentration, self.rate = iterations, concentration, rate
+        self.unit_votes, self.mutual = unit_votes, mutual
+        self.exponent = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
 
-    def check(self, num_parents: int, dim: int, device: torch.device) -> None:
-        """Raise ``InputError`` where a shape or device doesn't fit ``num_parents``."""
-        kappa = self.concentration
-        if isinstance(kappa, Tensor):
-            wanted = f"a number or (J={num_parents},)"
-            expect(kappa.shape in ((), (num_parents,)), "concentration", wanted, tuple(kappa.shape))
-            expect(kappa.device == device, "concentration", f"device {device} as the votes", kappa.device)
-        else:
-            fits = isinstance(kappa, numbers.Real) and 0 <= kappa < math.inf
-            expect(fits, "concentration", "a finite number >= 0", repr(kappa)[:40])
+    def reset_parameters(self) -> None:
+        """kappa as at the start."""
+        nn.init.constant_(self.exponent, math.log(self.concentration) / self.rate)
 
+    @property
+    def kappa(self) -> Tensor:
+        """() > 0: the concentration as it is now."""
+        return (self.rate * self.exponent).exp()
 
-def spherical(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: SphericalParameters | None = None,
-) -> Parents:
-    """Spherical routing of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
-    if iterations > 1:
-        squares = u_hat.square().sum(-1)  # edge numbers
-        votes = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), how many
-        kappa_per_rho = concentration_per_length(edges.sum_to_parents(squares), votes, parameters)
-    b = prior
-    for r in range(iterations):
-        c = edges.child_softmax(b)
-        s = edges.weighted_sum(c, u_hat)  # (J, *, D)
-        last = r == iterations - 1
-        if last or on_iteration:
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        if self.iterations > 1:
+            squares = votes.square().sum(-1)  # edge numbers
+            count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), votes of each parent
+            length = concentration_per_length(edges.sum_to_parents(squares), count, self.kappa)
+        b = prior
+        for r in range(self.iterations):
+            c = edges.child_softmax(b)
+            s = edges.weighted_sum(c, votes)  # (J, *, D)
             v = squash(s)
-        if on_iteration:
-            on_iteration(r, b, c, v, edges.agreement(u_hat, v))
-        if not last:
-            b = prior + edges.agreement(u_hat, with_length(s, kappa_per_rho))
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
+            edges.observe(r, b, c, v, votes)
+            if r < self.iterations - 1:
+                b = prior + edges.agreement(votes, with_length(s, length))
+        return squashed(s, v)
 
 
-def concentration_per_length(squares: Tensor, votes: Tensor, parameters: SphericalParameters | None) -> Tensor:
+def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     """kappa / rho (J, *) from the sum of |u_hat|^2 and the number of each parent's votes; 0 where all are zero."""
-    mean = squares / votes.clamp_min(1)
+    mean = squares / count.clamp_min(1)
     some = mean > LEAST
-    kappa = per_parent((parameters or SphericalParameters()).concentration, mean)
-    return torch.where(some, kappa * torch.where(some, mean, 1).rsqrt(), 0)
+    return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)

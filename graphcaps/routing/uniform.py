@@ -4,26 +4,37 @@
     s = sum over each parent's in-edges of c u_hat
     v = squash(s)
 
-It is dynamic routing's first iteration, and runs as that: one pass, whatever the number of iterations. An observer is
-handed the same state in each. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing often does no better.
+It is dynamic routing's first iteration. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing often does no
+better.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from .dynamic import dynamic
-from .edge_ops import EdgeOps, Observer, Parents, repeated
+from ..errors import check_whole
+from ..functional import squash
+from .edges import EdgeOps
+from .routing import Parents, Routing, squashed
 
 
-def uniform(
-    edges: EdgeOps,
-    u_hat: Tensor,
-    activation: Tensor | None,
-    prior: Tensor,
-    iterations: int,
-    on_iteration: Observer | None,
-    parameters: None = None,
-) -> Parents:
-    """Uniform coupling of votes and prior logits, laid out as ``edges`` has them; ``activation`` isn't used."""
-    return dynamic(edges, u_hat, activation, prior, 1, repeated(on_iteration, iterations))
+class Uniform(Routing):
+    """Equal couplings, the control.
+
+    Args:
+        iterations: how often an observer sees the one state that there is, so that traces of all routings compare.
+        unit_votes: whether votes are divided by their length first.
+    """
+
+    def __init__(self, iterations: int = 3, unit_votes: bool = False):
+        super().__init__()
+        check_whole("iterations", iterations)
+        self.iterations, self.unit_votes = iterations, unit_votes
+
+    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        c = edges.child_softmax(prior)
+        s = edges.weighted_sum(c, votes)  # (J, *, D)
+        v = squash(s)
+        for r in range(self.iterations):
+            edges.observe(r, prior, c, v, votes)
+        return squashed(s, v)

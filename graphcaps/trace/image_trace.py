@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     import torch
 
     from .._dgl import DGLGraph
-    from ..routing import LinearVotes, MatrixVotes
-    from ..routing.engines import Parameters
+    from ..routing import LinearVotes, MatrixVotes, Routing
+    from ..routing.edges import Observer
 
 FORMAT_VERSION = 1
 
@@ -117,10 +118,10 @@ class RoutingTrace:
         cls,
         graph: DGLGraph,
         votes: torch.Tensor | LinearVotes | MatrixVotes,
+        routing: Routing | str = "dynamic",
         iterations: int = 10,
         *,
         prior: torch.Tensor | float | None = None,
-        engine: str = "auto",
         **about: Any,
     ) -> RoutingTrace:
         """Route ``votes`` and keep every iteration: a trace without a model.
@@ -128,7 +129,8 @@ class RoutingTrace:
         Args:
             graph: bipartite DGLGraph.
             votes: (E, N, D) or (E, D), or ``LinearVotes``; N is the number of images.
-            iterations: R >= 1.
+            routing: as in ``graphcaps.route``.
+            iterations: R >= 1, in place of the routing's own.
             about: fields of the trace to fill in (``images``, ``class_names``, ...).
 
         >>> import torch
@@ -137,9 +139,11 @@ class RoutingTrace:
         (1, 10, 1, 200)
         """
         from ..graph import links
+        from ..routing import route
+        from ..routing.names import as_routing
 
-        edges = links(graph)
-        states = observe(graph, votes, iterations, prior=prior, engine=engine)
+        edges, asked = links(graph), as_routing(routing).with_iterations(iterations)
+        states = observe(lambda observer: route(graph, votes, asked, prior=prior, on_iteration=observer))
         about.setdefault("trained_iterations", iterations)
         return cls(
             src=edges.src.numpy().astype(np.int32),
@@ -163,7 +167,7 @@ class RoutingTrace:
 
         votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
         about = {"dataset": "random votes", "seed": seed}
-        return cls.of(complete_graph(num_children, num_parents), votes, iterations, about=about)
+        return cls.of(complete_graph(num_children, num_parents), votes, iterations=iterations, about=about)
 
     def with_epoch(self, epoch: int, states: dict[str, np.ndarray], **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch (what ``observe`` returns); later epochs are dropped."""
@@ -245,25 +249,15 @@ class RoutingTrace:
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
 
 
-def observe(
-    graph: DGLGraph,
-    votes: torch.Tensor | LinearVotes | MatrixVotes,
-    iterations: int,
-    *,
-    prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
-    routing: str = "dynamic",
-    activation: torch.Tensor | None = None,
-    parameters: Parameters | None = None,
-) -> dict[str, np.ndarray]:
-    """Route once and return every iteration: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
+def observe(run: Callable[[Observer], Any]) -> dict[str, np.ndarray]:
+    """What an observer sees of one routing: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
 
-    Votes are (E, N, D) or (E, D), where N is 1; the options are those of ``graphcaps.route``. A finite number beyond
-    float16, as logits of EM routing may be, is kept as float16's largest.
+    Args:
+        run: routes votes (E, N, D) or (E, D), where N is 1, and hands each iteration to the observer that it is given.
+
+    A finite number beyond float16, as logits of EM routing may be, is kept as float16's largest.
     """
     import torch
-
-    from ..routing import route
 
     seen: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": []}
 
@@ -275,17 +269,7 @@ def observe(
             seen[name].append(_kept(by_image.cpu().numpy(), np.float32 if name == "lengths" else np.float16))
 
     with torch.no_grad():
-        route(
-            graph,
-            votes,
-            activation,
-            routing=routing,
-            iterations=iterations,
-            prior=prior,
-            engine=engine,
-            on_iteration=keep,
-            parameters=parameters,
-        )
+        run(keep)
     return {name: np.stack(values) for name, values in seen.items()}
 
 

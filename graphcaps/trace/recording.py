@@ -11,7 +11,7 @@ import torch
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
-from ..nn.routed import activation_of, options_of
+from ..nn.routed import activation_of, route_layer
 from .image_trace import RoutingTrace, observe
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -37,16 +37,15 @@ def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     """Ten iterations of the network's routing on images (N, C, H, W), as ``RoutingTrace`` keeps them."""
     layer, u = model.capsules, model.children_of(images)
-    return observe(
-        layer.graph(images.device), layer.votes(u), max(ITERATIONS, layer.iterations), **options_of(layer, u)
-    )
+    iterations = max(ITERATIONS, layer.routing.iterations)
+    return observe(lambda observer: route_layer(layer, u, on_iteration=observer, iterations=iterations))
 
 
 def unrouted(model: CapsNet, images: np.ndarray, **about_them: Any) -> RoutingTrace:
     """A trace of images (N, C, H, W) uint8 that holds no epoch yet; ``about_them`` are more of its fields."""
     layer = model.capsules
     src, dst = (end.numpy().astype(np.int32) for end in layer.graph().edges(order="eid"))
-    none = (0, max(ITERATIONS, layer.iterations), len(images))
+    none = (0, max(ITERATIONS, layer.routing.iterations), len(images))
     by_edge = np.empty((*none, len(src)), np.float16)
     return RoutingTrace(
         src=src,
@@ -58,7 +57,7 @@ def unrouted(model: CapsNet, images: np.ndarray, **about_them: Any) -> RoutingTr
         c=by_edge,
         agreement=by_edge,
         lengths=np.empty((*none, layer.num_parents), np.float32),
-        trained_iterations=layer.iterations,
+        trained_iterations=layer.routing.iterations,
         images=images,
         fields=model.receptive_fields().numpy().astype(np.int32),
         **about_them,

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from ..atomic import replacing
 from ..errors import GraphcapsError
 from ..models import Limits, Network, from_preset
+from ..routing.names import from_json
 
 FORMAT_VERSION = 2
 
@@ -129,8 +130,8 @@ def read_model(path: Path) -> Network:
     _, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
-        if "engine" in preset:
-            preset["engine"] = "auto"
+        if "routing" in preset:
+            preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
         class_names, num_classes = tuple(head["class_names"]), (model.preset or {})["num_classes"]
         limits = Limits(*head["limits"])

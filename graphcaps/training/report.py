@@ -11,9 +11,8 @@ from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
 from ..models import Network, routing_network
-from ..nn.routing_parameters import concentrations
-from ..routing import choose_engine
-from ..routing.engines import ROUTINGS
+from ..routing import Attention, Spherical, Uniform, choose_engine
+from ..routing.names import name_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
 
@@ -68,7 +67,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": concentrations(best),
+        "concentration": [float(part.kappa.detach()) for part in best.modules() if isinstance(part, Spherical)],
         "seconds": state.seconds,
         "engine": _engine(config, best, accelerator.device),
         **made_with(accelerator),
@@ -80,8 +79,8 @@ def _engine(config: TrainConfig, network: Network, device: torch.device) -> str 
     if not network.routes:
         return None
     layer: Any = routing_network(network, config.model).capsules  # its votes and its blank children fit each other
-    if layer.engine != "auto":
-        return layer.engine
+    if config.engine != "auto":
+        return config.engine
     return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
 
 
@@ -91,9 +90,10 @@ def _routing_in_words(config: TrainConfig, network: Network, device: torch.devic
     routed: Any = routing_network(network, config.model)
     layer = routed.capsules
     below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
-    passes = "one pass" if ROUTINGS[layer.routing].one_pass else f"{layer.iterations} iterations"
+    one_pass = isinstance(layer.routing, (Uniform, Attention))
+    passes = "one pass" if one_pass else f"{layer.routing.iterations} iterations"
     edges = layer.graph().num_edges()
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
-        f"{passes} of {layer.routing} routing on engine '{_engine(config, network, device)}'"
+        f"{passes} of {name_of(layer.routing)} routing on engine '{_engine(config, network, device)}'"
     )

@@ -1,7 +1,7 @@
 """The fused engine: routing in as few passes over the votes as there are iterations, by Numba or by Triton.
 
-Numba runs it on the CPU. On CUDA it is Triton, with kernels that were tested through Triton's interpreter and compiler
-but have never run on a GPU: there `"auto"` tries the engine first, and ``engine="fused"`` takes it untried.
+Numba runs it on the CPU. On CUDA it is Triton, and experimental: its kernels were tested through Triton's interpreter
+and compiler, but have never run on a GPU, so that only ``with graphcaps.engine("fused")`` takes them.
 README.md beside this file has the derivation, the notation and the order in which to read the files.
 """
 
@@ -9,32 +9,73 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..edge_ops import repeated
+from ..._dgl import DGLGraph
+from ..attention import Attention
+from ..dynamic import Dynamic
+from ..edges import Observer
+from ..em import EM
+from ..routing import Parents, Routing
+from ..spherical import Spherical
+from ..uniform import Uniform
 from ..votes import LinearVotes, MatrixVotes
 
 WIDEST = 256  # numbers per capsule: a row is one vector, and its compile time grows with its width
-MODULES = {
-    "cpu": "cpu.dynamic",
-    "cuda": "cuda.dynamic",
-}  # by device; Numba takes half a second to import, Triton as long
 
 
-def why_not(votes: Tensor | LinearVotes | MatrixVotes, routing: str, devices: tuple[str, ...]) -> str:
-    """What the engine would need to run ``routing`` on these votes, or "" where it can; it has it on ``devices``."""
-    matrices = isinstance(votes, MatrixVotes)
+class Passes(NamedTuple):
+    """Where a routing's passes are: ``module.run(graph, votes, routing, b, activation, observer)``.
+
+    Modules are imported when they are called: Numba takes half a second, Triton as long.
+    """
+
+    module: str
+    votes: tuple[type, ...] = (Tensor, LinearVotes)
+
+
+PASSES: dict[tuple[type[Routing], str], Passes] = {
+    (Dynamic, "cpu"): Passes("cpu.dynamic"),
+    (Uniform, "cpu"): Passes("cpu.dynamic"),
+    (Spherical, "cpu"): Passes("cpu.spherical"),
+    (Attention, "cpu"): Passes("cpu.attention"),
+    (EM, "cpu"): Passes("cpu.em", votes=(MatrixVotes,)),
+    (Dynamic, "cuda"): Passes("cuda.dynamic"),
+    (Uniform, "cuda"): Passes("cuda.dynamic"),
+}
+
+
+def why_not(routing: Routing, votes: Tensor | LinearVotes | MatrixVotes) -> str:
+    """What the engine would need to run ``routing`` on these votes, or "" where it can."""
     u = votes if isinstance(votes, Tensor) else votes.u
-    if u.device.type not in devices:
-        if u.device.type in MODULES or matrices:
-            return f"votes on the CPU for {'products of matrices' if matrices else f'{routing} routing'}"
-        return "votes on the CPU or on CUDA"
+    passes = PASSES.get((type(routing), u.device.type))
+    if passes is None or type(votes) not in passes.votes:
+        known = [f"{kind.__name__} on {device}" for kind, device in PASSES]
+        return f"a routing and votes that it has passes for ({', '.join(known)}, EM of MatrixVotes)"
     if u.device.type == "cuda" and (lacking := without_triton(u.device)):
         return lacking
     widest = votes.shape[-1] if isinstance(votes, Tensor) else max(votes.weight.shape[-2:])
     return "" if widest <= WIDEST else f"capsules of at most {WIDEST} numbers"
+
+
+def run(
+    graph: DGLGraph,
+    votes: Tensor | LinearVotes | MatrixVotes,
+    routing: Routing,
+    b: Tensor,
+    activation: Tensor | None,
+    observer: Observer | None,
+) -> Parents:
+    """Route in passes; ``why_not`` has let the routing and votes through.
+
+    Votes may be of half precision, with float32 logits b; parents are then float32. On the CPU they are widened first.
+    """
+    passes = PASSES[type(routing), b.device.type]
+    module = importlib.import_module(f".{passes.module}", __name__)
+    return module.run(graph, votes, routing, b, activation, observer)
 
 
 def without_triton(device: torch.device | str) -> str:
@@ -46,39 +87,16 @@ def without_triton(device: torch.device | str) -> str:
     return ""
 
 
-def dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Dynamic routing of votes (E, *, D), or of ``LinearVotes``, built only where the engine of a device says so.
+def passes_of(routing: Routing, observer: Observer | None) -> tuple[int, Observer | None]:
+    """The passes that dynamic routing's kernels make for a routing, and the observer to call in each.
 
-    Votes may be of half precision, with float32 logits b; parents are then float32. On the CPU they are widened first.
+    Uniform coupling and attention have one; their observer is handed its state R times, as r = 0, 1, ...
     """
-    engine = importlib.import_module(f".{MODULES[b.device.type]}", __name__)
-    return engine.dynamic(graph, votes, activation, b, iterations, on_iteration, squash_output)
+    if isinstance(routing, Dynamic) or observer is None:
+        return routing.iterations if isinstance(routing, Dynamic) else 1, observer
 
+    def hand_out(r: int, *state: Tensor) -> None:
+        for r in range(routing.iterations):
+            observer(r, *state)
 
-def nobody(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """``dynamic`` where children may be nobody's, on the CPU."""
-    engine = importlib.import_module(".cpu.dynamic", __name__)
-    return engine.nobody(graph, votes, activation, b, iterations, on_iteration, squash_output)
-
-
-def uniform(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Uniform coupling: dynamic routing's first pass."""
-    return dynamic(graph, votes, activation, b, 1, repeated(on_iteration, iterations), squash_output)
-
-
-def attention(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Self-attention routing (``attention``) of the same votes, on the CPU."""
-    engine = importlib.import_module(".cpu.attention", __name__)
-    return engine.attention(graph, votes, activation, b, iterations, on_iteration, squash_output)
-
-
-def spherical(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """Spherical routing of the same votes, on the CPU."""
-    engine = importlib.import_module(".cpu.spherical", __name__)
-    return engine.spherical(graph, votes, activation, b, iterations, on_iteration, squash_output, parameters)
-
-
-def matrix_em(graph, votes, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
-    """EM routing of ``MatrixVotes``, on the CPU."""
-    engine = importlib.import_module(".cpu.em", __name__)
-    return engine.em(graph, votes, activation, b, iterations, on_iteration, squash_output, parameters)
+    return 1, hand_out

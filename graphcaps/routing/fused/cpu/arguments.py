@@ -38,7 +38,6 @@ class Sizes(NamedTuple):
     edges: int  # of a block, at most
     lanes: int  # of an edge in a tile: images, rounded up to whole vectors
     SINGLE: tuple[int, ...]  # (0,) if there is one image, and so one lane; else ()
-    NOBODY: tuple[int, ...]  # (0,) if a child may be nobody's, whose logit is 0; else ()
 
 
 class Block(NamedTuple):
@@ -52,7 +51,6 @@ class Block(NamedTuple):
     images: int
     batch: int  # all images, B
     lanes: int
-    NOBODY: tuple[int, ...]
 
 
 class BlockVotes(NamedTuple):

@@ -7,34 +7,34 @@ So the kernels are the same (`kernels`), and `dynamic` says how they are called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...._dgl import DGLGraph
 from ....functional import squash
-from ...attention import scale
-from ...edge_ops import repeated
-from ...once import once_differentiable
+from ...attention import Attention, scale
+from ...edges import Observer
+from ...routing import Parents
+from ...second_derivative import once_differentiable
 from ...votes import LinearVotes
+from .. import passes_of
 from .dynamic import Shape, agreement_of, route_in_passes
 from .kernels import iterate_backward
 from .passes import EdgesByChild, Passes, sum_of
 from .tiles import ONE, SOFTMAX
 
 
-def attention(
+def run(
     graph: DGLGraph,
     votes: torch.Tensor | LinearVotes,
-    activation: torch.Tensor | None,
+    routing: Attention,
     b: torch.Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Self-attention routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    return route_in_passes(_Attention.apply, graph, votes, b, iterations, on_iteration, squash_output)
+    activation: torch.Tensor | None,
+    observer: Observer | None,
+) -> Parents:
+    """Self-attention routing of votes, which may be ``LinearVotes``, or narrower than b."""
+    return route_in_passes(_Attention.apply, graph, votes, b, *passes_of(routing, observer))
 
 
 class _Attention(torch.autograd.Function):
@@ -47,7 +47,7 @@ class _Attention(torch.autograd.Function):
         index: torch.Tensor | None,
         edges: EdgesByChild,
         iterations: int,
-        on_iteration: Callable | None,
+        on_iteration: Observer | None,
         trailing: Shape,
         learning: bool,
     ) -> torch.Tensor:
@@ -68,7 +68,7 @@ class _Attention(torch.autograd.Function):
             state = (b, edges.in_edge_order(c[1]), agreement_of(passes, v))
             b, coupling, agreement = (x.reshape(len(x), *trailing) for x in state)
             v = v.reshape(edges.num_parents, *trailing, -1)
-            repeated(on_iteration, iterations)(0, b, coupling, v, agreement)
+            on_iteration(0, b, coupling, v, agreement)
         if learning:
             ctx.save_for_backward(given.u, weight, by_child, index, c[: 0 if passes.linear else 2], before)
             ctx.edges, ctx.reading = edges, passes if passes is not given else None

@@ -9,16 +9,20 @@ from run to run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 
 from ...._dgl import DGLGraph
 from ....functional import squash
+from ...dynamic import Dynamic
+from ...edges import Observer
 from ...gradient import through_squash
-from ...once import once_differentiable
+from ...routing import Parents, squashed
+from ...second_derivative import once_differentiable
+from ...uniform import Uniform
 from ...votes import LinearVotes
+from .. import passes_of
 from .kernels import agree, iterate_backward
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
@@ -27,34 +31,16 @@ from .tiles import EQUAL, SOFTMAX
 Shape = tuple[int, ...]
 
 
-def dynamic(
+def run(
     graph: DGLGraph,
     votes: torch.Tensor | LinearVotes,
-    activation: torch.Tensor | None,
+    routing: Dynamic | Uniform,
     b: torch.Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    return route_in_passes(partial(_sums, False), graph, votes, b, iterations, on_iteration, squash_output)
-
-
-def nobody(
-    graph: DGLGraph,
-    votes: torch.Tensor | LinearVotes,
     activation: torch.Tensor | None,
-    b: torch.Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``dynamic`` with one logit more in each child's softmax, which stays 0."""
-    return route_in_passes(partial(_sums, True), graph, votes, b, iterations, on_iteration, squash_output)
-
-
-def _sums(nobody: bool, *given: Any) -> torch.Tensor:
-    return _Dynamic.apply(*given, nobody)
+    observer: Observer | None,
+) -> Parents:
+    """Dynamic routing, or its first pass for uniform coupling, whose observer sees the same state R times."""
+    return route_in_passes(_Dynamic.apply, graph, votes, b, *passes_of(routing, observer))
 
 
 def route_in_passes(
@@ -63,9 +49,8 @@ def route_in_passes(
     votes: torch.Tensor | LinearVotes,
     b: torch.Tensor,
     iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    observer: Observer | None,
+) -> Parents:
     """Squash the last sums s, which ``sums`` gives."""
     votes = votes.to(b.dtype)
     edges = edges_by_child(graph)
@@ -75,10 +60,8 @@ def route_in_passes(
     trailing = tuple(b.shape[1:])
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
     learning = torch.is_grad_enabled() and any(x.requires_grad for x in (u, weight, b))
-    s = sums(u, weight, b.reshape(len(b), -1), index, edges, iterations, on_iteration, trailing, learning)
-    s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
-    v = squash(s)
-    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
+    s = sums(u, weight, b.reshape(len(b), -1), index, edges, iterations, observer, trailing, learning)
+    return squashed(s.reshape(edges.num_parents, *trailing, s.shape[-1]))
 
 
 class _Dynamic(torch.autograd.Function):
@@ -91,16 +74,15 @@ class _Dynamic(torch.autograd.Function):
         index: torch.Tensor | None,
         edges: EdgesByChild,
         iterations: int,
-        on_iteration: Callable | None,
+        on_iteration: Observer | None,
         trailing: Shape,
         learning: bool,
-        nobody: bool,
     ) -> torch.Tensor:
-        given = Passes(u, weight, index, edges, nobody)
+        given = Passes(u, weight, index, edges)
         passes = given.with_sorted_votes() if iterations > 1 else given
-        # A prior without strides is one number for all edges: it changes no coupling, if it is finite, or nobody's: 0.
+        # A prior without strides is one number for all edges, and a constant prior leaves the softmax unchanged.
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2]
-        uniform = uniform and bool(prior[0, 0] == 0 if nobody else prior[0, 0].isfinite())
+        uniform = uniform and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if uniform else edges.by_child(prior)
         c = passes.numbers(iterations - uniform if learning and not passes.linear else 0)
         s = empty((iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
@@ -123,7 +105,7 @@ class _Dynamic(torch.autograd.Function):
                 b += agreement
         if learning:
             ctx.save_for_backward(given.u, weight, by_child, index, c, s, before)
-            ctx.edges, ctx.uniform, ctx.nobody = edges, uniform, nobody
+            ctx.edges, ctx.uniform = edges, uniform
             ctx.reading = passes if passes is not given else None
         return s[-1].clone()
 
@@ -135,7 +117,7 @@ class _Dynamic(torch.autograd.Function):
         Only the prior needs the pass for r = 0.
         """
         u, weight, prior, index, c, s, before = ctx.saved_tensors
-        edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges, ctx.nobody)
+        edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         iterations, needs_prior = len(s), ctx.needs_input_grad[2]
         v, ds, nothing = squash(s[:-1]), empty(s.shape, s), passes.nothing
@@ -158,7 +140,7 @@ class _Dynamic(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             du, dweight = passes.gradient(prior, before, c, ds, db, v, EQUAL if uniform else SOFTMAX)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), *[None] * 7
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), *[None] * 6
 
 
 def agreement_of(passes: Passes, v: torch.Tensor) -> torch.Tensor:

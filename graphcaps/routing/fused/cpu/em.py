@@ -18,47 +18,38 @@ from typing import Any, NamedTuple
 import torch
 
 from ...._dgl import DGLGraph
-from ....graph import links, once_per_structure
-from ...edge_ops import ScatterEdges
-from ...em import LEAST, EMParameters, em_procedure
-from ...once import once_differentiable
+from ....graph import cached_per_structure, links
+from ...edges import Observer, ScatterEdges
+from ...em import EM, LEAST, em_procedure
+from ...routing import Parents
+from ...second_derivative import once_differentiable
 from ...votes import MatrixVotes
 from .kernels_em import Edges, Votes, distances, distances_backward, moments, moments_backward
 from .passes import flat, run_on_threads, sum_of
 
 
-def em(
+def run(
     graph: DGLGraph,
     votes: MatrixVotes,
-    activation: torch.Tensor | None,
+    routing: EM,
     b: torch.Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-    parameters: EMParameters | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    activation: torch.Tensor | None,
+    observer: Observer | None,
+) -> Parents:
     """EM routing; of ``MatrixVotes``."""
     trailing = b.shape[1:]
     images = math.prod(trailing)
     made = _MadeVotes(graph, votes._replace(u=votes.u.reshape(len(votes.u), images, 16)), b.dtype)
-    found = em_procedure(
-        made,
-        None if activation is None else activation.reshape(len(activation), images),
-        b.reshape(len(b), images),
-        iterations,
-        on_iteration and _with_trailing(on_iteration, trailing),
-        parameters or EMParameters(),
-    )
-    v, a = found.v if squash_output else found.pose, found.activation
-    return v.reshape(len(v), *trailing, 16), a.reshape(len(a), *trailing)
 
+    def observe(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor) -> None:
+        if observer is not None:
+            b, c, agreement = (x.reshape(len(x), *trailing) for x in (b, c, made.agreement(v)))
+            observer(r, b, c, v.reshape(len(v), *trailing, 16), agreement)
 
-def _with_trailing(on_iteration: Callable, trailing: tuple[int, ...]) -> Callable:
-    def observe(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
-        b, c, agreement = (x.reshape(len(x), *trailing) for x in (b, c, agreement))
-        on_iteration(r, b, c, v.reshape(len(v), *trailing, 16), agreement)
-
-    return observe
+    children = None if activation is None else activation.reshape(len(activation), images)
+    found = em_procedure(made, children, b.reshape(len(b), images), routing, observe)
+    pose, v = (x.reshape(len(x), *trailing, 16) for x in found[:2])
+    return Parents(pose, v, found.activation.reshape(len(v), *trailing))
 
 
 class _EdgesByParent(NamedTuple):
@@ -73,7 +64,7 @@ class _EdgesByParent(NamedTuple):
     max_degree: int
 
 
-@once_per_structure
+@cached_per_structure
 def _edges_by_parent(graph: DGLGraph) -> _EdgesByParent:
     edges, num_parents = links(graph), graph.num_dst_nodes()
     src, dst = edges.src, edges.dst

@@ -131,7 +131,7 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
     skipped = numbers if start == EQUAL else 0
     for i in range(begin, end):
         first_edge, end_edge = get(indptr, i), get(indptr, i + 1)
-        share = votes.u.dtype.type(1) / votes.u.dtype.type(end_edge - first_edge + len(sizes.NOBODY))
+        share = votes.u.dtype.type(1) / votes.u.dtype.type(end_edge - first_edge)
         for k in range(first_edge, end_edge):
             parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
             if single:

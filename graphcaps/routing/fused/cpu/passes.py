@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ...._dgl import DGLGraph
-from ....graph import once_per_structure
+from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
 from .kernels import gather_votes, iterate, linear_gradient, votes_gradient
@@ -92,7 +92,7 @@ class EdgesByChild:
         return ordered
 
 
-edges_by_child = once_per_structure(EdgesByChild)
+edges_by_child = cached_per_structure(EdgesByChild)
 
 
 def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
@@ -118,7 +118,6 @@ class Passes:
         weight: empty, or the matrices of ``LinearVotes``.
         index: None, or that of ``LinearVotes``.
         edges: the graph's edges.
-        nobody: whether a child may be nobody's.
     """
 
     def __init__(
@@ -127,7 +126,6 @@ class Passes:
         weight: torch.Tensor,
         index: torch.Tensor | None,
         edges: EdgesByChild,
-        nobody: bool = False,
     ) -> None:
         self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
         self.linear = weight.numel() > 0
@@ -137,8 +135,7 @@ class Passes:
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
-        shares = {"SINGLE": (0,) if single else (), "NOBODY": (0,) if nobody else ()}
-        self.sizes = Sizes(self.batch, images, most, lanes, **shares)
+        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(0,) if single else ())
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread

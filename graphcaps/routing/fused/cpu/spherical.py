@@ -10,7 +10,6 @@ for a parent, comes from the children's products with themselves where votes are
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,38 +18,38 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
-from ...edge_ops import with_length
-from ...once import once_differentiable
-from ...spherical import SphericalParameters, concentration_per_length
+from ...dynamic import Dynamic
+from ...edges import Observer, with_length
+from ...routing import Parents
+from ...second_derivative import once_differentiable
+from ...spherical import Spherical, concentration_per_length
 from ...votes import LinearVotes
-from .dynamic import Shape, agreement_of, dynamic, route_in_passes
+from . import dynamic
+from .dynamic import Shape, agreement_of, route_in_passes
 from .kernels import iterate_backward
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, sum_of
 from .tiles import EQUAL, SOFTMAX
 
 
-def spherical(
+def run(
     graph: DGLGraph,
     votes: Tensor | LinearVotes,
-    activation: Tensor | None,
+    routing: Spherical,
     b: Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-    parameters: SphericalParameters | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Spherical routing; arguments as the other engines', and votes may be ``LinearVotes``, or narrower than b."""
-    if iterations == 1:
-        return dynamic(graph, votes, activation, b, 1, on_iteration, squash_output)
+    activation: Tensor | None,
+    observer: Observer | None,
+) -> Parents:
+    """Spherical routing of votes, which may be ``LinearVotes``, or narrower than b."""
+    if routing.iterations == 1:
+        return dynamic.run(graph, votes, Dynamic(1), b, activation, observer)
 
     def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
-        kappa = (parameters or SphericalParameters()).concentration
-        scale = _KappaPerRho.apply(u, weight, kappa, index, graph)  # (J, B)
+        scale = _KappaPerRho.apply(u, weight, routing.kappa, index, graph)  # (J, B)
         learning = others[-1] or (torch.is_grad_enabled() and scale.requires_grad)
         return _Spherical.apply(u, weight, prior, scale, index, *others[:-1], learning)
 
-    return route_in_passes(sums, graph, votes, b, iterations, on_iteration, squash_output)
+    return route_in_passes(sums, graph, votes, b, routing.iterations, observer)
 
 
 def squared_lengths(votes: Tensor | LinearVotes, graph: DGLGraph) -> Tensor:
@@ -92,18 +91,15 @@ class _KappaPerRho(torch.autograd.Function):
     """kappa / rho by torch's own gradients. Second derivatives are refused: they would lack what `_Spherical` adds."""
 
     @staticmethod
-    def forward(
-        ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor | float, index: Tensor | None, graph: DGLGraph
-    ) -> Tensor:
+    def forward(ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor, index: Tensor | None, graph: DGLGraph) -> Tensor:
         learned, ctx.given = ctx.needs_input_grad, [u, weight, kappa]
         with torch.enable_grad():
             for k, given in enumerate(ctx.given):
-                if isinstance(given, Tensor):
-                    ctx.given[k] = given.detach().requires_grad_(learned[k])
+                ctx.given[k] = given.detach().requires_grad_(learned[k])
             u, weight, kappa = ctx.given
             squares = squared_lengths(LinearVotes(u, weight, index) if weight.numel() else u, graph)
             votes = links(graph, u.device).in_degrees.to(u.dtype).unsqueeze(-1)
-            ctx.scale = concentration_per_length(squares, votes, SphericalParameters(kappa))
+            ctx.scale = concentration_per_length(squares, votes, kappa)
         return ctx.scale.detach()
 
     @staticmethod
@@ -128,7 +124,7 @@ class _Spherical(torch.autograd.Function):
         index: Tensor | None,
         edges: EdgesByChild,
         iterations: int,
-        on_iteration: Callable | None,
+        on_iteration: Observer | None,
         trailing: Shape,
         learning: bool,
     ) -> Tensor:

@@ -44,7 +44,7 @@ def constant(sizes):
     """The same sizes, those of one image as constants."""
     single = len(sizes.SINGLE) > 0
     batch, images, lanes = (1, 1, 1) if single else (sizes.batch, sizes.images, sizes.lanes)
-    return Sizes(batch, images, sizes.edges, lanes, sizes.SINGLE, sizes.NOBODY)
+    return Sizes(batch, images, sizes.edges, lanes, sizes.SINGLE)
 
 
 @inlined
@@ -61,7 +61,7 @@ def block_at(child, stop, image, indptr, sizes):
     """The block of children child:stop from this image on."""
     images = min(sizes.images, sizes.batch - image)
     begin, end = get(indptr, child), get(indptr, stop)
-    return Block(child, stop, begin, end, image, images, sizes.batch, sizes.lanes, sizes.NOBODY)
+    return Block(child, stop, begin, end, image, images, sizes.batch, sizes.lanes)
 
 
 @inlined
@@ -192,18 +192,16 @@ def add_votes(sums, tile, block, edges, votes):
 
 
 @inlined
-def softmax(c, b, begin, end, lanes, nobody):
-    """c = softmax of b over the edges of one child, which are [begin:end] of both, and over ``nobody``'s logits, 0."""
+def softmax(c, b, begin, end, lanes):
+    """c = softmax of b over the edges of one child, which are [begin:end] of both."""
     least, zero, one = c.dtype.type(-np.inf), c.dtype.type(0), c.dtype.type(1)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
-        top, total = splat(zero if len(nobody) > 0 else least, VECTOR), splat(zero, VECTOR)
+        top, total = splat(least, VECTOR), splat(zero, VECTOR)
         for at in range(lane, end, step):
             top = maximum(select_first(end - at, load(b, at, VECTOR), top), top)
         if lanes == 1:
             top = splat(reduce_max(top), VECTOR)
-        if len(nobody) > 0:
-            total = select_first(1 if lanes == 1 else LANES, exp(subtract(total, top)), total)
         for at in range(lane, end, step):
             raised = exp(subtract(load(b, at, VECTOR), top))
             total = fma(one, select_first(end - at, raised, splat(zero, VECTOR)), total)
@@ -240,16 +238,16 @@ def couple(c, b, block, edges, votes, prior, before, offset):
         add_agreement(b, block, edges, votes, before, offset)
     for i in range(block.child_begin, block.child_end):
         begin, end = get(edges.indptr, i) - block.edge_begin, get(edges.indptr, i + 1) - block.edge_begin
-        softmax(c, b, begin * block.lanes, end * block.lanes, block.lanes, block.NOBODY)
+        softmax(c, b, begin * block.lanes, end * block.lanes, block.lanes)
 
 
 @inlined
 def couple_equally(c, block, indptr, start):
-    """c = 1 / number of the child's edges and of nobody, or 1 if ``start`` is ONE."""
+    """c = 1 / number of the child's edges, or 1 if ``start`` is ONE."""
     for i in range(block.child_begin, block.child_end):
         begin, end = get(indptr, i) - block.edge_begin, get(indptr, i + 1) - block.edge_begin
         if begin < end:
-            shares = 1 if start == ONE else end - begin + len(block.NOBODY)
+            shares = 1 if start == ONE else end - begin
             fill(c, begin * block.lanes, end * block.lanes, c.dtype.type(1) / c.dtype.type(shares))
 
 

@@ -14,34 +14,34 @@ The kernels have run through Triton's interpreter and compiler, but never on a G
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from ...._dgl import DGLGraph
-from ....functional import squash
-from ....graph import links, once_per_structure
-from ...once import once_differentiable
+from ....graph import cached_per_structure, links
+from ...dynamic import Dynamic
+from ...edges import Observer
+from ...routing import Parents, squashed
+from ...second_derivative import once_differentiable
+from ...uniform import Uniform
 from ...votes import LinearVotes
-from . import launch
+from .. import passes_of
 from .launch import PROGRAMS, ByChild, ByParent, EdgesByParent, by_iteration, fits
 
 SEGMENT = 512  # in-edges of a parent that one program takes, or an even share for each of PROGRAMS if that is more
-FEW, SHORT = 20, 8  # of PROGRAMS and SEGMENT while a small graph is tried
 
 
-def dynamic(
+def run(
     graph: DGLGraph,
     votes: torch.Tensor | LinearVotes,
-    activation: torch.Tensor | None,
+    routing: Dynamic | Uniform,
     b: torch.Tensor,
-    iterations: int,
-    on_iteration: Callable | None,
-    squash_output: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dynamic routing; arguments as the other engines', and votes may be ``LinearVotes`` and of half precision."""
+    activation: torch.Tensor | None,
+    observer: Observer | None,
+) -> Parents:
+    """Dynamic routing, or its first pass for uniform coupling; votes may be ``LinearVotes`` and of half precision."""
+    iterations, observer = passes_of(routing, observer)
     edges = _edges_by_parent(graph, b.device)
     if isinstance(votes, LinearVotes):
         child_dim, parent_dim = votes.weight.shape[-2:]
@@ -50,25 +50,8 @@ def dynamic(
     u, weight = (votes.u, _by_type(votes, edges)) if isinstance(votes, LinearVotes) else (votes, None)
     trailing = tuple(b.shape[1:])
     u = _aligned(u.reshape(len(u), -1, u.shape[-1]).contiguous())  # (I, B, P), or (E, B, D)
-    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), edges, iterations, on_iteration, trailing)
-    s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
-    v = squash(s)
-    return v if squash_output else s, torch.linalg.vector_norm(v, dim=-1)
-
-
-@contextlib.contextmanager
-def few_programs() -> Iterator[None]:
-    """Meanwhile a small graph is cut as a large one is: several children for a program, and parents into segments.
-
-    For graphs that were not routed before, of which nothing is kept.
-    """
-    global SEGMENT
-    before = launch.PROGRAMS, SEGMENT
-    launch.PROGRAMS, SEGMENT = FEW, SHORT
-    try:
-        yield
-    finally:
-        launch.PROGRAMS, SEGMENT = before
+    s = _Dynamic.apply(u, weight, b.reshape(len(b), -1), edges, iterations, observer, trailing)
+    return squashed(s.reshape(edges.num_parents, *trailing, s.shape[-1]))
 
 
 def _aligned(x: torch.Tensor) -> torch.Tensor:
@@ -84,7 +67,7 @@ def _by_type(votes: LinearVotes, edges: EdgesByParent) -> torch.Tensor:
     return _aligned(weight.reshape(-1, edges.num_parents, *weight.shape[-2:]).contiguous())
 
 
-@once_per_structure
+@cached_per_structure
 def _edges_by_parent(graph: DGLGraph, device: torch.device) -> EdgesByParent:
     edges = links(graph, graph.device)
     src, dst, num_edges = edges.src.to(device), edges.dst.to(device), len(edges.src)
@@ -133,7 +116,7 @@ class _Dynamic(torch.autograd.Function):
         prior: torch.Tensor,
         edges: EdgesByParent,
         iterations: int,
-        on_iteration: Callable | None,
+        on_iteration: Observer | None,
         trailing: tuple[int, ...],
     ) -> torch.Tensor:
         passes = _passes(u, weight, edges, prior)

@@ -1,0 +1,98 @@
+"""Routings by name, and routings as the JSON that checkpoints hold."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any
+
+from ..errors import GraphcapsError, InputError, check_name
+from .attention import Attention
+from .dynamic import Dynamic
+from .em import EM
+from .inverted import Inverted
+from .routing import Routing
+from .spherical import Spherical
+from .uniform import Uniform
+
+ROUTINGS: dict[str, type[Routing]] = {
+    "dynamic": Dynamic,
+    "uniform": Uniform,
+    "attention": Attention,
+    "spherical": Spherical,
+    "inverted": Inverted,
+    "em": EM,
+}
+
+
+def as_routing(routing: Routing | str, **settings: Any) -> Routing:
+    """The routing itself, or the one of that name with these settings; "module:Class" is imported.
+
+    Raises:
+        InputError: an unknown name, or something else than a name or a ``Routing``.
+        GraphcapsError: a class that can't be imported.
+
+    >>> as_routing("dynamic", iterations=2)
+    Dynamic(iterations=2)
+    """
+    if isinstance(routing, Routing):
+        return routing
+    if not isinstance(routing, str):
+        names = ", ".join(ROUTINGS)
+        raise InputError(f"routing: expected a Routing such as Dynamic(3), or a name ({names}), got {routing!r:.80}")
+    if ":" in routing:
+        return from_json({"name": routing, "settings": settings})
+    check_name("routing", routing, list(ROUTINGS))
+    return ROUTINGS[routing](**settings)
+
+
+def name_of(routing: Routing) -> str:
+    """The name that stands for its class, or of another class "module:Class"."""
+    for name, kind in ROUTINGS.items():
+        if type(routing) is kind:
+            return name
+    return f"{type(routing).__module__}:{type(routing).__qualname__}"
+
+
+def to_json(routing: Routing) -> dict[str, Any]:
+    """Name and settings, which ``from_json`` makes the routing of.
+
+    Raises:
+        GraphcapsError: a setting that JSON can't hold.
+    """
+    found = {"name": name_of(routing), "settings": routing.settings()}
+    try:
+        json.dumps(found)
+    except TypeError:
+        wanted = "settings that JSON can hold: numbers, truth values, texts, lists"
+        raise GraphcapsError(f"{found['name']}: expected {wanted}, got {routing.settings()}") from None
+    return found
+
+
+def from_json(found: dict[str, Any]) -> Routing:
+    """The routing of ``to_json``'s name and settings. A class of one's own must be importable where it was.
+
+    Raises:
+        GraphcapsError: its module can't be imported, or has no such ``Routing``; settings that don't fit it.
+    """
+    name = found["name"]
+    kind = ROUTINGS.get(name) or _imported(name)
+    try:
+        return kind(**found["settings"])
+    except TypeError as error:
+        raise GraphcapsError(f"routing {name}: expected settings of its constructor, got {error}") from None
+
+
+def _imported(name: str) -> type[Routing]:
+    module, _, path = name.partition(":")
+    then = f"Put the file that defines it on Python's path, under the name {module}, or import it before loading"
+    try:
+        kind: Any = sys.modules.get(module) or importlib.import_module(module)
+        for part in path.split("."):
+            kind = getattr(kind, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise GraphcapsError(f"routing: expected to import {name}, got: {error}. {then}") from None
+    if not (isinstance(kind, type) and issubclass(kind, Routing)):
+        raise GraphcapsError(f"routing: expected a subclass of graphcaps.routing.Routing at {name}, got {kind!r:.80}")
+    return kind

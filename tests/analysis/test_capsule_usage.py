@@ -1,0 +1,130 @@
+"""How capsules are used: against loops over single images, and with capsules that were killed on purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import small
+import torch
+
+from graphcaps import CapsNet, dynamic_routing
+from graphcaps.analysis.capsule_usage import capsule_usage, capsule_usage_of_layers, relative_entropy
+from graphcaps.cli.tables import usage_tables
+from graphcaps.data import Batches, Images, to_float
+from graphcaps.models import from_preset
+from graphcaps.routing import Dynamic
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return CapsNet.from_preset("compact", (1, 12, 12)).eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    test = small.digits().test
+    return Images(test.pixels[:9], test.labels[:9])
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_size):
+    found = capsule_usage(model, Batches(images, batch_size))
+    layer, rows, away = model.capsules, [], 0
+    for image in images.pixels:
+        with torch.no_grad():
+            u = model.children_of(to_float(image[None]))
+            v, routed = dynamic_routing(layer.graph(), layer.votes(u), return_graph=True)
+        c = routed.edata["c"].double().view(16, 10)
+        entropy = torch.tensor([-sum(x * math.log(x) for x in row) for row in c.tolist()])
+        away += int(((10 * c - 1).abs() > 0.01).sum())
+        rows.append((u.norm(dim=-1)[:, 0], 10 * c.amax(1), entropy, v.norm(dim=-1)[:, 0], 10 * c.amax(0)))
+    lengths, child_relative_coupling, entropy, parent_lengths, parent_relative_coupling = (
+        torch.stack(column) for column in zip(*rows, strict=True)
+    )
+    near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
+    torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
+    torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
+    torch.testing.assert_close(found.entropy, entropy.mean(0), **near)
+    torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
+    torch.testing.assert_close(found.parent_relative_coupling, parent_relative_coupling.amax(0), **near)
+    assert (found.num_images, found.num_types) == (9, 16)
+    torch.testing.assert_close(found.undecided, torch.full((16,), math.log(10)).double())
+    assert 0 < away < 9 * 160 and found.away == pytest.approx(away / (9 * 160), abs=2e-3)
+    assert not any(where.any() for where in (found.dead_children, found.dead_parents, found.starved_parents))
+
+
+def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
+    with torch.no_grad():
+        model.primary.conv.weight[24:32], model.primary.conv.bias[24:32] = 0, 0  # the 8 channels of child 3
+        model.capsules.weight.view(16, 10, 8, 16)[:, 7] = 0
+    found = capsule_usage(model, Batches(images, 4))
+    assert found.dead_children.nonzero().tolist() == [[3]] and found.dead_parents.nonzero().tolist() == [[7]]
+    assert found.starved_children.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
+
+
+def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(images):
+    torch.manual_seed(0)
+    model, shares = CapsNet.from_preset("compact", (1, 12, 12), routing=Dynamic(1)).train(), []
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = capsule_usage(model, Batches(images, 4), shares.append)
+    assert found.starved_children.all() and found.starved_parents.all() and found.away == 0
+    assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
+    assert usage_tables(found, tuple("0123456789")).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
+    assert shares == [4 / 9, 8 / 9, 1] and model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_types_are_outermost():
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("paper", (1, 19, 19)).eval()  # 32 types at 2 x 2 positions
+    with torch.no_grad():
+        model.primary.conv.weight[8:16], model.primary.conv.bias[8:16] = 0, 0  # type 1
+        model.primary.conv.weight *= 10  # an untrained network's capsules are short
+    pixels = torch.randint(256, (2, 1, 19, 19), dtype=torch.uint8)
+    found = capsule_usage(model, Batches(Images(pixels, torch.arange(2)), 2))
+    assert found.by_type(found.dead_children).sum(1).tolist() == [0, 4] + 30 * [0]
+    lines = usage_tables(found, tuple("0123456789")).splitlines()
+    assert lines[0] == "2 test images: of 128 children 4 dead, 4 starved; of 10 parents 0 dead, 0 starved"
+    assert lines[3].startswith("dead: ")  # columns are explained before they come
+    rows = lines[9:42]
+    assert lines[8].startswith("child type") and [row.split()[:3] for row in rows[:2]] == [
+        ["0", "4", "0"],
+        ["1", "4", "4"],
+    ]
+    assert rows[-1].split()[:3] == ["all", "128", "4"]
+    stored = json.loads(found.to_json(tuple("0123456789")))
+    assert stored["children"]["dead"] == [4, 5, 6, 7] and stored["parents"]["dead"] == []
+    assert stored["children"]["largest_length"] == pytest.approx(found.child_length.tolist(), abs=1e-6)
+
+
+def layers_of(name: str) -> tuple[torch.nn.Module, list]:
+    """An untrained network, and how the capsules of each of its layers are used, on some images."""
+    torch.manual_seed(0)
+    size = 23
+    model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
+    pixels = torch.randint(256, (3, 1, size, size), dtype=torch.uint8)
+    return model, capsule_usage_of_layers(model, Batches(Images(pixels, torch.arange(3)), 2))
+
+
+@pytest.mark.parametrize("name", ["deep", "matrix-small"])
+def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_next(name):
+    model, found = layers_of(name)
+    layers = [*model.between, model.capsules]
+    assert [len(one.entropy) for one in found] == [layer.num_children for layer in layers]
+    assert [one.num_images for one in found] == [3, 3, 3]
+    for one, layer in zip(found, layers, strict=True):
+        torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
+        assert not one.starved_children[one.undecided == 0].any()  # outside all windows
+        assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
+    assert (found[0].undecided == 0).any() == (name == "matrix-small")
+    for below, above in zip(found, found[1:], strict=False):
+        torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
+
+
+def test_children_without_a_choice_do_not_count_as_undecided():
+    entropy, undecided = torch.tensor([0.0, 0.5, 0.25]), torch.tensor([0.0, 1.0, 1.0])
+    assert relative_entropy(entropy, undecided) == 0.375
+    assert relative_entropy(entropy[:1], undecided[:1]) == 1

@@ -1,0 +1,154 @@
+"""Explanations: credits against the formula, the fewest links, files that read back, and the picture of the parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+
+import networkx
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from traces import make_trace, with_pictures
+
+from graphcaps import GraphcapsError, InputError, RoutingTrace
+from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest, write_parts
+from graphcaps.viz import parts, style
+
+
+@pytest.fixture(scope="module")
+def trace():
+    """Speed 1: logits that differ, so that some links are much stronger than others."""
+    return with_pictures(make_trace(speed=1.0))
+
+
+@pytest.fixture(scope="module")
+def with_fields(trace):
+    """As of a paper preset: no saliency, four children at each of four positions, one reaching over the border."""
+    corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
+    fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
+    return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))
+
+
+def test_credits_of_a_parent_sum_to_the_lengths_of_s_and_v():
+    trace = RoutingTrace.random(20, 10)
+    credit = np.bincount(trace.dst, credits_of(trace, 0))
+    v = trace.lengths[-1, -1, 0].astype(np.float64)
+    s = np.sqrt(v / (1 - v))  # |v| = |s|^2 / (1 + |s|^2)
+    assert np.allclose(credit, s * v, rtol=5e-3)  # c and agreement are float16
+
+
+@pytest.mark.parametrize("keep", [0.05, 0.9, 1])
+def test_no_fewer_edges_make_up_the_share(keep):
+    credit = np.random.default_rng(3).normal(size=9)
+    kept = strongest(credit, keep)
+    wanted = keep * credit[credit > 0].sum() - 1e-9
+    assert credit[kept].sum() >= wanted and (credit[kept] > 0).all() and (np.diff(credit[kept]) <= 0).all()
+    for fewer in range(len(kept)):
+        assert all(credit[list(some)].sum() < wanted for some in itertools.combinations(range(9), fewer))
+
+
+def test_exact_shares_and_credits_of_zero():
+    assert strongest(np.array([0.1, 0.2, 0.3, 0.1, 0.3]), 0.9).tolist() == [2, 4, 1, 0]
+    assert len(strongest(np.array([0.0, -1.0]))) == len(strongest(np.array([]))) == 0
+
+
+def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
+    for keep in (0, 1.01, float("nan"), "0.9"):
+        with pytest.raises(InputError, match=r"keep: expected a share of the credit, above 0 and up to 1, got "):
+            strongest(np.ones(2), keep)
+    for image in (-1, 2, 1.0):
+        with pytest.raises(InputError, match="image: expected an image of the trace, 0 to 1, got "):
+            parse_tree(trace, image)
+    broken = trace.agreement.copy()
+    broken[-1, 2, 1, 5] = np.nan
+    with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):
+        parse_tree(dataclasses.replace(trace, agreement=broken), 1)
+    bare = dataclasses.replace(trace, images=None)
+    with pytest.raises(InputError, match="trace: expected .*Traces of training runs hold them"):
+        parts(bare, parse_tree(bare))
+
+
+def test_the_tree_holds_the_kept_links_with_their_numbers(trace):
+    tree, kept = parse_tree(trace, 1, 0.8), strongest(credits_of(trace, 1), 0.8)
+    assert [key for *_, key in tree.edges(keys=True)] == sorted(
+        kept, key=lambda e: list(tree).index(f"child {trace.src[e]}")
+    )
+    for child, parent, e, link in tree.edges(keys=True, data=True):
+        i, j = trace.src[e], trace.dst[e]
+        assert (child, parent) == (f"child {i}", f"parent {j}")
+        assert (link["c"], link["agreement"]) == (trace.c[-1, 2, 1, e], trace.agreement[-1, 2, 1, e])
+        assert link["credit"] == link["c"] * link["agreement"]
+        assert tree.nodes[child] == {"layer": 0, "index": i}
+        length = float(trace.lengths[-1, 2, 1, j])
+        assert tree.nodes[parent] == {"layer": 1, "index": j, "name": f"class {j}", "length": length}
+    about = {"image": 1, "epoch": 6, "iteration": 3, "keep": 0.8, "kept_edges": len(kept), "of_edges": 160}
+    assert about.items() <= tree.graph.items() and tree.graph["label"] == "class 1"
+    assert tree.graph["dataset"] == "digits"
+
+
+@pytest.mark.parametrize("name", ["trace", "with_fields"])
+def test_both_files_read_back_as_the_tree(name, request):
+    tree = parse_tree(request.getfixturevalue(name), 0)
+    from_json = networkx.node_link_graph(json.loads(as_json(tree)), edges="edges")
+    assert from_json.graph == tree.graph
+    from_graphml = networkx.parse_graphml(as_graphml(tree), force_multigraph=True)
+    for read in (from_json, from_graphml):
+        assert dict(read.nodes(data=True)) == dict(tree.nodes(data=True))
+        links = {(child, parent, int(key)): data for child, parent, key, data in read.edges(keys=True, data=True)}
+        assert links == {edge[:3]: edge[3] for edge in tree.edges(keys=True, data=True)}
+
+
+def axes_of(figure) -> dict:
+    return {axes.get_label(): axes for axes in figure.axes}
+
+
+def test_children_of_one_field_that_go_to_one_parent_are_one_part_with_its_box(with_fields):
+    tree = parse_tree(with_fields, 0, keep=1)
+    credit = {}
+    for child, parent, link in tree.edges(data=True):
+        box = tuple(with_fields.fields[tree.nodes[child]["index"]].tolist())
+        credit[box, parent] = credit.get((box, parent), 0) + link["credit"]
+    (box, parent), _ = max(credit.items(), key=lambda item: item[1])
+    found = axes_of(parts(with_fields, tree))
+    children, places = len({child for child, _ in tree.edges()}), len({box for box, _ in credit})
+    assert places == 4 and len(credit) > places
+    assert found["parts"].get_title(loc="left") == f"{children} children at 4 places"
+    assert f", from {children} children at 4 places, make up 100% of all credit" in in_words(with_fields, 0, keep=1)
+    drawn = found["part 0"].patches[-1]
+    top, left, height, width = box
+    assert (drawn.get_y(), drawn.get_x(), drawn.get_height(), drawn.get_width()) == (
+        top - 0.5,
+        left - 0.5,
+        height,
+        width,
+    )
+    assert to_hex(drawn.get_edgecolor()) == style.hex_color(tree.nodes[parent]["index"])
+    shown = found["part 0"].images[0].get_array().sum(axis=2)
+    outside = np.ones_like(shown, bool)
+    outside[max(top, 0) : top + height, max(left, 0) : left + width] = False
+    image = with_fields.images[0, 0] / 255
+    assert np.allclose(shown[outside], 0.9 * image[outside])  # three channels of 0.3
+
+
+def test_words_and_picture_share_one_denominator_and_one_decimal(trace):
+    trace = dataclasses.replace(trace, class_names=tuple("0123456789"))
+    credit = credits_of(trace, 0)
+    share = f"{credit.max() / credit[credit > 0].sum():.1%}"
+    tree = parse_tree(trace, 0, keep=1)
+    child, parent = next(iter(tree.edges()))
+    said = in_words(trace, 0, keep=1).splitlines()
+    children = len({child for child, _ in tree.edges()})
+    assert children > 1 and said[1].endswith(f"from {children} children, make up 100% of all credit")
+    assert said[2].startswith(f"the strongest link: {child} to {tree.nodes[parent]['name']}, {share} of all credit, ")
+    assert axes_of(parts(trace, tree))["part 0"].get_title(loc="left") == f"{share} to {tree.nodes[parent]['name']}"
+
+
+@pytest.mark.parametrize(("channels", "speed"), [(1, 1.0), (3, 0.0)])
+def test_colour_images_and_answers_without_credit_are_drawn(tmp_path, channels, speed):
+    trace = with_pictures(make_trace(speed=speed), channels)
+    trace = dataclasses.replace(trace, agreement=trace.agreement * np.float16(speed))
+    files = list(write_parts(trace, tmp_path / "explain", 1))
+    assert [path.name for path in files] == ["image-1.graphml", "image-1.json", "image-1.png"]
+    assert sorted(path.name for path in (tmp_path / "explain").iterdir()) == sorted(path.name for path in files)

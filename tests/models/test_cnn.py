@@ -1,0 +1,87 @@
+"""The CNNs: their papers' sizes, training to the end, and what says that they have no routing."""
+
+from __future__ import annotations
+
+import pytest
+import small
+import torch
+from torch import nn
+
+from graphcaps import InputError, load, train
+from graphcaps.cli import main
+from graphcaps.models import CNN, CapsNet
+from graphcaps.training.run_folder import Run
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_cnn_has_the_parameters_of_the_paper():
+    net = CNN.from_preset("cnn")
+    # section 5 of the 2017 paper: 35.4 M
+    assert count(net) == 35_445_522
+    convs = [layer for layer in net.layers if isinstance(layer, nn.Conv2d)]
+    assert [(conv.out_channels, conv.kernel_size, conv.stride) for conv in convs] == [
+        (channels, (5, 5), (1, 1)) for channels in (256, 256, 128)
+    ]
+
+
+@pytest.mark.parametrize(("image_shape", "num_classes"), [((1, 28, 28), 10), ((3, 32, 32), 3)])
+def test_cnn_small_has_the_parameters_of_compact_without_its_decoder(image_shape, num_classes):
+    ours, compact = (
+        CNN.from_preset("cnn-small", image_shape, num_classes),
+        CapsNet.from_preset("compact", image_shape, num_classes),
+    )
+    wanted = count(compact) - count(compact.decoder)
+    assert abs(count(ours) - wanted) <= (128 + 1 + num_classes) / 2  # half of one unit's
+
+
+def test_scores_are_a_softmax_that_the_loss_is_of():
+    torch.manual_seed(0)
+    net, images, labels = CNN.from_preset("cnn-small", (1, 11, 11), 4).eval(), torch.rand(3, 1, 11, 11), torch.arange(3)
+    output = net(images)
+    torch.testing.assert_close(output.scores.sum(dim=1), torch.ones(3))
+    wanted = -output.scores[range(3), labels].log().mean()
+    torch.testing.assert_close(net.loss(output, images, labels), wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("cnn-smal",), "preset: expected one of cnn, cnn-small, got 'cnn-smal'. Did you mean 'cnn-small'?"),
+        (("cnn-small", (1, 10, 28)), "image_shape: expected at least 11 x 11 pixels for 'cnn-small', got 10 x 28"),
+        (("cnn", (1, 28, 28), 10, 2), "objects: expected 1 for 'cnn', whose softmax gives one answer, got 2. Choose a"),
+    ],
+)
+def test_a_preset_says_what_it_can_not_take(arguments, text):
+    with pytest.raises(InputError) as caught:
+        CNN.from_preset(*arguments)
+    assert str(caught.value).startswith(text)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    train(small.config(tmp_path, model="cnn-small"), progress=False)
+    return Run.open(tmp_path / "run")
+
+
+def test_a_cnn_trains_and_is_loaded_with_its_answers(run):
+    result, net = run.result(), load(run.path)
+    assert isinstance(net, CNN) and net.class_names == tuple("0123456789")
+    assert result["engine"] is None and result["parameters"] == result["parameters_without_decoder"] == count(net)
+    predicted, labels = run.answers()
+    assert (predicted == labels).sum() == result["test_correct"] and len(labels) == result["test_images"]
+    assert not (run.path / "trace.npz").exists()
+
+
+def test_commands_take_a_cnn_or_say_that_it_has_no_routing(run, capsys):
+    assert main(["evaluate", str(run.path)]) == 0 and "test accuracy" in capsys.readouterr().out
+    assert main(["runs", "--out", str(run.path.parent)]) == 0 and "cnn-small" in capsys.readouterr().out
+    for command in ("viz", "explain"):
+        assert main([command, str(run.path)]) == 1
+        wanted = f"graphcaps: {run}: expected a network that routes, got cnn-small, which has no capsules\n"
+        assert capsys.readouterr().err.endswith(wanted)

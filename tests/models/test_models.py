@@ -1,0 +1,287 @@
+"""The presets: sizes, shapes, receptive fields, images apart from each other, losses, bad images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphcaps import CapsNet, margin_loss, route, squash
+from graphcaps.errors import InputError
+from graphcaps.models import capsnet_loss
+from graphcaps.nn import conv2d as conv
+from graphcaps.nn import receptive_fields
+from graphcaps.routing import Dynamic, Uniform
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def net_of(preset, image_shape=(1, 28, 28), num_classes=10, **options):
+    torch.manual_seed(0)
+    return CapsNet.from_preset(preset, image_shape, num_classes, **options)
+
+
+def images_of(count, image_shape):
+    return torch.rand(count, *image_shape, generator=torch.Generator().manual_seed(1))
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_presets_have_the_sizes_that_their_docstrings_say():
+    paper, compact, deep = net_of("paper"), net_of("compact"), net_of("deep")
+    # section 4 of the paper: 8.2 M with the decoder, 6.8 M without; one convolution for all 32 types
+    assert count(paper) == 8_215_568 and count(paper.primary) == 256 * 256 * 81 + 256
+    assert count(paper.capsules) == 1152 * 10 * 8 * 16
+    assert count(compact) - count(compact.decoder) == 161_664 and compact.capsules.graph().num_edges() == 160
+    assert [layer.num_children for layer in (*deep.between, deep.capsules)] == [1296, 256, 64]
+    assert [layer.graph().num_edges() for layer in (*deep.between, deep.capsules)] == [36_864, 9_216, 640]
+    assert (deep.child_types, count(deep) - count(deep.decoder)) == (16, 489_536)
+
+
+SHAPES = [
+    ("paper", (1, 17, 17), 1),
+    ("paper", (2, 18, 23), 4),
+    ("compact", (1, 11, 11), 1),
+    ("compact", (3, 32, 32), 10),
+    ("deep", (1, 23, 23), 1),
+    ("deep", (2, 24, 31), 4),
+    ("parts", (1, 13, 13), 1),
+    ("parts", (2, 14, 21), 4),
+]
+
+
+@pytest.mark.parametrize(("preset", "shape", "num_classes"), SHAPES)
+def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
+    net, images = net_of(preset, shape, num_classes), images_of(2, shape)
+    lengths, capsules, reconstruction = net.eval()(images)
+    assert lengths.shape == (2, num_classes) and capsules.shape == (2, num_classes, 16)
+    assert reconstruction.shape == images.shape
+    torch.testing.assert_close(lengths, capsules.norm(dim=-1))
+    assert ((lengths >= 0) & (lengths < 1)).all() and ((reconstruction >= 0) & (reconstruction <= 1)).all()
+    u = net.children_of(images)
+    assert u.shape == (net.capsules.num_children, 2, 8) and (u.norm(dim=-1) < 1).all()
+    assert net.receptive_fields().shape == (net.capsules.num_children, 4)
+
+
+@pytest.mark.fact(2)
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 17)), ("compact", (1, 28, 28)), ("deep", (1, 23, 27))])
+def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
+    net, images = net_of(preset, shape).eval(), images_of(4, shape)
+    together = net(images)
+    for k in range(4):
+        for got, wanted in zip(net(images[k : k + 1]), together, strict=True):
+            # float32 sums of up to 256 * 81 terms, taken in another order: sqrt(20736) * 1.2e-7 = 2e-5
+            torch.testing.assert_close(got, wanted[k : k + 1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape"),
+    [
+        ("paper", (2, 19, 22)),
+        ("compact", (2, 28, 15)),
+        ("deep", (1, 32, 38)),
+        ("parts", (2, 19, 24)),
+    ],
+)
+def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
+    """Of one iteration: in more, what other windows say reaches a child of convolutional capsules as well."""
+    net = net_of(preset, shape, routing=Dynamic(1)).eval()
+    fields = net.receptive_fields()
+    images = images_of(1, shape).requires_grad_()
+    u = net.children_of(images)[:, 0]  # (I, 8)
+    step = max(1, len(u) // 17)  # a spread of types and positions; every child where there are few
+    for i in range(0, len(u), step):
+        (gradient,) = torch.autograd.grad(u[i].sum(), images, retain_graph=True)
+        rows, columns = gradient[0].abs().amax(0).nonzero().T
+        top, left = rows.min(), columns.min()
+        measured = [top, left, rows.max() - top + 1, columns.max() - left + 1]
+        assert fields[i].tolist() == [int(x) for x in measured]
+
+
+def test_receptive_fields_go_through_strides_and_kernels_of_any_shape(draw):
+    convs = [nn.Conv2d(1, 3, (2, 3), stride=2), nn.Conv2d(3, 3, 3, stride=(1, 2)), nn.Conv2d(3, 4, (1, 2), stride=2)]
+    images = draw(1, 1, 23, 31).requires_grad_()
+    maps = nn.Sequential(*convs).double()(images)  # (1, 4, h, w): 2 types of 2-D capsules
+    fields = receptive_fields(convs, num_types=2, image_size=(23, 31)).reshape(2, *maps.shape[2:], 4)
+    for y, x in torch.cartesian_prod(*(torch.arange(side) for side in maps.shape[2:])).tolist():
+        (gradient,) = torch.autograd.grad(maps[0, :, y, x].sum(), images, retain_graph=True)
+        rows, columns = gradient[0].abs().amax(0).nonzero().T
+        measured = [rows.min(), columns.min(), rows.max() - rows.min() + 1, columns.max() - columns.min() + 1]
+        for of_type in fields[:, y, x]:
+            assert of_type.tolist() == [int(n) for n in measured]
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape"),
+    [("paper", (1, 19, 19)), ("deep", (1, 28, 28))],
+)
+def test_training_reaches_every_parameter(preset, shape):
+    net, images, labels = net_of(preset, shape, 3).train(), images_of(6, shape), torch.arange(6) % 3
+    capsnet_loss(net(images, labels), images, labels).backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad.isfinite().all() and parameter.grad.any(), name
+
+
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("deep", (1, 23, 23))])
+def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
+    net, images, labels = net_of(preset, shape, 3).eval(), images_of(4, shape), torch.arange(4) % 3
+    exact = net(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = net.train(preset == "paper")(images, labels if preset == "paper" else None)
+        loss = capsnet_loss(output, images, labels)
+    assert output.lengths.dtype == output.reconstruction.dtype == loss.dtype == torch.float32
+    # bfloat16 keeps 8 bits: 2^-8 per layer, a handful of layers, lengths below 1
+    torch.testing.assert_close(output.lengths, exact.lengths, rtol=0, atol=0.05)
+    loss.backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in net.parameters())
+    assert all(parameter.grad.isfinite().all() for parameter in net.parameters())
+
+
+def test_no_images_give_no_capsules():
+    lengths, capsules, reconstruction = net_of("compact", (1, 11, 11), 3).eval()(torch.zeros(0, 1, 11, 11))
+    assert (lengths.shape, capsules.shape, reconstruction.shape) == ((0, 3), (0, 3, 16), (0, 1, 11, 11))
+
+
+def test_the_loss_is_margin_plus_weighted_sum_of_squared_pixels():
+    net, images, labels = (
+        net_of("compact", (1, 11, 11), 3).eval(),
+        images_of(4, (1, 11, 11)),
+        torch.tensor([0, 1, 2, 0]),
+    )
+    output = net(images)
+    margin = margin_loss(output.lengths, labels)
+    squares = [((output.reconstruction[k] - images[k]) ** 2).sum() for k in range(4)]
+    torch.testing.assert_close(capsnet_loss(output, images, labels), margin + 0.0005 * sum(squares) / 4)
+    torch.testing.assert_close(capsnet_loss(output, images, labels, reconstruction_weight=0.0), margin)
+
+
+def test_only_the_chosen_capsule_is_decoded():
+    net = net_of("compact", (1, 11, 11), 3)
+    capsules = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0))
+    chosen = torch.tensor([2, 0])
+    others = capsules.clone()
+    others[0, :2] += 1
+    others[1, 1:] += 1
+    picture = net.decoder(capsules, chosen)
+    assert torch.equal(net.decoder(others, chosen), picture)
+    assert not torch.equal(net.decoder(capsules + 1, chosen), picture)
+
+
+def test_lengths_neither_die_nor_saturate_on_their_way_through_deep():
+    net, images = net_of("deep"), images_of(20, (1, 28, 28))
+    assert net.eval()(images).lengths.median() > 1e-3
+    net.train()
+    with torch.no_grad():
+        layers = [net.primary(net.stem(images))]
+        for layer in (*net.between, net.capsules):
+            layers.append(layer(layers[-1]))
+    medians = [u.norm(dim=-1).median().item() for u in layers]
+    assert min(medians) > 0.2 and max(medians) < 0.95, medians
+
+
+def test_a_convolutional_layer_starts_with_sums_as_long_as_a_child():
+    layer = net_of("deep").between[0]
+    u = torch.randn(layer.num_children, 8, 8, generator=torch.Generator().manual_seed(0))
+    u = u / u.norm(dim=-1, keepdim=True)
+    s = route(layer.graph(), layer.votes(u), Uniform(), squash_output=False).v
+    # E|s|^2 = 1, the mean over 2048 sums of 8 numbers that share 2304 matrices
+    assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.1)
+
+
+def test_a_capsule_layer_starts_with_sums_as_long_as_a_child():
+    layer = net_of("paper").capsules
+    u = torch.randn(1152, 8, 8, generator=torch.Generator().manual_seed(0))
+    u = u / u.norm(dim=-1, keepdim=True)
+    votes = layer.votes(u).tensor(layer.graph())
+    s = votes.reshape(1152, 10, 8, 16).sum(0) / 10  # at uniform coupling
+    # E|s|^2 = 1, from 16 numbers each: off by sqrt(2 / (16 * 80)) = 4 % over 80 sums
+    assert s.square().sum(-1).mean().item() == pytest.approx(1, abs=0.2)
+
+
+# Protocols
+
+
+def test_the_official_protocol_is_what_the_authors_code_computes():
+    """Half of the margin loss, the mean over ten classes; primary capsules of 1/32 of the sum, plus a bias of 0.1."""
+    ours, paper = (net_of("paper", (1, 17, 17), protocol=protocol).eval() for protocol in ("official", "paper"))
+    paper.load_state_dict(ours.state_dict())
+    images, labels = images_of(3, (1, 17, 17)), torch.arange(3)
+    conv = ours.primary.conv
+    sums = nn.functional.conv2d(ours.stem(images), conv.weight, stride=2)  # (B, T * P, 1, 1)
+    wanted = squash((sums / 32 + 0.1).view(3, 32, 8)).transpose(0, 1)
+    torch.testing.assert_close(ours.primary(ours.stem(images)), wanted)
+    output = paper(images)
+    errors = (output.reconstruction - images).square().sum(dim=(1, 2, 3)).mean()
+    torch.testing.assert_close(
+        paper.loss(output, images, labels), margin_loss(output.lengths, labels) + 0.0005 * errors
+    )
+    torch.testing.assert_close(
+        ours.loss(output, images, labels), margin_loss(output.lengths, labels) / 20 + 0.0005 * errors
+    )
+
+
+def test_without_reconstruction_the_decoder_gets_no_gradient():
+    net, images, labels = (
+        net_of("compact", (1, 11, 11), reconstruction_weight=0.0),
+        images_of(4, (1, 11, 11)),
+        torch.arange(4),
+    )
+    net.loss(net(images, labels), images, labels).backward()
+    assert all(not parameter.grad.any() for parameter in net.decoder.parameters())
+    assert net.capsules.weight.grad.any()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("paper", (1, 16, 17)), "image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17"),
+        (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
+        (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
+        (("deep", (1, 22, 28)), "image_shape: expected at least 23 x 23 pixels for 'deep', got 22 x 28"),
+        (
+            ("compact", (1, 28, 28), 10, "dynamic", 1, "official"),
+            "protocol: expected paper for 'compact', got official. official is what the authors of 'paper' ran",
+        ),
+        (("pper",), "preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?"),
+    ],
+)
+def test_a_preset_says_what_it_can_not_take(arguments, text):
+    with pytest.raises(InputError) as caught:
+        CapsNet.from_preset(*arguments)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [(torch.float64, torch.contiguous_format), (torch.bfloat16, torch.channels_last)]
+)
+def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout, monkeypatch):
+    """In pieces of one image, too; bfloat16: each product is rounded to 8 bits once."""
+    monkeypatch.setattr(conv, "MOST_BYTES", 1)
+    torch.manual_seed(0)
+    ours = conv.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
+    theirs = torch.nn.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    images, cotangent = torch.randn(3, 3, 11, 9, dtype=dtype).contiguous(memory_format=layout), None
+    results = []
+    for layer in (ours, theirs):
+        x = images.clone().requires_grad_()
+        y = layer(x)
+        cotangent = torch.randn_like(y) if cotangent is None else cotangent
+        results.append([y, *torch.autograd.grad(y, (x, layer.weight, layer.bias), cotangent)])
+    close = {torch.float64: 1e-12, torch.bfloat16: 2**-6}[dtype]
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.detach().abs().max()))
+    if dtype == torch.float64:  # the gradient has a gradient
+        penalty = lambda x, w: torch.func.functional_call(ours, {"weight": w}, (x,)).square().sum()  # noqa: E731
+        assert torch.autograd.gradgradcheck(penalty, (images[:1, :, :5, :5].clone().requires_grad_(), ours.weight))
+
+
+def test_labels_that_do_not_fit_are_named():
+    for labels in (torch.tensor([0]), torch.tensor([0.0, 1.0])):
+        with pytest.raises(InputError, match=r"labels: expected \(B=2,\) int64, got "):
+            net_of("compact", (1, 11, 11), 3).train()(torch.rand(2, 1, 11, 11), labels)

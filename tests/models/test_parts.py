@@ -1,0 +1,88 @@
+"""The preset ``parts``, from training to pictures: children that see a part of the image, and what they vote for."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small
+import torch
+from traces import stored_in
+
+import graphcaps
+from graphcaps import CapsNet
+from graphcaps.cli import main
+from graphcaps.data import to_float
+from graphcaps.models.objects import overlaid
+from graphcaps.training.run_folder import Run
+
+SIZE = 19  # 8 types at 4 x 4 positions: too many children for saliency
+
+
+@pytest.fixture(autouse=True)
+def images(monkeypatch):
+    small.use(monkeypatch, small.digits(size=SIZE))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    words = "train --dataset digits --model parts --epochs 2 --batch-size 40 --device cpu --name run --out"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        small.use(patch, small.digits(size=SIZE))
+        assert main([*words.split(), str(out)]) == 0
+    (out / "printed.txt").write_text(printed.getvalue())
+    return out / "run"
+
+
+def test_larger_images_have_more_positions_and_no_more_weights():
+    for side, positions in ((28, 64), (40, 196)):
+        net = CapsNet.from_preset("parts", (1, side, side))
+        own = sum(p.numel() for name, p in net.named_parameters() if not name.startswith("decoder."))
+        assert own == 132_608 and net.capsules.num_children == 8 * positions
+        fields = net.receptive_fields()
+        assert fields[:, 2:].unique().tolist() == [13]
+        torch.testing.assert_close(net.capsules.places, (2 * (fields[:, :2] + 6.5) / side - 1).unsqueeze(1))
+
+
+def test_the_trace_is_the_networks_routing_and_says_what_each_child_sees(run):
+    printed = (run.parent / "printed.txt").read_text().splitlines()
+    assert printed[1].startswith(
+        "128 child capsules, 10 parents, 1280 edges, 3 iterations of dynamic routing on engine '"
+    )
+    trace, net = Run.open(run).trace(), graphcaps.load(run, "last")
+    with torch.no_grad():
+        lengths = net(to_float(torch.from_numpy(trace.images))).lengths
+    np.testing.assert_allclose(trace.lengths[-1, 2], lengths, atol=1e-5)
+    np.testing.assert_array_equal(trace.fields, net.receptive_fields())
+
+
+def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, monkeypatch):
+    small.use(monkeypatch, small.digits(size=SIZE))
+    assert main(["viz", str(run), "--what", "places", "--format", "png", "--to", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["places.png"]
+    assert main(["explain", str(run), "--image", "1", "--device", "cpu"]) == 0
+    tree = json.loads((run / "explain" / "image-1.json").read_text())
+    child = next(node for node in tree["nodes"] if node["layer"] == 0)
+    assert (child["height"], child["width"]) == (13, 13)
+    assert main(["evaluate", str(run), "--device", "cpu"]) == 0
+    assert main(["explore", str(run), "--no-open"]) == 0
+    data = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))
+    assert (
+        len(data["fields"]["places"]) == 16 and data["images"][0]["credit"] and data["network"]["layers"][0]["places"]
+    )
+
+
+def test_it_takes_two_objects():
+    net = CapsNet.from_preset("parts", (1, 36, 36), objects=2)
+    layers = torch.rand(3, 2, 1, 36, 36)
+    labels = torch.tensor([[0, 1], [2, 7], [3, 9]])
+    output = net.train()(overlaid(layers), labels)
+    loss = net.loss(output, layers, labels)
+    loss.backward()
+    assert output.reconstruction.shape == layers.shape and all(p.grad.isfinite().all() for p in net.parameters())
+    assert net.capsules.weight.grad.abs().sum() > 0

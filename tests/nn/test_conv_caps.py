@@ -1,0 +1,192 @@
+"""Convolutional capsules: the local graph, competition across positions, shared weights, the preset ``deep``."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import conv2d, conv_transpose2d
+
+from graphcaps import complete_graph, local_graph, local_index, squash
+from graphcaps.errors import InputError
+from graphcaps.graph import links, local_grid
+from graphcaps.nn import CapsuleLayer, ConvCaps, PrimaryCaps
+from graphcaps.routing import Dynamic
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+# grid, kernel, stride, child types, parent types
+WINDOWS = {
+    "plain": ((4, 5), 3, 1, 2, 3),
+    "strides": ((7, 6), (3, 2), (2, 3), 2, 2),
+    "gaps": ((7, 7), 2, 3, 1, 2),
+}
+
+
+@pytest.fixture(params=list(WINDOWS))
+def window(request):
+    return WINDOWS[request.param]
+
+
+def by_loop(grid, kernel, stride, child_types, parent_types):
+    """(child, parent, matrix) of each edge, from loops over windows."""
+    (rows, columns), (down, across) = ((n, n) if isinstance(n, int) else n for n in (kernel, stride))
+    tops, lefts = range(0, grid[0] - rows + 1, down), range(0, grid[1] - columns + 1, across)
+    edges = []
+    for (py, top), (px, left) in itertools.product(enumerate(tops), enumerate(lefts)):
+        matrices = itertools.product(range(rows), range(columns), range(child_types), range(parent_types))
+        for matrix, (dy, dx, of, to) in enumerate(matrices):
+            child = np.ravel_multi_index((of, top + dy, left + dx), (child_types, *grid))
+            parent = np.ravel_multi_index((to, py, px), (parent_types, len(tops), len(lefts)))
+            edges.append((int(child), int(parent), matrix))
+    return sorted(edges), len(tops), len(lefts)
+
+
+# The graph
+
+
+def test_the_edges_and_their_matrices_are_those_of_a_loop_over_windows(window):
+    edges, height, width = by_loop(*window)
+    graph, index = local_graph(*window), local_index(*window)
+    src, dst = graph.edges(order="eid")
+    assert list(zip(src.tolist(), dst.tolist(), index.tolist(), strict=True)) == edges
+    grid, kernel, stride, child_types, parent_types = window
+    assert graph.num_nodes("child") == child_types * grid[0] * grid[1]
+    assert local_grid(grid, kernel, stride) == (height, width)
+    assert graph.num_nodes("parent") == parent_types * height * width
+
+
+def test_a_kernel_as_large_as_the_grid_makes_a_complete_graph():
+    graph = local_graph((3, 4), (3, 4), 1, 2, 5)
+    assert links(graph).complete
+    assert all(torch.equal(*ends) for ends in zip(graph.edges(), complete_graph(24, 5).edges(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (((4, 5), 5), "kernel: expected at most the grid, 4 x 5, got 5 x 5"),
+        (((4, 5), (2, 0)), "kernel: expected an integer >= 1, or a pair of them, got (2, 0)"),
+        (((4, 5), 2, 1, 0), "child_types: expected an integer >= 1, got 0"),
+    ],
+)
+def test_windows_that_do_not_fit_are_named(arguments, text):
+    with pytest.raises(InputError) as caught:
+        local_graph(*arguments)
+    assert str(caught.value) == text
+
+
+# The layer
+
+
+def layer_of(window, **options):
+    torch.manual_seed(0)
+    grid, kernel, stride, child_types, parent_types = window
+    return ConvCaps(grid, child_types, parent_types, kernel, stride, child_dim=8, parent_dim=16, **options)
+
+
+def children_of(layer, draw, images=2):
+    return draw(layer.num_children, images, 8, dtype=torch.float32)
+
+
+def unsquashed(v):
+    """s of v = squash(s): |v| = n^2 / (1 + n^2)."""
+    length = v.norm(dim=-1, keepdim=True)
+    return v / length.clamp_min(1e-9) * (length / (1 - length)).sqrt()
+
+
+@pytest.mark.fact(1)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_children_give_themselves_once_over_all_types_and_positions(window, iterations, draw):
+    """Where every vote is the child itself, all parents' sums together are all children that have parents."""
+    grid, kernel, stride, child_types, parent_types = window
+    layer = ConvCaps(grid, child_types, parent_types, kernel, stride, routing=Dynamic(iterations))
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(8).expand_as(layer.weight))
+        u = children_of(layer, draw) / 4
+        given = unsquashed(layer(u)).sum(dim=0)
+    voting = layer.graph().out_degrees() > 0
+    torch.testing.assert_close(given, u[voting].sum(dim=0), rtol=1e-3, atol=1e-3)  # float32 through 1 - |v|
+
+
+@pytest.mark.fact(7)
+def test_one_iteration_is_a_convolution_of_children_over_their_number_of_parents(window, draw):
+    (grid, _, stride, child_types, parent_types), layer = window, layer_of(window, routing=Dynamic(1))
+    u, (height, width) = children_of(layer, draw), layer.out_grid
+    rows, columns = layer.kernel_size
+    windows = conv_transpose2d(torch.ones(1, 1, height, width), torch.ones(1, 1, rows, columns), stride=stride)
+    covered = torch.zeros(grid)
+    covered[: windows.shape[2], : windows.shape[3]] = windows[0, 0]
+    share = u.unflatten(0, (child_types, *grid)) / (parent_types * covered.clamp_min(1))[None, :, :, None, None]
+    maps = share.permute(3, 0, 4, 1, 2).flatten(1, 2)  # (B, T * P, H, W)
+    kernels = layer.weight.view(rows, columns, child_types, parent_types, 8, 16).permute(3, 5, 2, 4, 0, 1)
+    s = conv2d(maps, kernels.flatten(0, 1).flatten(1, 2), stride=stride)  # (B, types * D, h, w)
+    wanted = squash(s.unflatten(1, (parent_types, 16)).permute(1, 3, 4, 0, 2).flatten(0, 2))
+    torch.testing.assert_close(layer(u), wanted, rtol=1e-4, atol=1e-5)  # float32 sums of up to 192 terms
+
+
+@pytest.mark.fact(7)
+@pytest.mark.routings("dynamic")
+def test_the_layer_equals_dense_routing_with_the_same_matrices(way, draw):
+    """Procedure 1 on all pairs of child and parent, in float64; a child gives nothing where its windows aren't."""
+    window = WINDOWS["strides"]
+    layer = layer_of(window, routing=way.routing)
+    u = children_of(layer, draw)
+    matrix = np.full((layer.num_children, layer.num_parents), -1)
+    for child, parent, number in by_loop(*window)[0]:
+        matrix[child, parent] = number
+    weight = layer.weight.detach().double().numpy()
+    u_hat = np.einsum("ibp,ijpd->bijd", u.double().numpy(), np.where(matrix[..., None, None] < 0, 0, weight[matrix]))
+    b = np.zeros(u_hat.shape[:3])
+    for _ in range(3):
+        e = np.where(matrix < 0, 0, np.exp(b))
+        c = e / np.maximum(e.sum(axis=2, keepdims=True), 1e-300)
+        s = np.einsum("bij,bijd->bjd", c, u_hat)
+        n = np.linalg.norm(s, axis=-1, keepdims=True)
+        v = s * n / (1 + n * n)
+        b = b + np.einsum("bijd,bjd->bij", u_hat, v)
+    found = way(layer.graph(), layer.votes(u), routing=layer.routing).v
+    # float32: agreement of votes of length about 3 goes into exp twice
+    torch.testing.assert_close(found.double(), torch.from_numpy(v).transpose(0, 1), rtol=1e-3, atol=1e-4)
+
+
+def test_primary_capsules_enter_as_they_stand_on_their_map(draw):
+    primary, layer = PrimaryCaps(3, 2, 8, kernel_size=3, stride=1), layer_of(((4, 5), 3, 1, 2, 3), routing=Dynamic(1))
+    features = draw(2, 3, 6, 7, dtype=torch.float32)
+    u, child = primary(features), 1 * 20 + 2 * 5 + 3  # type 1 at row 2, column 3
+    torch.testing.assert_close(u[child], squash(primary.conv(features)[:, 8:, 2, 3]))
+    without = u.index_fill(0, torch.tensor([child]), 0)
+    changed = (layer(without) - layer(u)).abs().amax(dim=(1, 2)).view(3, 2, 3) > 0
+    assert changed.tolist() == [[[False, True, True], [False, True, True]]] * 3
+
+
+def test_a_layer_says_its_sizes():
+    wanted = "2 x 7 x 6 x 8-D -> 2 x 3 x 2 x 16-D, kernel=(3, 2), stride=(2, 3), 144 edges, 24 matrices"
+    assert wanted in repr(layer_of(WINDOWS["strides"]))
+
+
+def test_layers_stack():
+    layers = [ConvCaps((6, 6), 2, 3, 3), ConvCaps((4, 4), 3, 2, 2, 2)]
+    u = torch.randn(72, 2, 8, requires_grad=True)
+    v = CapsuleLayer(layers[1].num_parents, 3)(torch.nn.Sequential(*layers)(u))
+    v.square().sum().backward()
+    assert v.shape == (3, 2, 16) and u.grad.abs().amax(dim=(1, 2)).all()
+    assert all(layer.weight.grad.abs().amax(dim=(1, 2)).all() for layer in layers)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_parents_move_with_the_children_where_the_border_is_far_enough(iterations, draw):
+    """Children that move by the stride move their parents by one.
+
+    Not near the border: children there have fewer parents and give more to each, and each iteration carries that on to
+    the next windows that overlap, here (kernel - 1) // stride = 1 on each side.
+    """
+    layer = ConvCaps((20, 18), 2, 3, 4, 2, routing=Dynamic(iterations))
+    wide = draw(2, 22, 20, 3, 8, dtype=torch.float32)
+    here, there = (layer(part.flatten(0, 2)).view(3, 9, 8, 24) for part in (wide[:, :20, :18], wide[:, 2:, 2:]))
+    moved = (here[:, 1:, 1:] - there[:, :-1, :-1]).abs().amax(dim=(0, 3))  # (8, 7)
+    inside = moved[iterations : 8 - iterations, iterations : 7 - iterations]
+    assert inside.numel() and inside.max() < 1e-5
+    assert moved[0].min() > 1e-4 and moved[:, -1].min() > 1e-4

@@ -1,0 +1,227 @@
+"""Matrix capsules: votes by matrix products, their layers, coordinate addition, the paper's two networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import small
+import torch
+from traces import stored_in
+
+import graphcaps
+from graphcaps import InputError, complete_graph, local_graph, local_index, route, train
+from graphcaps.analysis.capsule_usage import capsule_usage
+from graphcaps.cli import main
+from graphcaps.data import Batches, to_float
+from graphcaps.models import MatrixCapsNet
+from graphcaps.models.matrix import SMALLEST
+from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
+from graphcaps.routing import EM, Dynamic, MatrixVotes, choose_engine
+from graphcaps.trace.recording import routing_of
+from graphcaps.training.run_folder import Run, load
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+GRAPHS = {
+    "windows": (local_graph((3, 3), 2, 1, 2, 2), local_index((3, 3), 2, 1, 2, 2)),
+    "complete": (complete_graph(6, 3), torch.arange(18) % 9),
+}
+
+
+def test_a_vote_is_the_matrix_product_of_pose_and_matrix(draw):
+    graph, index = GRAPHS["windows"]
+    u, weight, shift = draw(18, 3, 16), draw(16, 4, 4), draw(18, 16)
+    votes = MatrixVotes(u, weight, index, shift).tensor(graph)
+    src = graph.edges(order="eid")[0]
+    for e in (0, 17, len(src) - 1):
+        for image in range(3):
+            wanted = u[src[e], image].view(4, 4) @ weight[index[e]] + shift[src[e]].view(4, 4)
+            torch.testing.assert_close(votes[e, image].view(4, 4), wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"u": torch.zeros(6, 2, 9)}, "u: expected (I, *, 16), got (6, 2, 9)"),
+        ({"weight": torch.zeros(9, 16, 16)}, "weight: expected (M, 4, 4), got (9, 16, 16)"),
+        ({"index": torch.arange(17)}, "index: expected (E=18,), got (17,)"),
+        ({"shift": torch.zeros(5, 16)}, "shift: expected (I=6, 16), got (5, 16)"),
+        ({"shift": torch.zeros(6, 16).double()}, "shift: expected torch.float32 on cpu as u, got torch.float64 on cpu"),
+    ],
+)
+def test_votes_that_do_not_fit_are_named(change, text):
+    votes = MatrixVotes(torch.zeros(6, 2, 16), torch.zeros(9, 4, 4), GRAPHS["complete"][1])
+    with pytest.raises(InputError) as caught:
+        route(GRAPHS["complete"][0], votes._replace(**change), EM())
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_em_that_never_builds_the_votes_gives_what_built_votes_give_in_value_and_gradient(name, draw):
+    graph, index = GRAPHS[name]
+    children, parents, shift = graph.num_src_nodes(), graph.num_dst_nodes(), draw(graph.num_src_nodes(), 16)
+    leaves = [draw(children, 2, 16), draw(int(index.max()) + 1, 4, 4), torch.sigmoid(draw(children, 2))]
+    leaves = [x.requires_grad_() for x in [*leaves, draw(graph.num_edges(), 2) / 4]]
+    routing = EM(final_lambda=0.003, variance_floor=0.1).for_layer(children, parents, 16, parents).double()
+    assert choose_engine(graph, MatrixVotes(*leaves[:2], index, shift), routing) == "fused"
+    found = {}
+    for engine in ("fused", "torch"):
+        votes, seen = MatrixVotes(*leaves[:2], index, shift), []
+        with graphcaps.engine(engine):
+            v, a = route(
+                graph,
+                votes,
+                routing,
+                activation=leaves[2],
+                prior=leaves[3],
+                on_iteration=lambda *state, seen=seen: seen.append(state),
+            )
+        torch.manual_seed(0)
+        total = (v * torch.randn_like(v)).sum() + (a * torch.randn_like(a)).sum()
+        found[engine] = (v, a, *seen[-1][1:], *torch.autograd.grad(total, [*leaves, *routing.parameters()]))
+    for got, wanted in zip(found["fused"], found["torch"], strict=True):
+        # Sums of some ten float64 products, in another order, behind slopes of 1 / sqrt(floor) and more.
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+# Layers
+
+
+def poses_of(layer, draw, images=3):
+    activation = torch.sigmoid(draw(layer.num_children, images, dtype=torch.float32))
+    return Poses(draw(layer.num_children, images, 16, dtype=torch.float32), activation)
+
+
+def layers():
+    torch.manual_seed(0)
+    return MatrixConvCaps((4, 5), 2, 3, 3), MatrixClassCaps(2, torch.rand(6, 2), 4)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_image_does_not_see_the_batch(which, draw):
+    layer = layers()[which]
+    capsules = poses_of(layer, draw)
+    together = layer(capsules)
+    for k in range(3):
+        alone = layer(Poses(*(x[:, k : k + 1] for x in capsules)))
+        for got, wanted in zip(alone, together, strict=True):
+            torch.testing.assert_close(got[:, 0], wanted[:, k])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_layer_is_em_of_its_poses_and_activations_and_learns_matrices_and_costs(which, draw):
+    layer = layers()[which]
+    capsules = poses_of(layer, draw)
+    wanted = route(
+        layer.graph(), layer.votes(capsules), layer.routing, activation=capsules.activation, squash_output=False
+    )
+    for got, one in zip(layer(capsules), wanted, strict=True):
+        assert torch.equal(got, one)
+    assert {name for name, _ in layer.named_parameters()} == {"weight", "routing.costs", "routing.biases"}
+    layer(capsules).activation.square().sum().backward()
+    assert all(p.grad.any() for p in layer.parameters())
+
+
+def test_primary_capsules_are_the_channels_of_one_position(draw):
+    layer, features = MatrixPrimaryCaps(5, 2), draw(3, 5, 2, 4, dtype=torch.float32)
+    pose, activation = layer(features)
+    at = features[1, :, 1, 2]
+    wanted = layer.pose.weight[16:, :, 0, 0] @ at + layer.pose.bias[16:]
+    torch.testing.assert_close(pose[8 + 4 + 2, 1], wanted)  # type 1, row 1, column 2
+    sure = torch.sigmoid(layer.activation.weight[1, :, 0, 0] @ at + layer.activation.bias[1])
+    torch.testing.assert_close(activation[8 + 4 + 2, 1], sure)
+
+
+def test_coordinates_are_added_to_the_right_hand_column_of_a_vote(draw):
+    centres = torch.tensor([[0.25, 0.5], [0.25, 0.75], [0.5, 0.5]])
+    layer = MatrixClassCaps(2, centres, 4)
+    capsules = poses_of(layer, draw)
+    moved = layer.votes(capsules).tensor(layer.graph()) - layer.votes(capsules)._replace(shift=None).tensor(
+        layer.graph()
+    )
+    moved = moved.detach().view(2, 3, 4, 3, 4, 4)  # types, positions, classes, images, rows, columns
+    wanted = torch.zeros(3, 4, 4)
+    wanted[:, 0, 3], wanted[:, 1, 3] = centres.T
+    torch.testing.assert_close(moved, wanted.view(1, 3, 1, 1, 4, 4).expand_as(moved), atol=1e-5, rtol=0)
+
+
+# The network
+
+
+def net_of(size=20, **options):
+    torch.manual_seed(0)
+    return MatrixCapsNet.from_preset("matrix-small", (1, size, size), 10, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "image_shape", "classes", "parameters", "paper"),
+    [
+        ("matrix-small", (2, 32, 32), 5, 68_754, 68e3),
+        ("matrix-small", (1, 28, 28), 10, 68_444, 68e3),
+        ("matrix", (2, 32, 32), 5, 317_194, 310e3),
+        ("matrix", (1, 28, 28), 10, 318_964, 310e3),
+    ],
+)
+def test_parameters_are_the_papers_up_to_three_percent(name, image_shape, classes, parameters, paper):
+    net = MatrixCapsNet.from_preset(name, image_shape, classes)
+    added = sum(p.numel() for p in net.stem[2].parameters())
+    assert sum(p.numel() for p in net.parameters()) - added == parameters
+    assert abs(parameters / paper - 1) < 0.03
+
+
+def test_a_shifted_image_has_the_votes_of_its_neighbour_with_other_coordinates():
+    net = net_of(
+        44, routing=EM(1, final_lambda=0.08)
+    ).eval()  # after more iterations the border's share in the competition has spread
+    image = torch.rand(1, 1, 44, 44, generator=torch.Generator().manual_seed(0))
+    shifted = image.roll((4, 4), dims=(2, 3))  # a step of the last grid, of 7 x 7
+    votes = []
+    with torch.no_grad():
+        for pixels in (image, shifted):
+            layer = net.capsules
+            found = layer.votes(net.children_of(pixels)).tensor(layer.graph())
+            votes.append(found.view(16, 7, 7, 10, 4, 4))
+    moved = votes[1][:, 3:5, 3:5] - votes[0][:, 2:4, 2:4]  # children of children that have all windows
+    difference = moved.amax(dim=(0, 1, 2, 3)), moved.amin(dim=(0, 1, 2, 3))
+    wanted = torch.zeros(4, 4)
+    wanted[:2, 3] = 4 / 44
+    for extreme in difference:
+        torch.testing.assert_close(extreme, wanted, atol=1e-4, rtol=0)
+
+
+def test_the_margin_grows_with_training():
+    net, labels = net_of(), torch.tensor([1])
+    output = net(torch.zeros(1, 1, 20, 20))._replace(scores=torch.full((1, 10), 0.5))
+    for progress, margin in ((0.0, 0.2), (0.5, 0.55), (1.0, 0.9)):
+        torch.testing.assert_close(net.loss(output, None, labels, progress), torch.tensor(9 * margin**2))
+
+
+def test_images_and_objects_that_do_not_fit_are_named():
+    with pytest.raises(InputError, match="image_shape: expected at least 17 x 17 pixels for 'matrix', got 16 x 28"):
+        MatrixCapsNet.from_preset("matrix", (1, 16, 28))
+    with pytest.raises(InputError, match="objects: expected 1 for 'matrix', whose loss knows one true class, got 2"):
+        MatrixCapsNet.from_preset("matrix", objects=2)
+    with pytest.raises(InputError, match="routing: expected EM for 'matrix'"):
+        MatrixCapsNet.from_preset("matrix", routing=Dynamic())
+    MatrixCapsNet.from_preset("matrix-small", (1, SMALLEST, SMALLEST))(torch.zeros(1, 1, SMALLEST, SMALLEST))
+
+
+def test_a_run_learns_is_loaded_traced_drawn_and_says_what_it_has_not(tmp_path, monkeypatch, capsys):
+    small.use(monkeypatch, small.digits(size=20))
+    run = Run.open(train(small.config(tmp_path, model="matrix-small", iterations=2), progress=False)["run"])
+    net, test = load(run.path, "last"), small.digits(size=20).test
+    assert run.config.routing == "em" and net.capsules.routing.iterations == 2
+    first, last = (row["train_loss"] for row in (run.metrics()[0], run.metrics()[-1]))
+    assert np.isfinite(last) and last != first
+    trace = run.trace()
+    assert trace.reconstructions is None and trace.perturbed is None and trace.saliency is not None
+    with torch.no_grad():
+        scores = net(to_float(test.pixels)).scores
+    states = routing_of(net, to_float(test.pixels))
+    torch.testing.assert_close(torch.from_numpy(states["lengths"][1]), scores, rtol=1e-4, atol=1e-5)
+    usage = capsule_usage(net, Batches(test, 20))
+    torch.testing.assert_close(usage.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
+    main(["viz", str(run.path), "--what", "entropy", "--format", "png"])
+    assert main(["explore", str(run.path), "--no-open"]) == 0
+    page = (run.path / "figures" / "explorer.html").read_text(encoding="utf-8")
+    assert stored_in(page)["without"] == "Nothing can be drawn here: MatrixCapsNet isn't computed in the page."

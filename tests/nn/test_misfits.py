@@ -1,0 +1,174 @@
+"""What doesn't fit is refused in words where it can be seen, on the CPU, before it becomes a wrong answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import (
+    CapsNet,
+    InputError,
+    complete_graph,
+    coupling_entropy,
+    margin_loss,
+    route,
+    spread_loss,
+)
+from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
+from graphcaps.nn import (
+    CapsuleLayer,
+    ConvCaps,
+    Decoder,
+    DepthwisePrimaryCaps,
+    MatrixClassCaps,
+    MatrixConvCaps,
+    Poses,
+    SharedCaps,
+)
+
+NETWORKS = {"compact": CapsNet, "cnn-small": CNN, "matrix-small": MatrixCapsNet}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def network(request):
+    torch.manual_seed(0)
+    return NETWORKS[request.param].from_preset(request.param, (1, 20, 20)).eval()
+
+
+IMAGES = torch.rand(3, 1, 20, 20, generator=torch.Generator().manual_seed(0))
+BAD_IMAGES = [
+    (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
+    (
+        (IMAGES - 0.13) / 0.31,
+        r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are, not",
+    ),
+    (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
+    (IMAGES.numpy(), "a tensor, got ndarray"),
+    (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
+]
+
+
+@pytest.mark.parametrize(("images", "text"), BAD_IMAGES, ids=range(len(BAD_IMAGES)))
+def test_images_that_a_network_would_misread_are_refused(network, images, text):
+    with pytest.raises(InputError, match=f"^images: expected {text}"):
+        network(images)
+
+
+def test_rounding_beyond_black_and_white_is_not_refused(network):
+    with torch.no_grad():
+        assert network(1.01 * IMAGES - 0.004).scores.isfinite().all()
+        assert len(network(IMAGES[:0]).scores) == 0
+
+
+LAYERS = [
+    (CapsuleLayer(12, 3), 12, 8),
+    (SharedCaps(2, torch.rand(6, 2), num_parents=3), 12, 8),
+    (ConvCaps((2, 3), 2, 3, kernel=2), 12, 8),
+    (MatrixConvCaps((2, 3), 2, 3, kernel=2), 12, 16),
+    (MatrixClassCaps(2, torch.rand(6, 2), 3), 12, 16),
+]
+
+
+def enter(layer, u):
+    return layer(Poses(u, u[..., 0])) if isinstance(layer, (MatrixConvCaps, MatrixClassCaps)) else layer(u)
+
+
+@pytest.mark.parametrize(("layer", "num_children", "dim"), LAYERS, ids=lambda value: type(value).__name__)
+def test_a_batch_before_the_capsules_is_refused_with_what_to_do(layer, num_children, dim):
+    enter(layer, torch.rand(num_children, 4, dim))
+    wanted = rf"^u: expected \(I={num_children}, \*, P={dim}\), got "
+    with pytest.raises(InputError, match=wanted + r".*\. Capsules come first, then the batch: u\.transpose\(0, 1\)"):
+        enter(layer, torch.rand(4, num_children, dim))
+    with pytest.raises(InputError, match=wanted + rf"\({num_children}, 4, {dim - 1}\)$"):
+        enter(layer, torch.rand(num_children, 4, dim - 1))
+    with pytest.raises(InputError, match=r"^u: expected floating point, got torch.int64\. Convert it: u\.float\(\)"):
+        enter(layer, torch.ones(num_children, 4, dim, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("layer", [LAYERS[3][0], LAYERS[4][0]])
+def test_matrix_capsules_want_poses_by_name(layer):
+    with pytest.raises(InputError, match=r"^capsules: expected Poses\(.*\), got tuple"):
+        layer((torch.rand(12, 4, 16), torch.rand(12, 4)))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda at: SharedCaps(2, at, 3), lambda at: MatrixClassCaps(2, at, 3)], ids=["shared", "matrix"]
+)
+def test_centres_in_pixels_are_refused(make):
+    with pytest.raises(InputError, match=r"^centres: expected numbers in \[0, 1\], .*\. They are shares of the image"):
+        make(28 * torch.rand(6, 2))
+
+
+def test_a_map_of_another_size_is_refused_where_it_would_become_more_images():
+    layer = DepthwisePrimaryCaps(16, (5, 4))
+    assert layer(torch.rand(2, 16, 5, 4)).shape == (2, 2, 8)
+    with pytest.raises(InputError, match=r"^features: expected \(B, 16, H=5, W=4\), got \(2, 16, 6, 4\)"):
+        layer(torch.rand(2, 16, 6, 4))
+    with pytest.raises(InputError, match=r"^channels: expected a multiple of dim=8, got 12"):
+        DepthwisePrimaryCaps(12, (3, 3))
+
+
+@pytest.mark.parametrize(("sizes", "name"), [((0, 10), "num_children"), ((6, 2.0), "num_parents")])
+def test_a_layers_sizes_are_whole_numbers(sizes, name):
+    with pytest.raises(InputError, match=f"^{name}: expected an integer >= 1, got "):
+        CapsuleLayer(*sizes)
+
+
+def test_the_decoder_wants_the_batch_first():
+    decoder, chosen = Decoder(3, 4, (1, 5, 5)), torch.tensor([0, 2])
+    assert decoder(torch.rand(2, 3, 4), chosen).shape == (2, 1, 5, 5)
+    with pytest.raises(InputError, match=r"got \(3, 2, 4\)\. Layers give \(J, B, D\): v\.transpose\(0, 1\)"):
+        decoder(torch.rand(3, 2, 4), chosen)
+    with pytest.raises(InputError, match=r"^capsules: expected \(B=2, J=3, D=4\), got \(1, 3, 4\)$"):
+        decoder(torch.rand(1, 3, 4), chosen)
+
+
+@pytest.mark.parametrize("images", [IMAGES[:1], IMAGES[:, :, :, :1]])
+def test_a_loss_does_not_broadcast_images(images):
+    torch.manual_seed(0)
+    output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
+    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), as the reconstructions, got "):
+        capsnet_loss(output, images, torch.tensor([0, 1, 2]))
+
+
+LABELS, GRAPH = torch.tensor([0, 2]), complete_graph(3, 2)
+OUTSIDE = [
+    ("lengths", lambda x: margin_loss(x, LABELS), (2, 3), "They are lengths of squashed capsules, not logits"),
+    ("labels", lambda x: margin_loss(torch.rand(2, 3), x), (2, 3), "Class numbers are labels"),
+    ("activations", lambda x: spread_loss(x, LABELS, 0.2), (2, 3), "They are probabilities, not logits"),
+    ("c", lambda x: coupling_entropy(GRAPH, x), (6, 5), "They are couplings, not logits"),
+]
+
+
+@pytest.mark.parametrize(("name", "of", "shape", "then"), OUTSIDE, ids=[each[0] for each in OUTSIDE])
+def test_logits_in_the_place_of_numbers_from_0_to_1_are_refused(name, of, shape, then):
+    values = torch.rand(shape)
+    assert of(values).isfinite().all()
+    for beyond in (-0.02, 1.02):
+        wrong = values.clone()
+        wrong[-1, -1] = beyond
+        with pytest.raises(InputError, match=rf"^{name}: expected numbers in \[0, 1\], got .*\. {then}"):
+            of(wrong)
+
+
+@pytest.mark.parametrize("routing", ["em", "dynamic"])
+def test_logits_as_activations_are_refused_and_lengths_above_1_are_not(routing):
+    activation = torch.tensor([0.2, 1.3, 0.0])
+    assert route(GRAPH, torch.rand(6, 4), routing, activation=activation).v.isfinite().all()
+    with pytest.raises(InputError, match=r"^activation: expected numbers in \[0, 1\], got -0\.8\. They are prob"):
+        route(GRAPH, torch.rand(6, 4), routing, activation=activation - 0.8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "then"),
+    [
+        ((5, 6, 4), r"\. Edges come first: u_hat\.transpose\(0, 1\)"),
+        ((3, 2, 4), r"\. Edges are one dim: u_hat\.flatten\(0, 1\), if the graph is complete_graph's"),
+        ((5, 4), "$"),
+    ],
+)
+def test_votes_in_another_layout_are_refused_with_what_to_do(shape, then):
+    with pytest.raises(
+        InputError, match=rf"^u_hat: expected \(E=6, \*, D\), got \({', '.join(map(str, shape))}\){then}"
+    ):
+        route(GRAPH, torch.rand(shape))

@@ -1,0 +1,171 @@
+"""Image layers with every routing: what they learn, where a prior enters, and routings of one's own."""
+
+from __future__ import annotations
+
+import pytest
+import small
+import torch
+
+from graphcaps import CapsNet, InputError, route, squash, train
+from graphcaps.analysis.capsule_usage import capsule_usage
+from graphcaps.analysis.parse_tree import NOTES, parse_tree
+from graphcaps.data import Batches, to_float
+from graphcaps.nn import CapsuleLayer, ConvCaps, PrunedCaps, SharedCaps
+from graphcaps.routing import EM, Dynamic, Routing, Spherical
+from graphcaps.routing.names import ROUTINGS, name_of
+from graphcaps.trace.recording import routing_of
+from graphcaps.training.run_folder import Run, load
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class OneStep(Routing):
+    """A routing of one's own: a learned sharpness of a single softmax."""
+
+    def __init__(self, sharpness: float = 1.0):
+        super().__init__()
+        self.sharpness = sharpness
+        self.log = torch.nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, edges, votes, prior, activation=None):
+        b = prior + self.sharpness * self.log.exp() * edges.agreement(votes, edges.sum_to_parents(votes))
+        c = edges.child_softmax(b)
+        s = edges.weighted_sum(c, votes)
+        edges.observe(0, b, c, squash(s), votes)
+        return s
+
+
+EVERY = [*ROUTINGS, OneStep(0.5)]
+
+
+@pytest.fixture
+def u(draw):
+    return draw(6, 2, 8, dtype=torch.float32) / 4
+
+
+@pytest.mark.parametrize(
+    ("routing", "learned"),
+    [
+        ("dynamic", set()),
+        ("uniform", set()),
+        ("attention", set()),
+        ("spherical", {"exponent"}),
+        ("inverted", {"norm.weight", "norm.bias", "head.weight", "head.bias"}),
+        ("em", {"costs", "biases"}),
+        (OneStep(), {"log"}),
+    ],
+)
+def test_a_layer_learns_what_its_routing_has(routing, learned, u):
+    layer = CapsuleLayer(6, 3, routing=routing)
+    names = {name.removeprefix("routing.") for name, _ in layer.named_parameters()} - {"weight"}
+    assert names == learned
+    layer(u).square()[..., 0].sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in layer.parameters())
+
+
+def test_layers_hold_copies_of_a_routing_object():
+    routing = Spherical(2, concentration=4.0)
+    first, second = CapsuleLayer(6, 3, routing=routing), ConvCaps(3, 2, 2, 2, routing=routing)
+    with torch.no_grad():
+        first.routing.exponent.zero_()
+    kappas = [each.kappa.item() for each in (first.routing, second.routing, routing)]
+    assert kappas == pytest.approx([1, 4, 4])
+    assert second.routing.iterations == 2 and "Spherical(iterations=2, concentration=4.0" in repr(second)
+    net = CapsNet.from_preset("deep", (1, 23, 23), 3, routing=Dynamic(5))
+    assert [layer.routing.iterations for layer in (*net.between, net.capsules)] == [5, 5, 5]
+    with pytest.raises(InputError, match="routing: expected one of dynamic, .* Did you mean 'dynamic'"):
+        CapsuleLayer(6, 3, routing="dynamc")
+    with pytest.raises(InputError, match=r"routing: expected a Routing such as Dynamic\(3\), or a name .*, got 3"):
+        CapsuleLayer(6, 3, routing=3)
+
+
+@pytest.mark.parametrize("make", [lambda: CapsuleLayer(6, 3, routing="em"), lambda: ConvCaps(3, 1, 2, 2, routing="em")])
+def test_em_takes_a_childs_length_for_its_activation(make, draw):
+    layer = make()
+    u = draw(layer.num_children, 2, 8, dtype=torch.float32) / 4
+    wanted = route(layer.graph(), layer.votes(u), layer.routing, activation=u.norm(dim=-1)).v
+    torch.testing.assert_close(layer(u), wanted)
+    assert not torch.allclose(layer(u), route(layer.graph(), layer.votes(u), layer.routing).v, atol=1e-3)
+
+
+def test_types_of_convolutional_capsules_have_costs_of_their_own_at_all_positions(draw):
+    layer = ConvCaps((3, 4), child_types=2, parent_types=2, kernel=2, routing=EM())
+    with torch.no_grad():
+        layer.routing.biases.copy_(torch.tensor([0.0, -100.0]))
+    lengths = (
+        layer(draw(24, 2, 8, dtype=torch.float32) / 4).norm(dim=-1).view(2, 2 * 3, 2)
+    )  # (types, positions, images)
+    assert layer.routing.of_parents()[1].tolist() == [0] * 6 + [-100] * 6
+    assert lengths[1].amax() < lengths[0].amin()
+
+
+@pytest.mark.parametrize("routing", EVERY, ids=str)
+def test_every_routing_works_in_a_layer_under_autocast_and_pruned(routing, u):
+    layer = CapsuleLayer(6, 3, routing=routing)
+    v = layer(u)
+    assert v.dtype == torch.float32 and ((v.norm(dim=-1) > 0) & (v.norm(dim=-1) < 1)).all()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer(u), v)
+        assert torch.equal(layer(u.bfloat16()), layer(u.bfloat16().float()))
+    every, few = PrunedCaps(layer, torch.arange(18)), PrunedCaps(layer, torch.arange(0, 18, 2))
+    torch.testing.assert_close(every(u), v)
+    assert [name for name, _ in few.named_parameters()] == [name for name, _ in layer.named_parameters()]
+    assert not torch.allclose(few(u), v)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        CapsuleLayer(6, 3, routing=Spherical(concentration=2.0), learned_prior=True),
+        SharedCaps(2, torch.rand(3, 2), 3, routing="dynamic", learned_prior=True),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_learned_prior_is_where_the_routing_starts(layer):
+    u = squash(torch.randn(6, 2, 8))
+    torch.testing.assert_close(layer(u), route(layer.graph(), layer.votes(u), layer.routing).v)
+    torch.nn.init.normal_(layer.prior)
+    found = layer(u)
+    torch.testing.assert_close(found, route(layer.graph(), layer.votes(u), layer.routing, prior=layer.prior).v)
+    found.square().sum().backward()
+    assert layer.prior.grad.abs().min() > 0
+    layer.reset_parameters()
+    assert not layer.prior.any()
+
+
+def test_a_pruned_layer_keeps_the_priors_of_its_edges():
+    layer = CapsuleLayer(4, 3, learned_prior=True)
+    torch.nn.init.normal_(layer.prior)
+    assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()
+    assert not PrunedCaps(layer.requires_grad_(False), torch.tensor([1, 5, 11])).prior.requires_grad
+
+
+@pytest.mark.parametrize("routing", ["spherical", "em", "inverted"])
+@pytest.mark.parametrize("make", [lambda **how: CapsuleLayer(6, 3, **how), lambda **how: ConvCaps(3, 2, 2, 2, **how)])
+def test_reset_parameters_forgets_what_the_routing_has_learned(routing, make):
+    layer = make(routing=routing)
+    for parameter in layer.parameters():
+        torch.nn.init.constant_(parameter, 7.0)
+    layer.reset_parameters()
+    assert not any((parameter == 7).any() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("routing", ["uniform", "spherical", "em"])
+def test_a_run_brings_back_what_its_routing_learned_and_trace_usage_and_network_agree(routing, tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    run = Run.open(train(small.config(tmp_path, routing=routing), progress=False)["run"])
+    net, test = load(run.path, "last"), small.digits().test
+    assert name_of(net.capsules.routing) == routing
+    torch.manual_seed(0)
+    new = CapsNet.from_preset("compact", (1, 12, 12), 10, routing=routing)
+    for trained, start in zip(net.capsules.routing.parameters(), new.capsules.routing.parameters(), strict=True):
+        assert not torch.equal(trained, start)
+    trace = run.trace()
+    assert trace.about["routing"] == routing
+    assert parse_tree(trace, image=0).graph.get("note") == NOTES.get(routing)
+    with torch.no_grad():
+        lengths = net(to_float(test.pixels)).lengths
+    states = routing_of(net, to_float(test.pixels))
+    torch.testing.assert_close(torch.from_numpy(states["lengths"][2]), lengths, rtol=1e-4, atol=1e-5)
+    usage = capsule_usage(net, Batches(test, 20))
+    torch.testing.assert_close(usage.parent_length.float(), lengths.amax(0), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,58 @@
+"""Capsules whose matrices all positions share: their votes by hand, and their start."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import graphcaps
+from graphcaps import InputError, route
+from graphcaps.nn import SharedCaps
+from graphcaps.routing import Uniform, choose_engine
+
+CENTRES = torch.tensor([[0.25, 0.25], [0.25, 0.75], [0.75, 0.5]])
+
+
+def layer_of(**options):
+    torch.manual_seed(0)
+    return SharedCaps(2, CENTRES, num_parents=4, child_dim=3, parent_dim=5, **options).double()
+
+
+def test_a_vote_is_the_childs_product_with_its_types_matrix_at_its_place(draw):
+    layer, u = layer_of(), draw(6, 2, 3)
+    votes = layer.votes(u).tensor(layer.graph()).unflatten(0, (6, 4))  # (I, J, B, D)
+    for i in range(6):
+        row, column = (2 * CENTRES[i % 3] - 1).tolist()
+        for j in range(4):
+            plain, down, right = layer.weight[i // 3 * 4 + j].chunk(3)
+            wanted = u[i] @ (plain + row * down + column * right)
+            torch.testing.assert_close(votes[i, j], wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_the_engine_that_auto_takes_gives_what_torch_gives_in_value_and_gradient(draw):
+    layer, u, found = layer_of(), draw(6, 2, 3).requires_grad_(), []
+    assert choose_engine(layer.graph(), layer.votes(layer.blank())) == "fused"
+    for engine in ("auto", "torch"):
+        with graphcaps.engine(engine):
+            v = layer(u)
+        found.append((v, *torch.autograd.grad((v * torch.arange(1.0, 6)).sum(), (u, layer.weight))))
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_an_untrained_sum_is_about_as_long_as_a_child():
+    torch.manual_seed(0)
+    centres = torch.cartesian_prod(torch.linspace(0.2, 0.8, 8), torch.linspace(0.2, 0.8, 8))
+    layer, ratios = SharedCaps(8, centres, num_parents=10), []
+    for _ in range(20):
+        layer.reset_parameters()
+        u = torch.nn.functional.normalize(torch.randn(512, 4, 8), dim=-1)
+        s = route(layer.graph(), layer.votes(u), Uniform(), squash_output=False).v
+        ratios.append(s.norm(dim=-1).mean())
+    assert 0.7 < torch.stack(ratios).mean() < 1.5
+
+
+def test_places_are_the_layers_own_and_no_part_of_its_weights():
+    assert list(layer_of().state_dict()) == ["weight"]
+    with pytest.raises(InputError, match=r"centres: expected \(positions, 2\), got \(3,\)"):
+        SharedCaps(2, torch.rand(3), 4)

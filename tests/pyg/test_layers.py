@@ -1,0 +1,441 @@
+"""graphcaps.pyg: the numbers of the DGL layers, PyG's manners, and its tools."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
+
+from torch_geometric.edge_index import EdgeIndex  # noqa: E402
+from torch_geometric.explain import AttentionExplainer, Explainer  # noqa: E402
+from torch_geometric.nn import (  # noqa: E402
+    GATConv,
+    HeteroConv,
+    JumpingKnowledge,
+    MeanAggregation,
+    MultiAggregation,
+    SAGEConv,
+    Sequential,
+    global_add_pool,
+    to_hetero,
+)
+from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
+
+from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg, squash  # noqa: E402
+from graphcaps.graph import COMPETITIONS  # noqa: E402
+from graphcaps.routing import Spherical, Uniform  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+F, D, K, N, E = 6, 4, 3, 9, 24
+# float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
+EXACT = dict(rtol=1e-10, atol=1e-10)
+
+
+@pytest.fixture(params=COMPETITIONS)
+def competition(request):
+    return request.param
+
+
+def edges_of(seed=0, sources=N, targets=N, num_edges=E):
+    """Random edges, with parallel ones and some self-loops; the last target has none."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = [torch.randint(count, (num_edges,), generator=generator) for count in (sources, targets - 1)]
+    ends[0][:2] = ends[1][:2]
+    return torch.stack(ends)
+
+
+def conv(seed=0, **options):
+    torch.manual_seed(seed)
+    layer = pyg.CapsuleConv(F, D, K, **options).double()
+    torch.nn.init.normal_(layer.capsules.bias)
+    return layer
+
+
+def readout_of(**options):
+    torch.manual_seed(0)
+    readout = pyg.CapsuleReadout(F, D, 2, **options).double()
+    torch.nn.init.normal_(readout.capsules.bias)
+    return readout
+
+
+def dgl_twin(layer, make, *sizes, **options):
+    twin = make(*sizes, **options).double()
+    twin.load_state_dict(layer.state_dict())
+    return twin
+
+
+def assert_same(got, wanted):
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("loops", "options"),
+    [
+        (False, {}),
+        (True, {}),
+        (True, {"in_caps": 2}),
+        (False, {"routing": Spherical(2, concentration=4.0, unit_votes=True)}),
+        (True, {"edge_dim": 2, "residual": True}),
+    ],
+    ids=str,
+)
+def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(competition, loops, options, draw):
+    options = {"competition": competition, **options}
+    layer = conv(add_self_loops=loops, **options)
+    in_caps, edge_dim = options.get("in_caps", 1), options.pop("edge_dim", None)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, allow_zero_in_degree=True, edge_feats=edge_dim, **options)
+    edges, x, weight = edges_of(), draw(N, 2, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(E).requires_grad_()
+    attr = None if edge_dim is None else draw(E, edge_dim)
+    graph, weights, attrs = dgl.graph(tuple(edges), num_nodes=N), weight, attr
+    if loops:  # last, of weight 1, with the mean features of the node's other in-edges
+        stays = edges[0] != edges[1]
+        graph, weights = dgl.add_self_loop(dgl.remove_self_loop(graph)), torch.cat((weight[stays], torch.ones(N)))
+        if attr is not None:
+            into = [attr[stays & (edges[1] == v)] for v in range(N)]
+            means = torch.stack([each.mean(0) if len(each) else each.sum(0) for each in into])
+            attrs = torch.cat((attr[stays], means))
+    out, (routed, c) = layer(x, edges, weight, return_coupling=True, edge_attr=attr)
+    wanted = twin(graph, x, weights, get_coupling=True, edge_feat=attrs)
+    assert_same((out, c), wanted)
+    assert torch.equal(routed, torch.stack(graph.edges(order="eid")))
+    cotangent = draw(N, 2, K, D)
+    assert_same(
+        torch.autograd.grad(out, (x, weight, *layer.parameters()), cotangent),
+        torch.autograd.grad(wanted[0], (x, weight, *twin.parameters()), cotangent),
+    )
+
+
+@pytest.mark.parametrize("in_caps", [1, 2])
+def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps, draw):
+    readout = readout_of(in_caps=in_caps)
+    twin = dgl_twin(readout, nn.CapsuleReadout, F, D, 2, in_caps=in_caps)
+    sizes = torch.tensor([5, 0, 1, 7, 0])
+    batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
+    x, cotangent = draw(13, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(5, 2, D)
+    wanted = twin(batch, x, get_coupling=True)
+    gradient = torch.autograd.grad(wanted[0], (x, *twin.parameters()), cotangent)
+
+    index = torch.arange(5).repeat_interleave(sizes)
+    order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
+    ptr = torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)))
+    by_ptr = readout(x, ptr=ptr, return_coupling=True)
+    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True)
+    for found in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
+        coupling = wanted[1][order] if found is shuffled else wanted[1]
+        assert_same(found, (wanted[0], coupling))
+        assert_same(torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient)
+
+
+def test_nodes_are_read_out_along_any_dim_and_into_one_graph_by_default(draw):
+    readout, x = readout_of(), draw(N, 5, F)
+    index = torch.tensor([0] * 4 + [1] * 5)
+    wanted = readout(x, index)
+    assert wanted.shape == (2, 5, 2, D)
+    torch.testing.assert_close(readout(x.movedim(0, 1), index, dim=-2), wanted.movedim(0, 1), **EXACT)
+    torch.testing.assert_close(readout(x[:4])[0], wanted[0], **EXACT)
+    assert readout_of(in_caps=5)(x).shape == (1, 2, D)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_every_form_of_the_edges_gives_the_same_and_comes_back_with_the_couplings(loops, draw):
+    edges = torch.unique(edges_of(), dim=1).contiguous()  # a matrix has no parallel edges
+    layer, x, weights = conv(add_self_loops=loops), draw(N, F), draw(edges.size(1))
+    out, (routed, c) = layer(x, edges, weights, return_coupling=True)
+    for form in (EdgeIndex(edges, sparse_size=(N, N)), edges.int(), edges.t().contiguous().t()):
+        got, (same, of_same) = layer(x, form, weights, return_coupling=True)
+        torch.testing.assert_close(got, out, **EXACT)
+        assert isinstance(same, type(form)) and torch.equal(torch.as_tensor(same), routed.to(same.dtype))
+        assert torch.equal(of_same, c)
+    dense = torch.zeros(N, N, 1, K).double().index_put((routed[1].long(), routed[0].long()), c)
+    for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        adj_t = to_torch_sparse_tensor(edges.flip(0), weights, size=(N, N), layout=layout)
+        got, (matrix, _) = layer(x, adj_t, return_coupling=True)
+        torch.testing.assert_close(got, out, **EXACT)
+        assert matrix.layout == layout and matrix.shape == dense.shape
+        ends, values = to_edge_index(matrix)
+        torch.testing.assert_close(torch.zeros_like(dense).index_put(tuple(ends), values), dense)
+
+
+def test_a_sparse_tensor_that_is_not_coalesced_is_read_right_and_left_as_it_was(draw):
+    layer, x, weights, edges = conv(), draw(N, F), draw(E), edges_of()  # with parallel edges, in no order
+    adj_t = torch.sparse_coo_tensor(edges.flip(0), weights, (N, N))
+    once = adj_t.coalesce()
+    wanted = layer(x, once.indices().flip(0), once.values())
+    for _ in range(2):
+        torch.testing.assert_close(layer(x, adj_t), wanted, **EXACT)
+        assert not adj_t.is_coalesced() and torch.equal(adj_t._values(), weights)
+
+
+def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(competition, draw):
+    layer, x = conv(competition=competition), draw(5, F)
+    edge_index = edges_of(sources=5, targets=3)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, competition=competition, allow_zero_in_degree=True)
+    wanted = twin(bipartite_graph(*edge_index, 5, 3), x)
+    with pytest.warns(
+        UserWarning, match=r"x: the second of the pair.*residual=True adds them; in_channels=\(F, None\)"
+    ):
+        paired = layer((x, draw(3, 99)), edge_index)
+    for found in (paired, layer([x, None], edge_index, size=[5, 3])):
+        torch.testing.assert_close(found, wanted, **EXACT)
+    assert layer((x, None), edge_index).shape == (5, K, D)  # as many targets as sources where nothing says
+
+
+def test_a_node_without_in_edges_gives_the_bias(competition, draw):
+    layer = conv(competition=competition, add_self_loops=False)
+    out = layer(draw(N, F), edges_of())
+    torch.testing.assert_close(out[-1], squash(layer.capsules.bias))
+    assert (out[0] - out[-1]).abs().max() > 1e-3
+    for num_nodes in (0, 1, 3):
+        out, (_, c) = layer(draw(num_nodes, F), torch.empty(2, 0, dtype=torch.int64), return_coupling=True)
+        torch.testing.assert_close(out, squash(layer.capsules.bias).expand(num_nodes, K, D))
+        assert c.shape == (0, 1, K)
+
+
+def test_features_are_counted_at_the_first_input(draw):
+    x, own, attr, edges = draw(5, F), draw(3, 7), draw(E, 2), edges_of(sources=5, targets=3)
+    lazy = pyg.CapsuleConv([-1, -1], D, K, residual=True, edge_dim=-1).double()
+    assert repr(lazy) == "CapsuleConv([-1, -1], 4, num_caps=3, edge_dim=-1, residual=True)" and "-1 -> 3 x 4" in repr(
+        lazy.capsules
+    )
+    lazy.reset_parameters()
+    twin, early = copy.deepcopy(lazy), lazy.state_dict()
+    optimizer = torch.optim.SGD(lazy.parameters(), 0.1)
+    out = lazy((x, own), edges, attr)
+    known = pyg.CapsuleConv((F, 7), D, K, residual=True, edge_dim=2).double()
+    assert {key: value.shape for key, value in lazy.state_dict().items()} == {
+        key: value.shape for key, value in known.state_dict().items()
+    }
+    for layer in (known, twin):  # weights that were not there yet take the shape of those they are given
+        layer.load_state_dict(lazy.state_dict())
+        torch.testing.assert_close(layer((x, own), edges, attr), out, **EXACT)
+    assert lazy.capsules.weight.std() > 0.1 and early.keys() == lazy.state_dict().keys()
+    before = lazy.capsules.weight.clone()
+    out.sum().backward()
+    optimizer.step()
+    assert not torch.equal(lazy.capsules.weight, before)
+    readout = pyg.CapsuleReadout(-1, D, 2).double()
+    assert readout(x).shape == (1, 2, D) and readout.capsules.weight.shape == (1, F, 2, D)
+    with pytest.raises(ValueError, match=r"expected \(N=5, \*, 6\), got \(5, 7\)"):
+        readout(draw(5, 7))
+
+
+def test_a_cached_layer_equals_one_that_is_not_and_keeps_the_edges_of_its_first_call(draw):
+    x, edges, weight = draw(N, F), edges_of(), draw(E)
+    for loops in (False, True):
+        cached, plain = conv(add_self_loops=loops, cached=True), conv(add_self_loops=loops)
+        wanted = plain(x, edges, weight)
+        for given in (edges, edges.flip(1)):  # the second call's edges aren't looked at
+            torch.testing.assert_close(cached(x, given, weight), wanted, **EXACT)
+        state = plain.state_dict()
+        cached.reset_parameters()
+        cached.load_state_dict(state)
+        torch.testing.assert_close(cached(x, edges.flip(1), weight), plain(x, edges.flip(1), weight), **EXACT)
+        twin = copy.deepcopy(cached)
+        torch.testing.assert_close(twin(x, edges, weight), cached(x, edges, weight), **EXACT)
+
+
+# PyG's tools
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_an_edge_mask_multiplies_the_votes(loops, draw):
+    layer, x, edge_index = conv(add_self_loops=loops), draw(N, F), edges_of()
+    mask = torch.rand(E, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weights = draw(E)
+    wanted = layer(x, edge_index, weights * mask)
+    layer.explain, layer._edge_mask, layer._apply_sigmoid = True, mask, False
+    layer._loop_mask = edge_index[0] != edge_index[1]
+    torch.testing.assert_close(layer(x, edge_index, weights), wanted, **EXACT)
+
+
+def test_layers_stand_among_pygs_own(draw):
+    both = HeteroConv({("word", "in", "text"): conv(residual=True), ("text", "cites", "text"): conv()}, aggr="sum")
+    nodes = {"word": draw(5, F), "text": draw(N, F)}
+    edges = {("word", "in", "text"): edges_of(sources=5), ("text", "cites", "text"): edges_of()}
+    wanted = both.convs[("word", "in", "text")]((nodes["word"], nodes["text"]), edges[("word", "in", "text")])
+    wanted = wanted + both.convs[("text", "cites", "text")](nodes["text"], edges[("text", "cites", "text")])
+    torch.testing.assert_close(both(nodes, edges)["text"], wanted, **EXACT)
+
+
+def test_to_hetero_takes_a_network_as_it_is(draw):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = pyg.CapsuleConv((-1, -1), D, K, residual=True, concat=True)
+            self.second = pyg.CapsuleConv((-1, -1), 5, 1, residual=True, concat=True)
+
+        def forward(self, x, edge_index):
+            return self.second(self.first(x, edge_index).relu(), edge_index)
+
+    types = [("word", "in", "text"), ("text", "has", "word"), ("text", "cites", "text")]
+    net = to_hetero(Net(), (["word", "text"], types)).double()
+    x = {"word": draw(5, F), "text": draw(N, 7)}
+    edges = dict(zip(types, (edges_of(sources=5), edges_of(targets=5), edges_of()), strict=True))
+    out = net(x, edges)
+    assert out["word"].shape == (5, 5) and out["text"].shape == (N, 5)
+    out["text"].sum().backward()
+    assert all(weight.grad is not None for name, weight in net.named_parameters() if "first" in name)
+
+
+def test_capsules_stand_one_after_another_in_pygs_own_models(draw):
+    layer, apart, x, edges = conv(concat=True), conv(), draw(N, F), edges_of()
+    torch.testing.assert_close(layer(x, edges), apart(x, edges).flatten(1), **EXACT)
+    out, (_, c) = layer(x, edges, return_attention_weights=True)
+    assert out.shape == (N, K * D) and c.shape[1:] == (K,)
+    net = Sequential(
+        "x, edges, batch",
+        [
+            (pyg.CapsuleConv(F, D, K, concat=True), "x, edges -> one"),
+            (pyg.CapsuleConv(K * D, D, K, concat=True), "one, edges -> two"),
+            (lambda one, two: [one, two], "one, two -> both"),
+            (JumpingKnowledge("cat"), "both -> both"),
+            (pyg.CapsuleReadout(2 * K * D, 5, 2), "both, batch -> both"),
+        ],
+    ).double()
+    assert net(x, edges, torch.tensor([0] * 4 + [1] * 5)).shape == (2, 2, 5)
+
+
+def test_layers_take_the_place_of_gat_conv_and_of_a_pooling_by_one_line_each():
+    """The calls of docs/layers.md, the dropout of which is off in ``eval``."""
+    torch.manual_seed(0)
+    heads, classes, x, edges = 3, 5, torch.randn(N, F), edges_of()
+    first = pyg.CapsuleConv(F, 8, heads, dropout=0.6, concat=True)
+    second = pyg.CapsuleConv(8 * heads, classes, num_caps=1, concat=True, dropout=0.6, squash_output=False)
+    one, two = GATConv(F, 8, heads, dropout=0.6), GATConv(8 * heads, classes, heads=1, concat=False, dropout=0.6)
+    h, wanted = first(x, edges), one(x, edges)
+    assert h.shape == wanted.shape and second(h, edges).shape == two(wanted, edges).shape == (N, classes)
+    y = x[:, :classes].argmax(1)
+    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], 0.02)
+    first.eval(), second.eval()
+    for _ in range(60):
+        loss = torch.nn.functional.cross_entropy(second(torch.nn.functional.elu(first(x, edges)), edges), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.8 < torch.log(torch.tensor(5.0))  # of chance
+    batch = torch.tensor([0] * 4 + [1] * 5)
+    pool = pyg.CapsuleReadout(8 * heads, 8 * heads // 4, num_caps=4, concat=True)
+    assert pool(h, batch).shape == global_add_pool(h, batch).shape
+
+
+def test_a_readout_keeps_the_contract_of_aggregations(draw):
+    """Beside PyG's mean in all ways of calling it, which one iteration, an identity and no squash are."""
+    readout = pyg.CapsuleReadout(4, 4, 1, routing=Uniform(), squash_output=False, concat=True).double()
+    readout.capsules.weight.data.copy_(torch.eye(4)[None, :, None])
+    mean, x = MeanAggregation(), draw(3, N, 4)
+    index, ptr = torch.tensor([2, 0, 0, 5, 2, 2, 0, 5, 2]), torch.tensor([0, 0, 3, 3, 9])
+    for given in (dict(index=index), dict(index=index, dim_size=8), dict(ptr=ptr), dict(ptr=ptr, dim_size=4), {}):
+        by_index = {"index": torch.tensor([1, 1, 1, 3, 3, 3, 3, 3, 3]), "dim_size": 4} if "ptr" in given else given
+        for dim, values in ((-2, x), (1, x), (0, x[0]), (-2, x[0]), (0, x.movedim(1, 0)), (-3, x.movedim(1, 0))):
+            wanted = mean(values, **by_index, dim=dim)
+            torch.testing.assert_close(readout(values, **given, dim=dim), wanted, **EXACT)
+    nothing = torch.empty(0, 4).double()
+    assert readout(nothing).shape == mean(nothing).shape == (0, 4)
+    of_nobody = dict(index=torch.empty(0).long(), dim_size=2)
+    assert torch.equal(readout(nothing, **of_nobody), mean(nothing, **of_nobody))
+    for wrong in (dict(ptr=ptr, dim_size=2), dict(index=index, dim_size=3), dict(index=index, dim=2)):
+        for aggregation in (readout, mean):
+            with pytest.raises(ValueError):
+                aggregation(x[0], **wrong)
+
+
+def test_a_readout_stands_among_aggregations_and_in_convolutions(draw):
+    x, edges = draw(N, 8), edges_of()
+    readout = pyg.CapsuleReadout(8, 4, 2, concat=True).double()
+    index = torch.tensor([0] * 4 + [1] * 5)
+    both = MultiAggregation(["mean", readout])
+    torch.testing.assert_close(both(x, index), torch.cat((MeanAggregation()(x, index), readout(x, index)), 1), **EXACT)
+    sage = SAGEConv(8, 5, aggr=readout).double()
+    told = readout(x[edges[0]], edges[1], dim_size=N)
+    torch.testing.assert_close(sage(x, edges), sage.lin_l(told) + sage.lin_r(x), **EXACT)
+    assert SAGEConv(8, 5, aggr=["mean", copy.deepcopy(readout)]).double()(x, edges).shape == (N, 5)
+
+
+def test_an_explainer_of_attention_finds_the_couplings(draw):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = conv(add_self_loops=False, squash_output=False, concat=True)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index)
+
+    net, x, edges = Net(), draw(N, F), edges_of()
+    explainer = Explainer(
+        net,
+        AttentionExplainer(),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config=dict(mode="multiclass_classification", task_level="node", return_type="raw"),
+    )
+    mask = explainer(x, edges).edge_mask
+    _, (_, c) = net.conv(x, edges, return_attention_weights=True)
+    torch.testing.assert_close(mask, c.max(1).values)
+    assert not net.conv._message_forward_hooks
+
+
+def test_layers_copy_pickle_and_print(draw):
+    layer, readout = conv(), pyg.CapsuleReadout(F, 16, 2)
+    assert repr(pyg.CapsuleConv(8, 32, num_caps=2)) == "CapsuleConv(8, 32, num_caps=2)"
+    assert repr(pyg.CapsuleConv((8, None), 32, 2)) == "CapsuleConv((8, None), 32, num_caps=2)"
+    whole = pyg.CapsuleConv(8, 32, 2, edge_dim=3, residual=True, concat=True)
+    assert repr(whole) == "CapsuleConv(8, 32, num_caps=2, edge_dim=3, residual=True, concat=True)"
+    with pytest.warns(UserWarning, match="in_channels: the second of the pair.*is not used"):
+        pyg.CapsuleConv((8, 5), 32, 2)
+    assert repr(readout) == "CapsuleReadout(6, 16, num_caps=2)"
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(twin(x := draw(N, F), edges_of()), layer(x, edges_of()))
+    before = layer.capsules.weight.clone()
+    layer.reset_parameters()
+    assert not torch.equal(before, layer.capsules.weight)
+    assert not layer.capsules.bias.any()
+
+
+def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    monkeypatch.delitem(sys.modules, "graphcaps.pyg")
+    with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install -e "\.\[pyg\]"') as caught:
+        importlib.import_module("graphcaps.pyg")
+    assert isinstance(caught.value, ImportError)
+
+
+def test_nothing_else_imports_torch_geometric():
+    code = "import sys, graphcaps.nn; sys.exit('torch_geometric' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+ONES = torch.ones(N, F).double()
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda: pyg.CapsuleConv(0, D, K), "in_channels: expected an integer >= 1, got 0"),
+        (lambda: pyg.CapsuleConv(F, -1, K), "out_channels: expected an integer >= 1, got -1"),
+        (lambda: pyg.CapsuleConv(F, D, K, edge_dim=0), "edge_dim: expected an integer >= 1, got 0"),
+        (lambda: pyg.CapsuleConv((F, 5, 4), D, K), "in_channels: expected a number, or a pair"),
+        (lambda: pyg.CapsuleConv((F, None), D, K, residual=True), "in_channels: expected a target's features"),
+        (lambda: conv(residual=True)((ONES, None), edges_of()), "x: expected a pair with the target"),
+        (lambda: conv(edge_dim=2)(ONES, edges_of()), r"edge_attr: expected \(E, 2\), .* got none"),
+        (lambda: conv()(ONES, edges_of(), edge_attr=torch.ones(E, 2)), "edge_attr: .*Give it edge_dim="),
+        (lambda: conv()(ONES, edges_of(), torch.ones(E, 2)), r"edge_weight: expected \(E,\).*edge_dim="),
+        (lambda: conv()(ONES[:, :5], edges_of()), r"x: expected \(N=9, \*, 6\), got \(9, 5\)"),
+        (lambda: conv()(ONES[:4], edges_of()), r"edge_index: .*indices in \[0, .*=4\), got 0 to 8"),
+        (lambda: conv()(ONES, edges_of(), torch.ones(3)), r"edge_weight: expected \(E=24, .*got \(3,\)"),
+        (lambda: readout_of()(ONES[:3], torch.tensor([0, 1, 2]), dim_size=2), r"index: .*indices in .* got 0 to 2"),
+        (lambda: readout_of()(ONES[:3], torch.tensor([0, 1])), r"x: expected \(N=2, "),
+        (lambda: conv(routing=Spherical(mutual=True))((ONES, ONES), edges_of()), "with mutual=True, got a pair"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        wrong()

@@ -1,0 +1,108 @@
+"""Votes painted onto the image: credits by place, windows that share out a pixel, and the picture of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from traces import make_trace, with_pictures
+
+from graphcaps import InputError
+from graphcaps.viz import PlacesPicture, draw, style
+from graphcaps.viz.routing.places import credit_by_place, has_places, painted, places_of, windows
+
+FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(2) for y in range(4) for x in range(4)], np.int32)
+
+
+@pytest.fixture
+def trace():
+    """32 children of two types at 4 x 4 places of images of 12 x 12 pixels, three parents."""
+    whole = with_pictures(make_trace(32, 3, epochs=(0, 2), iterations=5, speed=0.5))
+    return dataclasses.replace(whole, saliency=None, fields=FIELDS)
+
+
+def test_the_credit_of_a_place_is_the_sum_over_its_children_of_coupling_times_agreement(trace):
+    _, of = places_of(trace)
+    credit = trace.c[-1, :, 1].astype(np.float64) * trace.agreement[-1, :, 1]
+    found = credit_by_place(trace, of, credit)
+    wanted = np.zeros((5, 3, 16))
+    for e, (i, j) in enumerate(zip(trace.src, trace.dst, strict=True)):
+        top, left = FIELDS[i, :2] // 2
+        wanted[:, j, 4 * top + left] += credit[:, e]
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    picture = PlacesPicture(trace, image=1)
+    np.testing.assert_allclose(picture.maps, np.maximum(wanted, 0), atol=1e-12)
+    assert (wanted < 0).any() and (wanted > 0).any()
+
+
+def test_a_point_is_shared_out_among_the_places_that_see_it():
+    fields = places_of(dataclasses.replace(make_trace(32, 3), fields=FIELDS)).fields
+    shares = windows(fields, 12, 12)  # (F, H, W)
+    assert (shares >= 0).all() and (shares.sum(axis=0) <= 1).all()
+    for share, (top, left, high, wide) in zip(shares, fields, strict=True):
+        outside = np.ones((12, 12), bool)
+        outside[top : top + high, left : left + wide] = False
+        assert not share[outside].any()
+        assert np.unravel_index(share.argmax(), share.shape) in [
+            (top + down, left + right) for down in range(high) for right in range(wide)
+        ]
+    assert shares.sum(axis=0)[3:8, 3:8].min() > 0.6 and not shares[:, 11].any(), "no child sees the last row"
+
+
+def test_paint_is_the_colour_of_who_gets_the_credit_and_nothing_is_the_dim_image():
+    image = np.full((1, 4, 3), 0.5)
+    maps = np.array([[[1.0, 0.0, 0.5, 0.0]], [[0.0, 0.25, 0.5, 0.0]]])  # (2, 1, 4)
+    red, blue = np.array([1.0, 0, 0]), np.array([0, 0, 1.0])
+    found = painted(image, maps, np.array([red, blue]), most=1.0)[0]
+    np.testing.assert_allclose(found[0], 0.75 * red)
+    np.testing.assert_allclose(found[1], 0.5 * 0.75 * blue + 0.5 * 0.15)
+    np.testing.assert_allclose(found[2], 0.75 * (red + blue) / 2)
+    np.testing.assert_allclose(found[3], 0.15)
+
+
+def test_a_place_that_votes_lights_up_in_its_parents_panel_and_in_no_other(trace):
+    agreement = np.zeros_like(trace.agreement)
+    agreement[..., 3 * 5 + 1] = 1.0  # child 5, at place (1, 1), for parent 1
+    black = dataclasses.replace(trace, agreement=agreement, images=np.zeros_like(trace.images))
+    picture = PlacesPicture(black, image=0)
+    everything, *each = (np.asarray(panel.get_array()) for panel in picture.panels)
+    fine = len(everything) // 12
+    assert everything[fine * 4, fine * 4].max() > 0.3 and not everything[fine * 9 :].any()
+    np.testing.assert_allclose(everything, each[1])
+    assert not each[0].any() and not each[2].any()
+
+
+def test_it_moves_with_the_routing_and_names_the_parents_and_their_lengths(trace):
+    picture = PlacesPicture(trace, image=1)
+    last = np.asarray(picture.panels[0].get_array()).copy()
+    picture.show(0)
+    assert np.abs(np.asarray(picture.panels[0].get_array()) - last).max() > 0.05
+    said = {text.get_text() for text in picture.figure.texts}
+    lengths = trace.lengths[-1, 0, 1]
+    longest, label = int(lengths.argmax()), int(trace.labels[1])
+    assert longest != label  # so that the longest is marked as wrong
+    assert {f"class {j}: {lengths[j]:.2f}{' ✗' if j == longest else ''}" for j in range(3)} <= said
+
+
+@pytest.mark.parametrize(("parents", "medium"), [(10, style.SCREEN), (37, style.COLUMN)])
+def test_text_can_be_read_whole(parents, medium):
+    whole = with_pictures(make_trace(32, parents, epochs=(0, 2)))
+    picture = PlacesPicture(dataclasses.replace(whole, saliency=None, fields=FIELDS), image=0, medium=medium)
+    picture.figure.canvas.draw()
+    renderer = picture.figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in picture.figure.texts if text.get_visible()]
+    boxes = [box for box in boxes if box.width]
+    boxes += [panel.axes.get_window_extent(renderer) for panel in picture.panels]
+    wide, high = picture.figure.bbox.width, picture.figure.bbox.height
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= wide and box.y1 <= high for box in boxes)
+    overlaps = [(a, b) for n, a in enumerate(boxes) for b in boxes[:n] if a.shrunk(0.98, 0.9).overlaps(b)]
+    assert not overlaps
+
+
+def test_places_are_drawn_only_where_children_see_different_parts(trace, tmp_path):
+    everywhere = dataclasses.replace(trace, fields=np.tile(np.array([0, 0, 12, 12], np.int32), (32, 1)))
+    assert has_places(trace) and not has_places(everywhere)
+    assert (tmp_path / "places.png") in draw(trace, tmp_path, format="png", over="iterations")
+    with pytest.raises(InputError, match="fields of its children, got none"):
+        draw(dataclasses.replace(trace, fields=None), tmp_path, what="places")
