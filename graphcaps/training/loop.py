@@ -14,7 +14,6 @@ import dataclasses
 import math
 import signal
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,13 +26,12 @@ from ..models import Limits, Network, from_config, routing_network
 from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
-from ..routing import engine
-from ..threads import Crowding, leave_busy_cores, take_threads
+from ..threads import leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator
-from .hardware import determinism, made_with
+from .hardware import made_with
 from .report import introduction, result
 from .run_folder import Run, load
 from .schedule import one_cycle
@@ -74,7 +72,7 @@ class State:
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf
     history: list[dict] = dataclasses.field(default_factory=list)
-    threads: int = 0  # that compute on a CPU; 0 on others, and in older checkpoints
+    threads: int = 0  # that compute on a CPU; 0 on others
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
@@ -85,11 +83,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         run: the run to go on with; None: a new one.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
-    with determinism(config.deterministic), engine(config.engine):
-        return _fit(config, run, progress)
-
-
-def _fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     splits = load_images(config.dataset, config.data).for_augment(config.augment)
@@ -155,9 +148,7 @@ class Trainer:
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
-            on_cpu = self.device.type == "cpu"
-            state.threads = torch.get_num_threads() if on_cpu else 0
-            self.crowding = Crowding(state.threads if on_cpu else 1)
+            state.threads = torch.get_num_threads() if self.device.type == "cpu" else 0
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
                 self._keep_routing()
                 self._save("last")
@@ -193,8 +184,6 @@ class Trainer:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
-                if crowded := self.crowding.look():
-                    progress.say(crowded) if self.show else warnings.warn(crowded, stacklevel=2)
                 speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
