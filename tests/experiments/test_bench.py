@@ -107,10 +107,12 @@ def test_targets_are_met_missed_or_not_measured():
     rows = [Row(name, "", {"median": median}) for name, median in medians.items()]
     found = targets.judged("routing", "cpu", [Table("given votes, forward+backward", "", "ms", rows)])
     assert [(target["text"], target["met"]) for target in found] == [
-        ("4.0x", True), ("2.0x", False), ("not measured", None), ("not measured", None),
+        ("4.00", True), ("2.00", False), ("not measured", None), ("not measured", None),
     ]  # fmt: skip
-    best = targets.faster("t", "a", "b", "c")
-    assert best({"t": {"a": {"median": 2}, "b": {"median": 12}, "c": {"median": 8}}}) == 4
+    rows = [Row(name, "", {"median": median}) for name, median in (("a", 2.0), ("b", 12.0), ("c", 8.0))]
+    target = targets.Target("routing", "cpu", "t", "a", 1, ("b", "c"))
+    assert target.got([Table("t", "", "ms", rows)]) == 4  # of the fastest of the others
+    assert target._replace(most=True).got([Table("t", "", "ms", rows)]) == 0.25
 
 
 @pytest.mark.skipif(not memory._CLEAR.exists(), reason="needs Linux's /proc")
@@ -152,9 +154,9 @@ class Loop:
 def test_every_benchmark_makes_the_tables_of_the_docs(monkeypatch, tmp_path):
     for module in (memory, nodes):
         monkeypatch.setattr(module, "in_process", lambda call, *rest, device: (call(*rest, device), ""))
+        monkeypatch.setattr(module, "peak", lambda call, device: (call(), 1000)[1])
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr("experiments.bench.machine._mallopt", lambda *settings: False)
-    monkeypatch.setattr(memory, "peak", lambda call, device: (call(), 1000)[1])
     monkeypatch.setattr(contention, "training_speed", lambda device, environment: 100.0)
     monkeypatch.setattr(contention, "affinity", lambda: set())
     pages = runpy.run_path(str(ROOT / "docs" / "tables.py"))
