@@ -69,13 +69,13 @@ def test_what_cannot_run_here_says_why_and_an_engine_that_fails_is_no_note(monke
 
 
 def test_the_network_by_einsum_has_our_loss_and_gradient():
-    found = training.networks("paper", Setup("cpu", TINY, {}))
-    images, labels = torch.rand(4, *TINY.image_shape), torch.tensor([0, 2, 1, 9])
-    assert training.check_and_count(found, images, labels) > 0
-    with torch.no_grad():
-        found["einsum"][0].capsules.weight[0] *= 1.5
-    with pytest.raises(GraphcapsError, match="einsum: expected the (loss|gradient)"):
-        training.check_and_count(found, images, labels)
+    images, labels, found = torch.rand(4, *TINY.image_shape), torch.tensor([0, 2, 1, 9]), []
+    for network, _ in training.networks("paper", Setup("cpu", TINY, {})).values():
+        loss = network.loss(network.train()(images, labels), images, labels)
+        found.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
+    for right, got in zip(found[0], found[1], strict=True):
+        # float32 through two convolutions of 81 * 256 terms, and routing
+        assert (got.flatten() - right.flatten()).abs().max() <= 1e-3 * right.abs().max()
 
 
 @pytest.mark.parametrize("order", ORDERS)
