@@ -36,7 +36,7 @@ from ..nn import ConvCaps, SharedCaps
 from ..routing import Spherical
 from ..routing.names import name_of
 
-ROUTINGS = ("dynamic", "uniform", "nobody", "attention", "spherical")
+ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """Routings that the page computes."""
 
 

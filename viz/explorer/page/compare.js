@@ -1,6 +1,6 @@
 // The same votes under two routings, side by side. The weights were trained with one of them; the votes are the same.
 
-const ROUTINGS = ["dynamic", "uniform", "nobody", "attention", "spherical"],
+const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"],
   MOVED = 6; // couplings named
 const trained = { routing: layer.routing, iterations: layer.iterations };
 const USUAL = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }];

@@ -134,16 +134,13 @@ const RULES = {
   },
 };
 
-RULES.nobody = RULES.dynamic;
-
 const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
 
-const NOBODY = layer.routing === "nobody"; // whose logit is 0
-const SOFTMAX = `c = e^b / ${NOBODY ? "(1 + Σ e^b )" : "Σ e^b"}`;
+const SOFTMAX = "c = e^b / Σ e^b";
 
 // What the softmax over a child's edges divides by.
 function totalOf(edges, b) {
-  return edges.reduce((sum, e) => sum + Math.exp(b[e]), NOBODY ? 1 : 0);
+  return edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
 }
 
 // One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
@@ -245,7 +242,7 @@ function drawSoftmax({ child, edge }, r) {
   $("#softmax h3").textContent = `The softmax of ${childName(child)}`;
   const own = `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
   raised($("#softmax .formula"), `${SOFTMAX} = ${own}`);
-  fill($("#softmax tbody"), edges.length + NOBODY, "tr", (row) => {
+  fill($("#softmax tbody"), edges.length, "tr", (row) => {
     row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
   });
   const write = (at, chosen, name, logit, share, color) => {
@@ -262,7 +259,6 @@ function drawSoftmax({ child, edge }, r) {
     const parent = layer.dst[e];
     write(at, e === edge, trace.parents[parent].name, b[e], c[e], look.parents[parent]);
   });
-  if (NOBODY) write(edges.length, false, "nobody", 0, 1 / total, look.muted);
 }
 
 const decodeVotes = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));

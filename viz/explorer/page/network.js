@@ -151,11 +151,11 @@ class Layer {
     return u_hat;
   }
 
-  // c (E,): softmax of b over each child's edges, and with `nobody` over a logit 0 beside them.
-  softmax(b, nobody = false) {
-    const largest = new Float64Array(this.children).fill(nobody ? 0 : -Infinity);
+  // c (E,): softmax of b over each child's edges.
+  softmax(b) {
+    const largest = new Float64Array(this.children).fill(-Infinity);
     b.forEach((value, e) => (largest[this.src[e]] = Math.max(largest[this.src[e]], value)));
-    const total = largest.map((value) => (nobody ? Math.exp(-value) : 0));
+    const total = new Float64Array(this.children);
     const raised = b.map((value, e) => Math.exp(value - largest[this.src[e]]));
     raised.forEach((value, e) => (total[this.src[e]] += value));
     return raised.map((value, e) => value / total[this.src[e]]);
@@ -200,7 +200,7 @@ class Layer {
     const stays = routing === "attention" || routing === "uniform",
       strength = routing === "spherical" && this.concentrationPerLength(u_hat);
     for (let r = 0; r < rounds; r++) {
-      const c = this.softmax(b, routing === "nobody"),
+      const c = this.softmax(b),
         s = this.sums(u_hat, c),
         v = squashed(s, dim),
         agreement = this.agreement(u_hat, v);
