@@ -133,13 +133,6 @@ def test_a_learned_prior_is_where_the_routing_starts(layer):
     assert not layer.prior.any()
 
 
-def test_a_pruned_layer_keeps_the_priors_of_its_edges():
-    layer = CapsuleLayer(4, 3, learned_prior=True)
-    torch.nn.init.normal_(layer.prior)
-    assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()
-    assert not PrunedCaps(layer.requires_grad_(False), torch.tensor([1, 5, 11])).prior.requires_grad
-
-
 @pytest.mark.parametrize("routing", ["spherical", "em", "inverted"])
 @pytest.mark.parametrize("make", [lambda **how: CapsuleLayer(6, 3, **how), lambda **how: ConvCaps(3, 2, 2, 2, **how)])
 def test_reset_parameters_forgets_what_the_routing_has_learned(routing, make):
