@@ -29,7 +29,7 @@ FEWEST = 20  # right answers that limits are chosen on
 
 
 class Evidence(NamedTuple):
-    """What speaks for the answers to N images.
+    """The numbers of an output that its limits are about, for N images.
 
     ``highest`` (N, K + 1): the scores of the answer's K classes and of the next one, descending; (N, K) where there is
     no other class. ``likeness`` (N,) in [-1, 1]: correlation of the pixels of image and reconstruction, None where the
@@ -149,14 +149,14 @@ class Doubt(NamedTuple):
 
 
 def contrast(images: torch.Tensor) -> torch.Tensor:
-    """(B,) in [0, 1]: how far the lightest and the darkest pixel of images (B, C, H, W) are apart, in any channel."""
+    """(B,) in [0, 1]: the lightest less the darkest pixel of images (B, C, H, W), the most of all channels."""
     pixels = images.flatten(2)  # (B, C, H * W)
     return (pixels.amax(dim=2) - pixels.amin(dim=2)).amax(dim=1)
 
 
 @torch.no_grad()
 def doubts(model: ImageNetwork, images: torch.Tensor, output: Any = None) -> list[tuple[Doubt, ...]]:
-    """Why each of the network's answers shouldn't be believed; an empty tuple where nothing speaks against it.
+    """The reasons to doubt each of the network's answers; an empty tuple where there is none.
 
     A blank image has no other doubts. A network without ``limits`` doubts nothing but blank images:
     ``graphcaps.load`` gives them to the networks of runs that have them.
@@ -164,15 +164,15 @@ def doubts(model: ImageNetwork, images: torch.Tensor, output: Any = None) -> lis
     Args:
         model: in eval mode.
         images: (B, C, H, W) in [0, 1].
-        output: what the network gave for the images; default: it is asked.
+        output: the network's output for the images; computed where it isn't given.
 
     >>> from graphcaps import CapsNet
     >>> doubts(CapsNet.from_preset("compact").eval(), torch.zeros(1, 1, 28, 28))[0][0].kind
     'blank'
     """
     output = model(images) if output is None else output
-    apart, seen = contrast(images).tolist(), Evidence.of(images, output, model.objects)
-    found = [[_blank(value)] if value < BLANK else [] for value in apart]
+    contrasts, seen = contrast(images).tolist(), Evidence.of(images, output, model.objects)
+    found = [[_blank(value)] if value < BLANK else [] for value in contrasts]
     limits = model.limits
     if limits is not None:
         outside = limits.doubted(seen, model.objects)
@@ -182,9 +182,9 @@ def doubts(model: ImageNetwork, images: torch.Tensor, output: Any = None) -> lis
     return [tuple(each) for each in found]
 
 
-def _blank(apart: float) -> Doubt:
-    said = f"the image is blank: its lightest and its darkest pixel are {apart:.2f} apart, less than {BLANK:.2f} of 1"
-    return Doubt("blank", said)
+def _blank(contrast: float) -> Doubt:
+    pixels = f"its lightest and its darkest pixel are {contrast:.2f} apart, less than {BLANK:.2f} of 1"
+    return Doubt("blank", f"the image is blank: {pixels}")
 
 
 def _outside(

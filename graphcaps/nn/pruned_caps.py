@@ -1,4 +1,4 @@
-"""A fully connected layer that keeps some of its edges: their matrices, and routing on the graph of them alone."""
+"""A fully connected layer with some of its edges: their matrices, and routing on the graph of these edges alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .routed import graph_device
 class PrunedCaps(CapsuleLayer):
     """A copy of a ``CapsuleLayer`` with some of its edges.
 
-    Its ``state_dict`` has the edges too; any layer pruned to as many takes it, and has them then.
+    Its ``state_dict`` includes the edges; a layer pruned to the same number of edges can load it.
 
     Args:
         layer: the layer, or one that is pruned already.
@@ -61,4 +61,4 @@ class PrunedCaps(CapsuleLayer):
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._graph = None  # it was of the edges before
+        self._graph = None  # built from the previous edges
