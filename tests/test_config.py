@@ -129,16 +129,6 @@ def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     assert str(error.value).startswith("runs/x/config.json: ") and wanted in str(error.value)
 
 
-@pytest.mark.parametrize("model", PRESETS)
-def test_a_network_is_routed_by_its_own_routing_unless_another_is_named(model):
-    routings = PRESETS[model].routings
-    config = TrainConfig(model=model)
-    config.check()
-    assert config.routing == (routings or ("dynamic",))[0]
-    assert TrainConfig.from_json(config.to_json()) == config and config.changed() == TrainConfig(model=model).changed()
-    assert "routing" not in config.changed()
-
-
 @pytest.mark.parametrize("model", ["matrix", "matrix-small", "cnn"])
 def test_a_routing_that_a_network_does_not_have_is_an_error(model):
     other = "dynamic" if PRESETS[model].routings else "em"

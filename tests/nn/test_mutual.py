@@ -79,14 +79,6 @@ def test_dims_between_features_of_edges_and_half_precision_work(draw):
     assert half(GRAPH, torch.ones(N, F, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_the_reverse_of_a_reverse_is_the_edge():
-    back = reverse_edges(GRAPH)
-    assert torch.equal(back[back], torch.arange(len(SRC)))
-    src, dst = GRAPH.edges()
-    assert torch.equal(src[back], dst) and torch.equal(dst[back], src)
-    assert len(reverse_edges(dgl.graph(([], []), num_nodes=2))) == 0
-
-
 @pytest.mark.parametrize(
     "graph, options, text",
     [
