@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps import bipartite_graph, dgl
+from graphcaps import bipartite_graph, dgl, engine
 from graphcaps.errors import InputError
 from graphcaps.graph import reverse_edges
 from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Dynamic, Spherical, Uniform
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -22,15 +23,15 @@ def by_loops(layer, x, weight=None):
     """(N, K, D) before bias and squash, and the couplings (E, K), of spherical routing edge by edge."""
     capsules, edges = layer.capsules, list(zip(SRC, DST, strict=True))
     z = torch.einsum("nf,fkd->nkd", x, capsules.weight[0])
-    z = z / z.norm(dim=-1, keepdim=True) if capsules.unit_votes else z
+    z = z / z.norm(dim=-1, keepdim=True) if capsules.routing.unit_votes else z
     votes = [z[u] * (1 if weight is None else weight[e]) for e, (u, _) in enumerate(edges)]
     back = []
     for e, (u, v) in enumerate(edges):
         before = sum(edge == (u, v) for edge in edges[:e])  # it is so many-th of its kind
         back.append([e for e, edge in enumerate(edges) if edge == (v, u)][before])
-    kappa, into = capsules.learned().concentration, [[e for e in range(len(edges)) if DST[e] == v] for v in range(N)]
+    kappa, into = capsules.routing.kappa, [[e for e in range(len(edges)) if DST[e] == v] for v in range(N)]
     c, s = [torch.full((K,), 1 / K, dtype=x.dtype)] * len(edges), []
-    for r in range(capsules.iterations):
+    for r in range(capsules.routing.iterations):
         if r > 0:
             own = []
             for e, (_, v) in enumerate(edges):
@@ -41,21 +42,28 @@ def by_loops(layer, x, weight=None):
     return torch.stack([s[v] * K / len(into[v]) for v in range(N)]), torch.stack(c)
 
 
-def layer_of(**options):
+def mutual(routing=None):
+    """Routings with ``mutual``, of which spherical has it as an argument."""
+    routing = Spherical(concentration=2.0) if routing is None else routing
+    routing.mutual = True
+    return routing
+
+
+def layer_of(routing=None, **options):
     torch.manual_seed(3)
-    return CapsuleConv(F, D, K, mutual=True, squash_output=False, concentration=2.0, **options).double()
+    return CapsuleConv(F, D, K, mutual(routing), squash_output=False, **options).double()
 
 
 @pytest.mark.parametrize("unit_votes", [True, False])
 @pytest.mark.parametrize("iterations", [1, 2, 4])
 def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(unit_votes, iterations, draw):
-    layer, x, weight = layer_of(unit_votes=unit_votes, iterations=iterations), draw(N, F), draw(len(SRC)).abs()
+    layer, x, weight = layer_of(Spherical(iterations, 2.0, unit_votes)), draw(N, F), draw(len(SRC)).abs()
     x.requires_grad_()
     got, c = layer(GRAPH, x, edge_weight=weight, get_coupling=True)
     wanted, couplings = by_loops(layer, x, weight)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(c.squeeze(1), couplings)
-    learned = [x, layer.capsules.weight] + [layer.capsules.learned.exponent] * (iterations > 1)
+    learned = [x, layer.capsules.weight] + [layer.capsules.routing.exponent] * (iterations > 1)
     slope = draw(N, K, D)
     for ours, theirs in zip(*(torch.autograd.grad(out, learned, slope) for out in (got, wanted)), strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -63,19 +71,18 @@ def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(unit_votes, ite
 
 def test_both_directions_of_an_edge_are_coupled_alike_and_only_so_with_mutual(draw):
     x, back = draw(N, F), reverse_edges(GRAPH)
-    for mutual in (True, False):
-        layer = CapsuleConv(F, D, K, mutual=mutual, concentration=2.0).double()
+    for shared in (True, False):
+        layer = CapsuleConv(F, D, K, Spherical(concentration=2.0, mutual=shared)).double()
         c = layer(GRAPH, x, get_coupling=True)[1]
-        assert torch.allclose(c, c[back]) == mutual
-    assert "mutual=True" in repr(layer_of()) and "mutual" not in repr(layer)
+        assert torch.allclose(c, c[back]) == shared
 
 
-@pytest.mark.parametrize("routing", ["dynamic", "uniform"])
+@pytest.mark.parametrize("routing", [Dynamic(3), Uniform()], ids=["dynamic", "uniform"])
 def test_other_routings_share_logits_too(routing, draw):
-    layer, x = layer_of(routing=routing), draw(N, F)
+    layer, x = layer_of(routing), draw(N, F)
     c = layer(GRAPH, x, get_coupling=True)[1]
     torch.testing.assert_close(c, c[reverse_edges(GRAPH)])
-    assert torch.allclose(c, torch.full_like(c, 1 / K)) == (routing == "uniform")
+    assert torch.allclose(c, torch.full_like(c, 1 / K)) == isinstance(routing, Uniform)
 
 
 def test_heads_are_routed_each_for_itself(draw):
@@ -90,7 +97,7 @@ def test_heads_are_routed_each_for_itself(draw):
 def test_features_of_edges_and_half_precision_work(draw):
     layer = layer_of(edge_feats=2)
     assert layer(GRAPH, draw(N, F), edge_feat=draw(len(SRC), 2)).isfinite().all()
-    half = CapsuleConv(F, D, K, mutual=True).bfloat16()
+    half = CapsuleConv(F, D, K, mutual()).bfloat16()
     assert half(GRAPH, torch.ones(N, F, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
@@ -105,9 +112,7 @@ def test_the_reverse_of_a_reverse_is_the_edge():
 def test_pyg_gives_the_same(draw):
     pyg = pytest.importorskip("graphcaps.pyg")
     ours, x = layer_of(), draw(N, F)
-    theirs = pyg.CapsuleConv(
-        F, D, K, mutual=True, squash_output=False, concentration=2.0, add_self_loops=False
-    ).double()
+    theirs = pyg.CapsuleConv(F, D, K, mutual(), squash_output=False, add_self_loops=False).double()
     theirs.load_state_dict(ours.state_dict())
     edges = torch.tensor([SRC, DST])
     torch.testing.assert_close(theirs(x, edges), ours(GRAPH, x))
@@ -120,7 +125,7 @@ def block():
 
 
 @pytest.mark.parametrize(
-    "graph, options, said",
+    "graph, options, text",
     [
         (dgl.graph(([0, 1], [1, 2])), {}, "a reverse for each edge, got edges without. Add them: dgl.to_bidirected"),
         (dgl.graph(([0, 0, 1], [1, 1, 0])), {}, "graph: expected a reverse for each edge"),
@@ -128,11 +133,16 @@ def block():
         (lambda: bipartite_graph([0], [0], 1, 1), {}, "with mutual=True, got sources and destinations. Give it mutual"),
         (None, {"competition": "neighbours"}, "competition: expected 'capsules' with mutual=True, got 'neighbours'"),
         (None, {"in_caps": 2}, "in_caps: expected 1 with mutual=True, got 2"),
-        (None, {"engine": "fused"}, "engine: expected 'auto' or 'torch' with mutual=True, got 'fused'"),
     ],
 )
-def test_what_can_not_be_mutual_is_refused(graph, options, said):
+def test_what_can_not_be_mutual_is_refused(graph, options, text):
     graph = graph() if callable(graph) else graph
-    with pytest.raises(InputError, match=said.replace(".", r"\.")):
-        layer = CapsuleConv(F, D, K, mutual=True, allow_zero_in_degree=True, **options)
+    with pytest.raises(InputError, match=text.replace(".", r"\.")):
+        layer = CapsuleConv(F, D, K, mutual(), allow_zero_in_degree=True, **options)
         layer(graph, torch.ones(graph.num_src_nodes(), F))
+
+
+def test_another_engine_is_refused():
+    text = "engine: expected 'auto' or 'torch' with mutual=True, got 'fused'"
+    with pytest.raises(InputError, match=text), engine("fused"):
+        layer_of()(GRAPH, torch.ones(N, F).double())
