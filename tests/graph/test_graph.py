@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, _dgl_wheel, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
+from graphcaps import _dgl_wheel, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
 from graphcaps.graph.links import taken
@@ -53,12 +53,6 @@ def test_edges_keep_the_order_they_were_given_in(make):
     assert (graph.num_src_nodes(), graph.num_dst_nodes()) == (4, 3)
 
 
-def test_32_bit_indices_make_a_32_bit_graph():
-    index = torch.tensor([0, 1], dtype=torch.int32)
-    assert bipartite_graph(index, index, 2, 2).idtype == torch.int32
-    assert bipartite_graph([0, 1], [0, 1], 2, 2).idtype == torch.int64
-
-
 def test_a_graph_may_be_empty():
     assert bipartite_graph([], [], 0, 0).num_edges() == 0
     assert bipartite_graph([], [], 3, 2).num_dst_nodes() == 2
@@ -82,19 +76,6 @@ def test_a_graph_may_be_empty():
 def test_edges_that_do_not_fit_are_named(arguments, text):
     with pytest.raises(InputError) as caught:
         bipartite_graph(*arguments)
-    assert str(caught.value) == text
-
-
-@pytest.mark.parametrize(
-    ("counts", "text"),
-    [
-        ((0, 2), "num_children: expected an integer >= 1, got 0"),
-        ((3, 2.0), "num_parents: expected an integer >= 1, got 2.0"),
-    ],
-)
-def test_a_complete_graph_needs_capsules(counts, text):
-    with pytest.raises(InputError) as caught:
-        complete_graph(*counts)
     assert str(caught.value) == text
 
 
@@ -170,11 +151,6 @@ def test_networkx_writes_it_as_graphml(routed, tmp_path):
     assert read.nodes[str(("child", 1))] == {"layer": 0, "index": 1, "x": 0.0, "y": 0.625}
 
 
-def test_networkx_takes_a_graph_that_was_not_routed():
-    drawn = to_networkx(complete_graph(2, 2))
-    assert [data for *_, data in drawn.edges(data=True)] == [{}] * 4
-
-
 @pytest.mark.parametrize("index", [(), (3,), (-1,), (0, 0)])
 def test_networkx_names_an_index_that_does_not_fit(routed, index):
     with pytest.raises(InputError) as caught:
@@ -239,21 +215,6 @@ def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
     assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
 
 
-def test_a_failed_import_of_dgl_before_graphcaps_does_no_harm(tmp_path):
-    package = fake_dgl(tmp_path, "import dgl.graphbolt")
-    (package / "graphbolt.py").write_text("raise FileNotFoundError('libgraphbolt_pytorch_9.9.9.so')")
-    first = "import sys, contextlib; sys.path.insert(0, '.')\nwith contextlib.suppress(FileNotFoundError): import dgl\n"
-    seen = python(f"{first}import graphcaps, dgl; print(dgl.function.home is dgl)", tmp_path)
-    assert seen.stdout == "True\n", seen.stderr
-
-
-def test_a_dgl_that_fails_elsewhere_says_so(tmp_path):
-    fake_dgl(tmp_path, "if sys.tries == 1: import missing_piece")
-    seen = python(IMPORT, tmp_path)
-    assert seen.returncode == 1
-    assert seen.stderr.startswith("try 1\n") and "No module named 'missing_piece'" in seen.stderr
-
-
 def test_without_dgl_the_error_says_what_to_run():
     seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
     assert seen.returncode == 1
@@ -279,8 +240,3 @@ import dgl
     seen = python(script)
     assert seen.stdout == "so far\n", seen.stderr
     assert seen.stderr.splitlines()[-1].startswith("ModuleNotFoundError: No module named 'dgl'. Run: ")
-
-
-def test_dgl_is_the_one_that_graphcaps_uses():
-    assert isinstance(complete_graph(1, 1), dgl.DGLGraph)
-    assert issubclass(InputError, GraphcapsError) and issubclass(InputError, ValueError)
