@@ -239,7 +239,7 @@ def test_make_gpu_selects_what_runs_on_the_gpu_and_all_of_it(checkout):
         said = subprocess.check_output([sys.executable, "-c", COLLECT, *words], cwd=ROOT, env=env, text=True)
         return {line for line in said.splitlines() if "::" in line}
 
-    selected, every = collected(*kernels), collected("-m", "", "tests/test_fused_gpu.py")
+    selected, every = collected(*kernels), collected("-m", "", "tests/routing/test_fused_gpu.py")
     assert {name for name in every if "_alone" not in name} == {name for name in selected if "fused_gpu" in name}
     assert any("test_cuda_has_the_batches" in name for name in selected - every)
     found = collected(*facts)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from graphcaps import complete_graph, dgl, engine, route
+from graphcaps import dgl, engine
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
 from graphcaps.nn import CapsuleConv, CapsuleReadout
@@ -83,12 +83,6 @@ def test_layers_on_nodes_are_breaks_and_give_their_value_and_gradient(draw):
         torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)  # float64, of few terms
         assert counters["stats"]["unique_graphs"] == 3  # before, between and behind
     assert all("disable" in reason for reason in counters["graph_break"]), counters["graph_break"]
-
-
-def test_a_call_of_route_is_a_break():
-    graph, u_hat = complete_graph(4, 3), torch.rand(12, 2, 5)
-    twice = torch.compile(lambda votes: route(graph, votes).v * 2, backend="eager")
-    assert torch.allclose(twice(u_hat), 2 * route(graph, u_hat).v)
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import oracle
 import pytest
@@ -13,7 +12,7 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
 from graphcaps.routing import Dynamic
-from graphcaps.routing.fused.cpu import memory, passes
+from graphcaps.routing.fused.cpu import passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 from graphcaps.routing.names import ROUTINGS, as_routing
 
@@ -152,24 +151,6 @@ def test_a_prior_that_is_no_number_gives_nan(number):
         assert route(complete_graph(4, 3), torch.randn(12, 2, 5), prior=prior).v.isnan().all()
 
 
-def test_nan_in_a_child_does_not_reach_the_gradient_of_another():
-    graph = bipartite_graph(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3]), 2, 4)
-    votes = torch.randn(4, 4)
-    votes[2] = float("nan")
-    votes.requires_grad_()
-    (slope,) = torch.autograd.grad(route(graph, votes).v.sum(), votes)
-    assert slope.isnan().all(-1).tolist() == [False, False, True, True] and not slope[:2].isnan().any()
-
-
-def test_the_gradient_of_huge_votes_is_right_in_float32(draw):
-    votes = (draw(24, 4, dtype=torch.float32) * 1e10).requires_grad_()
-    v = route(complete_graph(6, 4), votes, Dynamic(1)).v
-    exact, _ = oracle.route(complete_graph(6, 4), votes, Dynamic(1))
-    cotangent = torch.arange(16.0).view(4, 4)
-    slopes = [torch.autograd.grad(x, votes, cotangent)[0] for x in (v, exact)]
-    torch.testing.assert_close(*slopes, rtol=1e-5, atol=0)
-
-
 def test_a_second_backward_equals_the_first_and_changed_inputs_are_refused():
     """Votes that were put in order for the first are given up before it ends."""
     graph = bipartite_graph(torch.randint(0, 9, (60,)), torch.randint(0, 5, (60,)), 9, 5)
@@ -183,20 +164,3 @@ def test_a_second_backward_equals_the_first_and_changed_inputs_are_refused():
             (votes if changed is None else changed).zero_()
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             v.sum().backward()
-
-
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists(), reason="needs Linux's huge pages")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_large_memory_starts_at_a_cache_line_and_asks_for_huge_pages(dtype):
-    tensor = memory.zeros((3, 2**20), torch.empty(0, dtype=dtype))
-    assert (tensor.dtype, tensor.shape, tensor.sum()) == (dtype, (3, 2**20), 0)
-    assert tensor.is_contiguous() and tensor.data_ptr() % memory.LINE == 0
-    address, inside, flags = tensor.data_ptr() + tensor.nbytes // 2, False, []
-    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
-        first, *rest = line.split()
-        if not first.endswith(":"):
-            begin, end = (int(part, 16) for part in first.split("-"))
-            inside = begin <= address < end
-        elif first == "VmFlags:" and inside:
-            flags = rest
-    assert "hg" in flags

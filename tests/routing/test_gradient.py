@@ -8,7 +8,6 @@ import torch
 
 from graphcaps import LinearVotes, complete_graph, engine, route
 from graphcaps.graph import links
-from graphcaps.nn import CapsuleLayer
 from graphcaps.routing import Dynamic, Uniform
 from graphcaps.routing.edges import DenseEdges
 from graphcaps.routing.engines import run_on
@@ -61,17 +60,6 @@ def test_couplings_and_sums_are_all_that_is_saved(draw):
     assert of_votes == {votes.data_ptr()}
 
 
-def test_functions_of_torch_func_see_the_routing_itself(draw):
-    graph, votes = complete_graph(4, 3), draw(12, 5, 6)
-
-    def squared(votes):
-        return route(graph, votes).v.square().sum()
-
-    wanted = torch.autograd.functional.jacobian(squared, votes)
-    torch.testing.assert_close(torch.func.grad(squared)(votes), wanted)
-    torch.testing.assert_close(torch.func.vmap(torch.func.grad(squared), in_dims=1, out_dims=1)(votes), wanted)
-
-
 @pytest.mark.parametrize("routing", [Dynamic(3), Uniform()], ids=["dynamic", "uniform"])
 @pytest.mark.parametrize("name", ["complete", "sparse_7x5"])
 def test_a_second_derivative_is_the_oracles(graphs, name, routing, draw):
@@ -82,27 +70,3 @@ def test_a_second_derivative_is_the_oracles(graphs, name, routing, draw):
         first = torch.autograd.grad(v.square().sum(), (votes, prior), create_graph=True)
         found.append(torch.autograd.grad(sum(x.square().sum() for x in first), (votes, prior)))
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["complete", "sparse_7x5"])
-def test_where_torch_is_told_to_be_deterministic_it_is(graphs, name, draw):
-    votes, found = draw(graphs[name].num_edges(), 5, 6).requires_grad_(), []
-    torch.use_deterministic_algorithms(True)
-    try:
-        for _ in range(2):
-            v = route(graphs[name], votes).v
-            found.append((v, *torch.autograd.grad(v.square().sum(), votes)))
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
-
-
-def test_a_layer_is_exported_with_a_batch_of_any_size(copied):
-    pytest.importorskip("torch", minversion="2.9")
-    layer = CapsuleLayer(36, 3).eval()
-    layer(layer.blank())
-    batch = torch.export.Dim("batch", min=1)
-    program = torch.export.export(layer, (torch.randn(36, 4, 8),), dynamic_shapes=({1: batch},)).module()
-    for images in (1, 7, 36):
-        u = torch.randn(36, images, 8)
-        torch.testing.assert_close(program(u), layer(u))

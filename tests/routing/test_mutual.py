@@ -85,30 +85,6 @@ def test_other_routings_share_logits_too(routing, draw):
     assert torch.allclose(c, torch.full_like(c, 1 / K)) == isinstance(routing, Uniform)
 
 
-def test_heads_are_routed_each_for_itself(draw):
-    layer, x = layer_of(), draw(N, 2, F)
-    apart = [layer(GRAPH, x[:, k], get_coupling=True) for k in range(2)]
-    together = layer(GRAPH, x, get_coupling=True)
-    for k in range(2):
-        for one, all_ in zip(apart[k], together, strict=True):
-            torch.testing.assert_close(one, all_[:, k])
-
-
-def test_features_of_edges_and_half_precision_work(draw):
-    layer = layer_of(edge_feats=2)
-    assert layer(GRAPH, draw(N, F), edge_feat=draw(len(SRC), 2)).isfinite().all()
-    half = CapsuleConv(F, D, K, mutual()).bfloat16()
-    assert half(GRAPH, torch.ones(N, F, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
-def test_the_reverse_of_a_reverse_is_the_edge():
-    back = reverse_edges(GRAPH)
-    assert torch.equal(back[back], torch.arange(len(SRC)))
-    src, dst = GRAPH.edges()
-    assert torch.equal(src[back], dst) and torch.equal(dst[back], src)
-    assert len(reverse_edges(dgl.graph(([], []), num_nodes=2))) == 0
-
-
 def test_pyg_gives_the_same(draw):
     pyg = pytest.importorskip("graphcaps.pyg")
     ours, x = layer_of(), draw(N, F)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +26,7 @@ from graphcaps.errors import InputError
 from graphcaps.graph import links
 from graphcaps.nn import CapsuleLayer
 from graphcaps.routing import EM, Dynamic, Inverted, MatrixVotes, Spherical
-from graphcaps.routing.engines import _log_choice, asked_engine
+from graphcaps.routing.engines import asked_engine
 from graphcaps.routing.names import as_routing, from_json, to_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -129,26 +128,6 @@ def test_empty_trailing_dims_route_to_nothing(way, graphs, shape):
     assert votes.grad.shape == votes.shape
 
 
-def test_a_parent_without_votes_is_zero(way, graphs, draw):
-    v, activation = way(graphs["sparse_7x5"], draw(63, 3, D))
-    assert not v[0].any() and not activation[0].any()
-    assert v[1:].any(dim=-1).all()
-
-
-def test_a_graph_routes_by_its_edges_as_they_are_now(way, draw):
-    graph, votes = bipartite_graph([0, 1], [0, 1], 2, 2), draw(3, D)
-    way(graph, votes[:2])
-    graph.add_edges([0], [1])
-    assert_same(way(graph, votes).v, way(bipartite_graph([0, 1, 0], [0, 1, 1], 2, 2), votes).v)
-
-
-def test_votes_need_not_be_contiguous(way, graphs, draw):
-    graph, votes = graphs["sparse_7x5"], draw(D, 3, 63).permute(2, 1, 0)
-    assert_same(way(graph, votes).v, way(graph, votes.contiguous()).v)
-    repeated = draw(63, 1, D).expand(63, 3, D)
-    assert_same(way(graph, repeated).v, way(graph, repeated.contiguous()).v)
-
-
 def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, draw):
     graph, votes = graphs["complete"], draw(12, 3, D)
     clean = way(graph, votes).v
@@ -156,19 +135,6 @@ def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, draw):
     v = way(graph, votes).v
     assert_same(v[:, [0, 2]], clean[:, [0, 2]])
     assert not v[:, 1].isfinite().all()
-
-
-@pytest.mark.routings("dynamic", "uniform")
-def test_large_logits_do_not_overflow(way, graphs, draw):
-    graph, votes = graphs["complete"], draw(12, D)
-    prior = torch.zeros(12, dtype=torch.float64)
-    prior[::3] = 1e4  # every child is for parent 0
-    assert_same(way(graph, votes, prior=prior, iterations=1).v[0], squash(votes[::3].sum(0)))
-
-
-def test_a_prior_may_be_a_list(graphs, draw):
-    graph, votes, logits = graphs["complete"], draw(12, 3, D), [0.5 * e for e in range(12)]
-    assert_same(route(graph, votes, prior=logits).v, route(graph, votes, prior=torch.tensor(logits)).v)
 
 
 # Observer
@@ -282,14 +248,6 @@ def test_auto_is_the_fastest_engine_that_a_routing_has(graphs, draw):
     assert choose_engine(sparse, draw(63, D), "em") == "dgl"
     assert choose_engine(complete, torch.zeros(12, D, device="meta")) == "torch"
     assert choose_engine(complete, draw(12, 1200)) == "torch"  # wider than a kernel's vectors
-
-
-def test_auto_logs_each_choice_one_time(caplog, draw):
-    _log_choice.cache_clear()
-    with caplog.at_level(logging.INFO, logger="graphcaps"):
-        for _ in range(3):
-            route(complete_graph(3, 2), draw(6, 4))
-    assert [record.getMessage() for record in caplog.records] == ["engine auto: Dynamic routing runs on 'fused' (cpu)"]
 
 
 def test_the_innermost_engine_block_counts_until_it_ends():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps import bipartite_graph, complete_graph
+from graphcaps import complete_graph
 from graphcaps.graph import links
 from graphcaps.nn import CapsuleLayer
 from graphcaps.routing import Spherical
@@ -28,13 +28,6 @@ def couplings(way, graph, votes, **options):
 def test_longer_votes_are_coupled_alike(way, graphs, scale, draw):
     graph, votes = graphs["sparse_7x5"], draw(63, B, D)
     assert_same(couplings(way, graph, scale * votes), couplings(way, graph, votes))
-
-
-def test_every_child_twice_is_coupled_as_one_of_each(way, graphs, draw):
-    graph, votes = graphs["sparse_7x5"], draw(63, B, D)
-    src, dst = links(graph).src, links(graph).dst
-    twice = bipartite_graph(torch.cat([src, src + 7]), torch.cat([dst, dst]), 14, 5)
-    assert_same(couplings(way, twice, torch.cat([votes, votes]))[:, :63], couplings(way, graph, votes))
 
 
 def test_a_logit_is_at_most_kappa_times_a_votes_share_of_the_usual_length(way, graph, draw):
