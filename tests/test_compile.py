@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 from graphcaps import complete_graph, dgl, route
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConcurrentCaps, ConvCaps, PrunedCaps
+from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConcurrentCaps, ConvCaps
 from graphcaps.nn.routed import TRACES
 
 from .test_export import LONG, QUICK, SIDES
@@ -99,15 +99,6 @@ def test_a_second_call_makes_no_graph_and_compiles_nothing(engine, monkeypatch):
     monkeypatch.setattr(bipartite.dgl, "heterograph", lambda *args, **named: made.append(args))
     agree(step(net, compiled), step(net, net))
     assert not made and counters["stats"]["unique_graphs"] == pieces
-
-
-def test_a_pruned_layer_has_the_edges_that_it_loads_after_it_was_compiled():
-    layers = [PrunedCaps(CapsuleLayer(6, 3, 4, 5, engine="torch"), torch.arange(start, 18, 2)) for start in (0, 1)]
-    u = torch.rand(6, 2, 4)
-    compiled = torch.compile(layers[0], backend="eager")
-    assert torch.allclose(compiled(u), layers[0](u))
-    layers[0].load_state_dict(layers[1].state_dict())
-    assert torch.allclose(compiled(u), layers[1](u), atol=1e-6)
 
 
 @traced_only

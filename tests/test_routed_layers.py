@@ -11,7 +11,7 @@ from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
-from graphcaps.nn import CapsuleLayer, ConvCaps, PrunedCaps, SharedCaps
+from graphcaps.nn import CapsuleLayer, ConvCaps, SharedCaps
 from graphcaps.routing.engines import routing_names
 from graphcaps.trace.image_trace import observe
 from graphcaps.trace.recording import routing_of
@@ -73,15 +73,6 @@ def test_a_layer_says_its_parents_lengths_outside_autocast(routing, draw):
         assert torch.equal(layer(u), layer(u.clone()))
     v = layer(u)
     assert v.dtype == torch.float32 and ((v.norm(dim=-1) > 0) & (v.norm(dim=-1) < 1)).all()
-
-
-@pytest.mark.parametrize("routing", ROUTINGS)
-def test_a_pruned_layer_learns_the_same_and_gives_other_parents(routing, draw):
-    layer, u = CapsuleLayer(6, 3, routing=routing), draw(6, 2, 8, dtype=torch.float32) / 4
-    every, few = PrunedCaps(layer, torch.arange(18)), PrunedCaps(layer, torch.arange(0, 18, 2))
-    torch.testing.assert_close(every(u), layer(u))
-    assert [name for name, _ in few.named_parameters()] == [name for name, _ in layer.named_parameters()]
-    assert not torch.allclose(few(u), layer(u))
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
@@ -162,13 +153,6 @@ def test_a_learned_prior_is_where_the_routing_starts(routing):
 
 def _options(layer):
     return {"routing": layer.routing, "parameters": layer.learned() if layer.learned else None}
-
-
-def test_a_pruned_layer_keeps_the_priors_of_its_edges():
-    layer = CapsuleLayer(4, 3, learned_prior=True)
-    torch.nn.init.normal_(layer.prior)
-    assert PrunedCaps(layer, torch.tensor([1, 5, 11])).prior.tolist() == layer.prior[[1, 5, 11]].tolist()
-    assert not PrunedCaps(layer.requires_grad_(False), torch.tensor([1, 5, 11])).prior.requires_grad
 
 
 @pytest.mark.parametrize("routing", ["spherical", "em", "inverted"])

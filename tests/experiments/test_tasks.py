@@ -255,13 +255,8 @@ def test_a_quick_look_leaves_the_results_and_writes_a_row_per_network(place, cap
 
 def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, capsys):
     settings = {network: [factors.SETTINGS[network][1]] for network in factors.LAYERS}
-    for name, value in (
-        ("SETTINGS", settings),
-        ("EPOCHS", 1),
-        ("SEEDS", 2),
-        ("NUMBERS", (2, 3)),
-        ("TRIAL_SEEDS", (7,)),
-    ):
+    small = {"SETTINGS": settings, "EPOCHS": 1, "SEEDS": 2, "NUMBERS": (2, 3), "TRIAL_SEEDS": (7,)}
+    for name, value in small.items():
         monkeypatch.setattr(factors, name, value)
     monkeypatch.setattr(run, "cores", lambda: 1)
     fit, ended = run.fit, []
