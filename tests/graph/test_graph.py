@@ -14,7 +14,7 @@ import torch
 from graphcaps import _dgl_wheel, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
-from graphcaps.graph.links import taken
+from graphcaps.graph.links import links_on
 
 
 def ends(graph):
@@ -97,14 +97,14 @@ def test_links_follow_edges_added_and_removed_in_place():
 
 def test_links_are_freed_with_their_graph():
     gc.collect()
-    before = set(taken.kept)
+    before = set(links_on.cache)
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
     index = weakref.ref(links(graph).src)
-    assert len(set(taken.kept) - before) == 1
+    assert len(set(links_on.cache) - before) == 1
     del graph
     gc.collect()
     assert index() is None
-    assert set(taken.kept) <= before
+    assert set(links_on.cache) <= before
 
 
 # networkx
