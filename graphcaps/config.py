@@ -39,8 +39,8 @@ _ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
 _ROUTED = ("routing", "protocol", "reconstruction_weight", "prior")
 
 PRESETS = {
-    "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
     "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "cnn": Preset("CNN", 0.001),
@@ -60,13 +60,13 @@ class TrainConfig:
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
     pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
-    model: Literal["parts", "compact", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "parts"
-    """parts: 512 child capsules that see 13 x 13 pixels each, so that one sees which part of an image votes for what;
-    trains in minutes on a CPU. compact: 16 children, a graph small enough to look at whole. paper: 1152, as in Sabour,
-    Frosst & Hinton 2017. deep: two layers of convolutional capsules before the last. cnn: no capsules, the 2017
-    paper's baseline (35.4 M parameters). cnn-small: compact with linear layers for its capsules, as many parameters.
-    matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K
-    parameters)."""
+    model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
+    """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
+    CPU. parts: 512 that see 13 x 13 pixels each, so that one sees which part of an image votes for what; its couplings
+    stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
+    before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
+    layers for its capsules, as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
+    Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
@@ -114,7 +114,7 @@ class TrainConfig:
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""
-    """Name of the run folder; empty: dataset, model and a number, such as mnist-parts-1."""
+    """Name of the run folder; empty: dataset, model and a number, such as mnist-compact-1."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def bench_tables(found: dict) -> str:
-    """What ``graphcaps bench`` measured: routing, memory, growth, training steps, and the targets."""
+    """What ``python -m experiments.bench`` measured: routing, memory, growth, training steps, and the targets."""
     machine, ceilings = found["machine"], found["ceilings"]
     threads = f"{machine['threads']} thread" + ("s" if machine["threads"] > 1 else "")
     parts = [
@@ -13,27 +13,27 @@ def bench_tables(found: dict) -> str:
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
         f"{ceilings['float32_gflop_s']:,.0f} GFLOP/s in float32 and {ceilings['bfloat16_gflop_s']:,.0f} in bfloat16."
     ]
-    routing = [table for work in ("routing", "sparse") for table in found["works"][work]["tables"]]
+    routing = [table for work in ("routing", "sparse") for table in found["benchmarks"][work]["tables"]]
     parts.append("Routing, ms (in brackets: times as fast as engine dgl):\n\n" + _side_by_side(routing, _timed))
-    memory = found["works"]["memory"]["tables"]
+    memory = found["benchmarks"]["memory"]["tables"]
     said = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
     parts.append(said + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
-    growth = _by_size(found["works"]["growth"]["tables"][0]["rows"])
+    growth = _by_size(found["benchmarks"]["growth"]["tables"][0]["rows"])
     said = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
     parts.append(said + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
-    steps = found["works"]["train"]["tables"]
-    said = f"Training steps ({steps[0]['about']}), images/s (times broadcast; share of the bfloat16 GEMM rate):\n\n"
-    parts.append(said + _side_by_side(steps, lambda n: f"{n['speed']:,.0f} ({n['ratio']:.1f}x; {n['gemm_share']:.0%})"))
+    steps = found["benchmarks"]["training"]["tables"]
+    said = f"Training steps ({steps[-1]['about']}), images/s (times einsum; share of the bfloat16 GEMM rate):\n\n"
+    parts.append(said + _side_by_side(steps, _images_per_second))
     verdicts = {True: "met", False: "**missed**", None: "not measured"}
     lines = ["| target | wanted | got | |", "|---|---|---|---|"]
-    for target in (target for work in found["works"].values() for target in work["targets"]):
-        lines.append(f"| {target['says']} | {target['wanted']} | {target['said']} | {verdicts[target['met']]} |")
+    for target in (target for part in found["benchmarks"].values() for target in part["targets"]):
+        lines.append(f"| {target['about']} | {target['wanted']} | {target['text']} | {verdicts[target['met']]} |")
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
 def nodes_table(found: dict) -> str:
     """What a full-graph training step takes, of CapsuleConv and of other layers."""
-    machine, table = found["machine"], found["works"]["nodes"]["tables"][-1]
+    machine, table = found["machine"], found["benchmarks"]["nodes"]["tables"][-1]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     basis = {key: _numbers_of(table, table["reference"])[key] for key in ("median", "total")}
     lines = [
@@ -54,11 +54,13 @@ def nodes_table(found: dict) -> str:
 
 def busy_table(found: dict) -> str:
     """How fast training is alone and beside programs that keep every core busy."""
-    (table,) = found["works"]["busy"]["tables"]
+    (table,) = found["benchmarks"]["contention"]["tables"]
     lines = ["| | ms a step, quartiles | images/s |", "|---|---|---|"]
     for row in table["rows"]:
         n = row["numbers"]
-        lines.append(f"| {row['name']} | {n['median']:.1f}, {n['low']:.1f} to {n['high']:.1f} | {n['speed']:,.0f} |")
+        lines.append(
+            f"| {row['name']} | {n['median']:.1f}, {n['low']:.1f} to {n['high']:.1f} | {n['images_per_second']:,.0f} |"
+        )
     return "\n".join(lines)
 
 
@@ -76,18 +78,21 @@ def _by_size(rows: list[dict]) -> list[dict]:
     ]
 
 
+def _images_per_second(numbers: dict) -> str:
+    share = f"; {numbers['gemm_share']:.0%}" if "gemm_share" in numbers else ""
+    return f"{numbers['images_per_second']:,.0f} ({numbers['ratio']:.1f}x{share})"
+
+
 def _timed(numbers: dict) -> str:
     return f"{numbers['median']:,.1f} ({numbers['ratio']:.1f}x)"
 
 
 def _side_by_side(tables: list[dict], cell) -> str:
-    """One column per table, one line per row name; a row that is another algorithm somewhere is starred there."""
+    """One column per table, one line per row name."""
     names = list(dict.fromkeys(row["name"] for table in tables for row in table["rows"]))
     lines = ["| | " + " | ".join(table["name"] for table in tables) + " |", "|---" * (1 + len(tables)) + "|"]
     for name in names:
         rows = [next((row for row in table["rows"] if row["name"] == name), None) for table in tables]
-        cells = [
-            cell(row["numbers"]) + " *" * row["another_algorithm"] if row and row["numbers"] else "-" for row in rows
-        ]
+        cells = [cell(row["numbers"]) if row and row["numbers"] else "-" for row in rows]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
