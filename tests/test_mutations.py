@@ -31,8 +31,6 @@ def copy_project(folder: Path, *tests: str) -> None:
         "small",
         "traces",
         "molecules",
-        "planetoid",
-        "rings",
         "browser",
         "live",
         "elsewhere",
