@@ -1,11 +1,12 @@
 """Why did the network say so? The neighbours whose couplings made one answer, drawn, and what happens without them.
 
-    python explanation.py --picture explanation.png
+    python -m examples.explanation --picture explanation.png
 
 In each of four groupings of the nodes, those of one group are linked more often (Ma et al. 2019). A node's group in
 grouping k is read from its capsule k, so the links coupled with that one should be those that matter for it. Checked by
 deletion: without the ten links of a test node that are coupled most with a capsule, how often is its group still right,
 and how often without ten random ones? With equal couplings (uniform), all links look the same.
+Run it in the checkout, whose ``experiments`` draw the graphs; a copy takes your own.
 """
 
 import copy
@@ -17,8 +18,8 @@ from matplotlib import pyplot as plt
 from torch import nn
 from torch.nn import functional as F
 
+from experiments.data.factors import factor_graph
 from graphcaps import dgl
-from graphcaps.data.graphs.factors import factor_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical, Uniform
 

@@ -1,11 +1,12 @@
 """The class of whole molecules: CapsuleReadout where global_mean_pool stood. In PyTorch Geometric.
 
-    python graph_classification.py --data data
-    python graph_classification.py --data data --molecules PROTEINS
+    python -m examples.graph_classification --data data
+    python -m examples.graph_classification --data data --molecules PROTEINS
 
 The same GIN with four readouts: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), routed as in the
 capsule paper (dynamic) and by default (capsules). Of the ten folds that come with the data, each is tested once, the
 one after it chooses the epoch, and the others are trained on. Data that aren't in ``--data`` are downloaded.
+Run it in the checkout, whose ``experiments`` read them; a copy reads your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -20,7 +21,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GIN, global_mean_pool
 
-from graphcaps.data.graphs.tu import load_graphs
+from experiments.data.tu import load_graphs
 from graphcaps.pyg import CapsuleReadout
 
 WIDTH, DEPTH = 32, 3

@@ -1,11 +1,12 @@
 """Which nodes are linked, and of which kind each link is, though no kind is ever shown. In DGL.
 
-    python link_prediction.py
+    python -m examples.link_prediction
 
 In each of four groupings of the nodes, those of one group are linked more often (Ma et al. 2019). A tenth of the links
 is tested, another chooses the epoch. Two nodes are scored by the capsules in which they are most alike. ``CapsuleConv``
 stands beside itself with equal couplings (uniform) and beside ``GATConv``. AUC says how well links are told from other
 pairs, kinds how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best.
+Run it in the checkout, whose ``experiments`` draw the graphs; a copy takes your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -16,8 +17,8 @@ from sklearn.metrics import adjusted_mutual_info_score, roc_auc_score
 from torch import nn
 from torch.nn import functional as F
 
+from experiments.data.factors import factor_graph
 from graphcaps import dgl
-from graphcaps.data.graphs.factors import factor_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical, Uniform
 

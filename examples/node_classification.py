@@ -1,10 +1,11 @@
 """The class of each paper of Cora, from its words and from who cites whom: CapsuleConv where GATConv stood. In DGL.
 
-    python node_classification.py --data data
+    python -m examples.node_classification --data data
 
 Four networks of two layers, which differ in the layer: ``GATConv``, and ``CapsuleConv`` with equal couplings (uniform),
 routed as in the capsule paper (dynamic) and by default (capsules). All have the settings of the GAT paper. The
-validation papers choose the epoch. Cora is downloaded into the folder ``--data`` where it isn't there.
+validation papers choose the epoch. Cora is downloaded into the folder ``--data`` where it isn't there. Run it in
+the checkout, whose ``experiments`` read the data; a copy reads your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -14,8 +15,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from experiments.data.cora import load_cora
 from graphcaps import dgl
-from graphcaps.data.graphs.cora import load_cora
 from graphcaps.nn import CapsuleConv
 
 HEADS, WIDTH, DROPOUT = 8, 8, 0.6

@@ -14,8 +14,10 @@ from types import ModuleType
 
 import pytest
 
+from experiments.__main__ import ON_GRAPHS, OTHERS
+from experiments.__main__ import parser as experiments
+from experiments.plan import plan_names, read_plan
 from graphcaps import cli
-from graphcaps.compare.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -132,7 +134,9 @@ def test_every_file_that_a_page_names_is_there(page):
     known = tracked()
     known |= {f"{parent}/" for path in known for parent in Path(path).parents}
     for code in in_code(PAGES[page]):
-        for path in re.findall(r"(?:^|\s)((?:graphcaps|viz|docs|tests|notebooks)/[\w./-]*)(?=$|[\s,:])", code):
+        for path in re.findall(
+            r"(?:^|\s)((?:graphcaps|viz|docs|experiments|tests|notebooks)/[\w./-]*)(?=$|[\s,:])", code
+        ):
             where = "graphcaps/routing/" if path.endswith("/NAME.py") else path  # a file that the reader writes
             assert {where, f"{where}/"} & known, f"{page.name} names {path}"
 
@@ -220,6 +224,16 @@ def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
             assert len(parsed) == before + 1
             if "config" in parsed[-1]:
                 parsed[-1]["config"].check()
+
+
+def test_every_experiment_that_a_page_names_can_be_asked_for():
+    lines = {line for text in PAGES.values() for line in in_code(text) if line.startswith("python -m experiments ")}
+    known = {*plan_names(), *ON_GRAPHS, *(name.partition(" ")[0] for name in OTHERS), "mine.yaml", "FILE"}
+    for line in lines:
+        words = shlex.split(line, comments=True)[3:]
+        assert not words or words[0] in known, line
+        experiments().parse_args(words)
+    assert len(lines) > 15
 
 
 def test_a_wrong_command_line_is_not_taken(parsed):

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphcaps.data.graphs import cora, tu
+from experiments.data import cora, tu
 
-from . import planetoid, rings
+from .experiments import planetoid, rings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

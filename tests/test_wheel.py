@@ -95,7 +95,7 @@ def test_every_command_of_the_docs_runs_after_all_those_before_it(installed, tmp
     Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(tmp_path / "digit.png")
     lines = walk()
     words = {line.split()[1] for line in lines}
-    assert len(lines) > 15 and words == {"train", "evaluate", "predict", "runs", "viz", "explain", "explore", "prune"}
+    assert len(lines) > 15 and words == {"train", "evaluate", "predict", "runs", "viz", "explain", "explore"}
     for line in lines:
         newest = max((tmp_path / "runs").glob("*"), key=os.path.getmtime, default="")
         line = re.sub(r"\b(?:RUN|runs/NAME)\b", str(newest), line).replace("--image K", "--image 1")

@@ -168,12 +168,12 @@ def rows(
 
 
 def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """``rows`` of all readouts, and what they say. Of MUTAG also graphs.npz in the cache, for ``graphcaps viz``."""
+    """``rows`` of all readouts, and what they say. Of MUTAG also mutag/graphs.npz in the cache, for ``graphcaps viz``."""
     seeds = seeds or SEEDS
     found = rows(place, name, seeds=seeds, quick=quick)
     if name == "mutag":
         data = load_graphs("MUTAG", place.data)
-        trace(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]).save(place.cache / FILE_NAME)
+        trace(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]).save(place.cache / name / FILE_NAME)
     mean, each = found["mean"]["test"], f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (
         f"{len(mean)} folds, {each} each, mean +- standard deviation over folds. Settings: for each fold, of "

@@ -248,7 +248,7 @@ def test_a_quick_look_leaves_the_results_and_writes_a_row_per_network(place, cap
         assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1)) and len(row["test"]) == 2
         assert f"| **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} |" in printed
     if name == "mutag":
-        trace = GraphTrace.load(place.cache / "graphs.npz")
+        trace = GraphTrace.load(place.cache / "mutag" / "graphs.npz")
         assert (trace.num_iterations, trace.trained_iterations) == (10, 3)
         assert {graph.label for graph in trace.graphs} == {0, 1}
 
