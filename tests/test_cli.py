@@ -139,29 +139,15 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data and --device (a run"
          " keeps its settings), got --batch-size. Drop them"),
         ("train --epochs 0", 2, "epochs: expected an integer >= 1, got 0"),
-        ("train --learning-rate nan", 2, "learning_rate: expected a number > 0 and < 1e30, got nan"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected from 1 (processes) to 120 (training imag"),
-        ("train --seed 99999999999999999999", 2, "seed: expected an integer from 0 to 2**63 - 1, got 9999999999"),
         ("train --name a/b", 2, "name: expected a folder name without slashes, got 'a/b'. Use --out for the folder ab"),
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
-        ("evaluate --on noisy,", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
-        ("evaluate nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcap"),
-        ("predict nowhere a.png", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gra"),
         ("predict nowhere", 2, "images: expected at least one file after the run folder, got none"),
         ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
-        ("viz", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
-        ("viz nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps ru"),
         ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --random 0x10", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '0x10'"),
-        ("viz --random 20x10x2", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20x10x2'"),
         ("viz --random 20x10 --iterations 0", 2, "iterations: expected an integer >= 1, got 0"),
-        ("viz --random 20x10 --seed -1", 2, "seed: expected an integer from 0 to 2**63 - 1, got -1"),
-        ("explain", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
-        ("explain nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps"),
-        ("prune", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
-        ("prune --keep 0,1", 2, "keep: expected numbers from 1 and all, with commas between, such as 1,2,all, got '0"),
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
 )  # fmt: skip
@@ -183,10 +169,6 @@ def test_debug_shows_the_traceback(place):
     ("words", "nearest"),
     [
         ("train --epoch 3", "--epochs"),
-        ("train --learning_rat 3", "--learning-rate"),
-        ("train --batchsize 3", "--batch-size"),
-        ("viz --fromat mp4", "--format"),
-        ("evaluate --devise cpu", "--device"),
         ("trian", "train"),
         ("train --model papre", "paper"),
         ("train --epochs many", "--epochs"),
@@ -229,35 +211,6 @@ def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     assert "'graphcaps.config'" in loaded
     assert not [name for name in ("torch", "dgl", "matplotlib", "sklearn", "accelerate") if f"'{name}'" in loaded]
     assert min(seconds) < 1.5
-
-
-def test_prune_prints_a_table_and_writes_its_numbers_and_a_picture(finished, capsys):
-    run = Run.open(finished[0])
-    before = {path: path.read_bytes() for path in (run.path / "checkpoints").iterdir()}
-    code, printed, _ = call(capsys, "prune", run.path, "--keep", "3,1,all,10", "--device", "cpu")
-    lines = printed.splitlines()
-    assert code == 0 and lines[0] == f"'{run.path}': compact on digits"
-    assert lines[1] == "right of 40 validation and 41 test images, not trained again; random: mean of 5 draws"
-    assert [line.split("  ")[0] for line in lines[4:7]] == ["the strongest", "the 3 strongest", "all"]
-    result = run.result()
-    wrong = str(41 - result["test_correct"])
-    assert lines[6].split()[1:] == ["160", "100.0%", f"{result['val_accuracy']:.2%}", f"{result['test_accuracy']:.2%}",
-                                    wrong, "-", "-"]  # fmt: skip
-    found = json.loads((run.path / "prune" / "prune.json").read_text())
-    assert [(row["k"], row["edges"]) for row in found["rows"]] == [(1, 16), (3, 48), (None, 160)]
-    assert (found["dataset"], found["train_images"], len(found["strength"])) == ("digits", 120, 160)
-    assert lines[-2:] == [str(run.path / "prune" / name) for name in ("prune.json", "accuracy.png")]
-    assert Image.open(lines[-1]).width == 1440
-    assert {path: path.read_bytes() for path in before} == before
-
-
-def test_prune_refuses_more_edges_than_a_child_has_before_it_writes(finished, capsys):
-    run = Run.open(finished[0])
-    files = sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file())
-    code, printed, said = call(capsys, "prune", run.path, "--keep", "1,99", "--device", "cpu")
-    assert (code, printed) == (2, "")
-    assert said == "graphcaps: keep: expected numbers from 1 to 10, the edges that a child has, and all, got 99\n"
-    assert sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file()) == files
 
 
 def test_the_version_is_the_packages(capsys):

@@ -91,8 +91,8 @@ def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -
         root: made if need be.
 
     Raises:
-        GraphcapsError: no network, a server that refuses, a full disk, or an archive without one of the members; nothing was
-            changed.
+        GraphcapsError: no network, a server that refuses, a full disk, or an archive without one of the members;
+            nothing was changed.
     """
     with _staging(name, members, root) as staged:
         _download(url, staged / "archive.zip")
