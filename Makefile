@@ -80,8 +80,8 @@ gpu: $(VENV)/installed-dev
 	@failed=; \
 	sh .ci/stage 'The targets: five minutes' \
 		$(VENV)/bin/python -m experiments.bench gpu --json runs/bench-gpu.json || failed="$$failed targets"; \
-	sh .ci/stage 'The kernels against naive, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
-		-k 'cuda or test_fused_gpu and not alone' tests/test_fused_gpu.py tests/test_data_batches.py \
+	sh .ci/stage 'The kernels against the oracle, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
+		-k 'cuda or test_fused_gpu and not alone' tests/routing/test_fused_gpu.py tests/test_data_batches.py \
 		|| failed="$$failed kernels"; \
 	sh .ci/stage 'The facts on the GPU' $(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py \
 		|| failed="$$failed facts"; \
@@ -96,10 +96,10 @@ test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
 # What asks DGL for something: there its C++ is called through ctypes.
-ASKS_DGL = facts graph edge_ops any_graph on_nodes samplers training
+ASKS_DGL = test_facts graph/test_graph routing/test_routing routing/test_any_graph test_on_nodes test_samplers test_training
 
 test-newer: $(NEWER)/installed-dev
-	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/test_%.py)
+	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/%.py)
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)\([^"]*\)".*/\1==\2\3/p' pyproject.toml
 

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from graphcaps import dgl
 from graphcaps.data.graphs.factors import factor_graph
 from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Spherical, Uniform
 
 KINDS, WIDTH, DELETED = 4, 16, 10
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
@@ -28,8 +29,7 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 class Net(nn.Module):
     def __init__(self, inputs, classes, routing):
         super().__init__()
-        options = {"concentration": 4.0, "unit_votes": routing != "uniform", "routing": routing}  # which hurt uniform
-        self.conv = CapsuleConv(inputs, WIDTH, KINDS, allow_zero_in_degree=True, **options)
+        self.conv = CapsuleConv(inputs, WIDTH, KINDS, routing, allow_zero_in_degree=True)
         self.heads = nn.Parameter(torch.randn(KINDS, WIDTH, classes) / WIDTH**0.5)
 
     def forward(self, graph, x):
@@ -98,7 +98,8 @@ def main():
         asked.add_argument(name, type=type(default), default=default)
     given = asked.parse_args()
     data = factor_graph(0, KINDS, nodes=given.nodes)
-    for name, routing in (("uniform", "uniform"), ("capsules", "spherical")):
+    routings = {"uniform": Uniform(), "capsules": Spherical(concentration=4.0, unit_votes=True)}
+    for name, routing in routings.items():
         net = train(data, routing, given.epochs)
         whole, strongest, others = (right_without(net, data, *how) for how in ((0, 0), (DELETED, 0), (DELETED, 1)))
         print(f"{name:9} {whole:.1f} % right; without the strongest {strongest:.1f}, without random ones {others:.1f}")

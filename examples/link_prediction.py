@@ -19,13 +19,13 @@ from torch.nn import functional as F
 from graphcaps import dgl
 from graphcaps.data.graphs.factors import factor_graph
 from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Spherical, Uniform
 
 KINDS, WIDTH = 4, 16
-part = partial(CapsuleConv, concentration=4.0, unit_votes=True, squash_output=False)
 LAYERS = {
     "GAT": dgl.nn.pytorch.GATConv,
-    "uniform": partial(part, routing="uniform"),
-    "capsules": part,
+    "uniform": partial(CapsuleConv, routing=Uniform(unit_votes=True), squash_output=False),
+    "capsules": partial(CapsuleConv, routing=Spherical(concentration=4.0, unit_votes=True), squash_output=False),
 }
 
 

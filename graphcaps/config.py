@@ -155,8 +155,7 @@ class TrainConfig:
             then = "It has no capsules: leave --routing out"
         own = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
         if not own:
-            wanted = f"one of {', '.join(known)} for model {self.model}" if len(known) > 1 else known[0]
-            expect(self.routing in known, "routing", wanted, repr(self.routing), then)
+            expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
         weight = self.reconstruction_weight

@@ -16,7 +16,6 @@ from graphcaps.cli import main
 from graphcaps.config import OF_THE_MACHINE, PRESETS
 from graphcaps.data import AUGMENTS, DATASETS
 from graphcaps.routing.engines import ENGINES
-from graphcaps.routing.names import ROUTINGS
 
 UNUSUAL = TrainConfig(
     dataset="kmnist",
@@ -47,7 +46,6 @@ UNUSUAL = TrainConfig(
     [
         ("dataset", DATASETS),
         ("model", PRESETS),
-        ("routing", ["auto", *ROUTINGS]),
         ("engine", ENGINES),
         ("augment", AUGMENTS),
     ],
@@ -129,16 +127,6 @@ def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     with pytest.raises(GraphcapsError) as error:
         TrainConfig.from_json(text, "runs/x/config.json")
     assert str(error.value).startswith("runs/x/config.json: ") and wanted in str(error.value)
-
-
-@pytest.mark.parametrize("model", PRESETS)
-def test_a_network_is_routed_by_its_own_routing_unless_another_is_named(model):
-    routings = PRESETS[model].routings
-    config = TrainConfig(model=model)
-    config.check()
-    assert config.routing == (routings or ("dynamic",))[0]
-    assert TrainConfig.from_json(config.to_json()) == config and config.changed() == TrainConfig(model=model).changed()
-    assert "routing" not in config.changed()
 
 
 @pytest.mark.parametrize("model", ["matrix", "matrix-small", "cnn"])

@@ -10,10 +10,6 @@ from pathlib import Path
 
 NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "contention")
 ON_GPU = ("routing", "epoch")
-METHOD = (
-    "Each round runs every row once; times are medians over rounds, with quartiles. Warmed up before. The value and "
-    "gradient of each formulation of routing were first held against engine dgl's, on the very input."
-)
 
 
 def run(
@@ -27,7 +23,7 @@ def run(
     from graphcaps.atomic import write_text
 
     from . import contention, machine, memory, nodes, routing, training
-    from .inputs import SEED, SIZES, Setup
+    from .inputs import SIZES, Setup
     from .targets import judged
 
     benchmarks = {
@@ -44,15 +40,13 @@ def run(
     about = machine.description(device, machine.keep_freed_memory())
     say("\n".join(f"{name:<10} {value}" for name, value in about.items()))
     ceilings = machine.ceilings(device, sizes)
-    say("\n".join(f"{name:<20} {value:,.1f}" for name, value in ceilings.items()) + f"\n\n{METHOD}")
+    say("\n".join(f"{name:<20} {value:,.1f}" for name, value in ceilings.items()))
     found: dict = {
         "format_version": 2,
         "command": f"python -m experiments.bench {' '.join(names)} --device {device} --threads {about['threads']}",
         "machine": about,
         "ceilings": ceilings,
-        "method": METHOD,
         "sizes": dataclasses.asdict(sizes),
-        "seed": SEED,
         "benchmarks": {},
     }
     for name in names:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -65,8 +64,7 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
 
     Returns:
         copy_gb_s: 1e9 bytes per second of copying one large tensor to another; bytes read and bytes written count.
-        float32_gflop_s, bfloat16_gflop_s, on CUDA tf32_gflop_s: 1e9 operations per second of a product of two square
-        matrices, an addition and a multiplication being two.
+        float32_gflop_s, bfloat16_gflop_s: 1e9 additions and multiplications per second of a product of two squares.
     """
 
     def fastest(call: Callable[[], object]) -> float:
@@ -75,22 +73,9 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     found = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
-    for precision in ("float32", "bfloat16", *(["tf32"] if device == "cuda" else [])):
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    for dtype in (torch.float32, torch.bfloat16):
         a = torch.ones(sizes.square, sizes.square, dtype=dtype, device=device)
         product = torch.empty_like(a)
-        with matmul_precision(precision):
-            seconds = fastest(lambda a=a, product=product: torch.mm(a, a, out=product))
-        found[f"{precision}_gflop_s"] = 2 * sizes.square**3 / 1e9 / seconds
+        seconds = fastest(lambda a=a, product=product: torch.mm(a, a, out=product))
+        found[f"{str(dtype).removeprefix('torch.')}_gflop_s"] = 2 * sizes.square**3 / 1e9 / seconds
     return found
-
-
-@contextlib.contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    """Let float32 matrix products round to tf32 while the block runs, if that is the precision."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -62,6 +62,7 @@ def prepare(threads: int) -> None:
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
     """The numbers of a row."""
     own, gradients = case(kind, sizes).to(device), 0
+    votes = 4 * own.num_votes
     if name == KNOWN:
         torch.ones(2, device=device).sum()
         total = peak(lambda: torch.ones(own.num_votes, device=device).sum(), device)
@@ -71,9 +72,8 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
         call_of(way, small, backward=True)()  # compiles kernels
         total = peak(call_of(way, own, backward=True), device)
         gradients = sum(x.numel() * x.element_size() for x in own.tensors)
-    votes, scratch = 4 * own.num_votes, total - gradients
-    found = {"total": total / MB, "gradients": gradients / MB, "scratch": scratch / MB}
-    return found | {"total_per_votes": total / votes, "scratch_per_votes": scratch / votes}
+    per_votes = {"total_per_votes": total / votes, "scratch_per_votes": (total - gradients) / votes}
+    return {"total": total / MB, "gradients": gradients / MB} | per_votes
 
 
 def peak(call: Callable[[], object], device: str) -> int:

@@ -10,7 +10,6 @@ import torch
 from .clock import interleaved
 from .formulations import DGL, FORMULATIONS, FUSED, Formulation, results, why_not
 from .inputs import ORDERS, Case, Setup, case
-from .machine import matmul_precision
 from .tables import Row, Table
 
 KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse graph"}
@@ -50,22 +49,23 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
     own = exact.to(setup.device, torch.bfloat16 if precision == "bfloat16" else torch.float32)
     ways = [way for way in FORMULATIONS if not (way.complete_only and kind == "sparse")]
     torch.compiler.reset()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     wanted = results(DGL, exact)
-    with matmul_precision(precision):
-        notes = {way.name: why_not(way, own, wanted, precision) for way in ways}
-        for mode in ("forward", "forward+backward"):
-            name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
-            seconds, floor = floor_of(setup, own, mode != "forward", precision)
-            rows = [Row(way.name, way.about, note=notes[way.name]) for way in ways]
-            # DGL's wheels are for the CPU.
-            reference = "dgl" if setup.device == "cpu" else "torch"
-            table = Table(name, about_of(own, precision), "ms", rows, reference, floor=floor)
-            calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
-            table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
-            for row in rows:
-                if row.numbers:
-                    row.numbers["floor_share"] = 1e3 * seconds / row.numbers["median"]
-            yield table
+    notes = {way.name: why_not(way, own, wanted, precision) for way in ways}
+    for mode in ("forward", "forward+backward"):
+        name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
+        floor, text = floor_of(setup, own, mode != "forward")
+        rows = [Row(way.name, way.about, note=notes[way.name]) for way in ways]
+        # DGL's wheels are for the CPU.
+        reference = "dgl" if setup.device == "cpu" else "torch"
+        table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
+        calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
+        table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
+        for row in rows:
+            if row.numbers and not own.linear:
+                row.numbers["floor_share"] = floor / row.numbers["median"]
+        yield table
+    torch.set_float32_matmul_precision("highest")
 
 
 def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]:
@@ -82,30 +82,19 @@ def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]
     return forward_backward if backward else forward
 
 
-def floor_of(setup: Setup, own: Case, backward: bool, precision: str) -> tuple[float, str]:
-    """Seconds that the shares are shares of, and what they are spent on.
+def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
+    """Milliseconds of reading given votes once per iteration forward and once back, and writing their gradient once.
 
-    Given votes are counted as read once per iteration forward and once back, and their gradient as written once: 2R
-    reads and 1 write. (Without a gradient of the prior, `fused` does with one read less.)
+    (Without a gradient of the prior, `fused` does with one read less.)
     """
-    if own.linear:
-        operations = 2 * own.num_votes * own.tensors[0].shape[-1] * (3 if backward else 1)
-        seconds = operations / 1e9 / setup.ceilings[f"{precision}_gflop_s"]
-        gradients = " and both their gradients" * backward
-        rate = f"{operations / 1e9:.2f} GFLOP at the measured {precision} GEMM rate"
-        return seconds, f"making the votes{gradients}: {rate}"
     reads = (2 if backward else 1) * own.iterations
     size = own.num_votes * own.tensors[0].element_size() * (reads + backward)
-    passes = f"{reads} reads{' and 1 write' * backward} of the votes"
-    return size / 1e9 / setup.ceilings["copy_gb_s"], f"{passes}: {size / 1e6:.0f} MB at the measured copy rate"
+    text = f"{reads} reads{' and 1 write' * backward} of the votes: {size / 1e6:.0f} MB at the measured copy rate"
+    return size / 1e6 / setup.ceilings["copy_gb_s"], text
 
 
 def about_of(own: Case, precision: str) -> str:
-    graph, dim = own.graph, own.cotangent.shape[-1]
-    made = f"P {own.tensors[0].shape[-1]}, " if own.linear else ""
-    images = f"B {own.cotangent.shape[1]}, " if own.cotangent.dim() > 2 else ""
+    graph, shape = own.graph, tuple(own.cotangent.shape[1:])
+    capsules = f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges"
     counted = "making the votes is in every time" if own.linear else "the votes are there"
-    return (
-        f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges, {made}D {dim}, "
-        f"{images}R {own.iterations}, {precision}; {counted}"
-    )
+    return f"{capsules}, votes per edge {shape}, R {own.iterations}, {precision}; {counted}"

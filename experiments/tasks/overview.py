@@ -166,7 +166,7 @@ def so_far(task: Task, place: Place) -> list[dict]:
     for network in (name for names in task.columns.values() for name in names):
         try:
             rows |= task.train(place, [network])
-        except Missing:
+        except GraphcapsError:  # nothing in the cache, or no data to compare it with
             continue
     return of_graphs(task, rows)
 

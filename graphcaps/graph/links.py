@@ -39,6 +39,7 @@ class PerStructure(Generic[How, Made]):
     """
 
     def __init__(self, make: Callable[Concatenate[DGLGraph, How], Made]):
+        functools.update_wrapper(self, make)  # its docstring and signature, for help() and the reference
         self.make = make
         self.cache: dict[tuple[object, ...], Made] = {}
 

@@ -1,6 +1,6 @@
 """Networks for images by name: capsule networks, and the CNNs that stand beside them.
 
-``network.ImageNetwork`` says what each of them has and can be asked; ``graphcaps.config.PRESETS`` has a record of each.
+``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` has a record of each.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def from_preset(name: str, **arguments) -> Network:
 def from_config(config: TrainConfig, splits: ImageSplits) -> Network:
     """The untrained network that settings ask for, of a size for the images."""
     of_images = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
-    asked = {key: getattr(config, key) for key in PRESETS[config.model].settings}
+    settings = {key: getattr(config, key) for key in PRESETS[config.model].settings}
     if PRESETS[config.model].network == "MatrixCapsNet":
-        asked["routing"] = EM(config.iterations, final_lambda=FINAL_LAMBDA)
-    elif "routing" in asked:
-        asked["routing"] = routing_for_images(config.routing, iterations=config.iterations)
-    return from_preset(config.model, **of_images, **asked)
+        settings["routing"] = EM(config.iterations, final_lambda=FINAL_LAMBDA)
+    elif "routing" in settings:
+        settings["routing"] = routing_for_images(config.routing, iterations=config.iterations)
+    return from_preset(config.model, **of_images, **settings)
 
 
 def routing_network(network: Network, source: str) -> RoutingNetwork:

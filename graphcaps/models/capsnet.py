@@ -109,8 +109,8 @@ class CapsNet(nn.Module):
     Args:
         stem: image (B, C, H, W) -> features.
         primary: features -> primary capsules, with ``num_types``, ``dim`` and ``conv``.
-        capsules: ``CapsuleLayer`` or ``SharedCaps``, u (I, B, P) -> v (J, B, D): the layer whose routing is kept and
-            drawn.
+        capsules: ``CapsuleLayer`` or ``SharedCaps``, u (I, B, P) -> v (J, B, D): the layer whose routing is
+            recorded and drawn.
         image_shape: (C, H, W).
         between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
 

@@ -14,8 +14,8 @@ Parameters, of smallNORB's two channels, 32 x 32 pixels and 5 classes, beside th
     matrix-small    3264         8840      18432          36864        1280         74        68,754       68,444
     matrix          1632        17952     147456         147456        2560        138       317,194      318,964
 
-Without the primary capsules' and the convolution's biases and the betas it would be 316,480: what of the large network
-the paper doesn't count can't be told. The batch normalisation that is added here has 2 A more.
+Without the primary capsules' and the convolution's biases and the betas it would be 316,480: the paper doesn't say what
+of the large network it leaves out. The batch normalisation that is added here has 2 A more.
 
 Differs:
     Batch normalisation follows the ReLU, as in other public code; the paper has none.

@@ -1,4 +1,4 @@
-"""What a network for images has and can do, whatever it is made of."""
+"""The interface of a network for images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class ImageNetwork(Protocol):
     """A ``torch.nn.Module`` for images; training, evaluation and pictures ask no more of a network than this.
 
     Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]. The largest of them are
-    its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is kept and drawn, ``between``,
-    the routed layers below it, ``children_of(images)``, what enters it, and ``receptive_fields()``. One that
-    ``reconstructs`` also has ``decoder``.
+    its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is recorded and drawn,
+    ``between``, the routed layers below it, ``children_of(images)``, which gives its input, and ``receptive_fields()``.
+    One that ``reconstructs`` also has ``decoder``.
     """
 
     routes: bool

@@ -1,4 +1,4 @@
-"""What a network is asked: the class of the one object in an image, or the classes of K objects that overlap.
+"""What a network answers: the class of the one object in an image, or the classes of K objects that overlap.
 
     one object    images (B, C, H, W), labels (B,)
     K objects     layers (B, K, C, H, W) with an object each, labels (B, K), rows ascending; the network sees the layers

@@ -61,7 +61,7 @@ def _weight_gradient(x, weight, grad, stride):
     images = max(1, MOST_BYTES // rows_of_image)
     total = grad.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
     for some, slopes in zip(windows.split(images), grad.split(images), strict=True):
-        columns = some.permute(0, 2, 3, 4, 5, 1).reshape(-1, height * width * inside)  # channels last, as they lie
+        columns = some.permute(0, 2, 3, 4, 5, 1).reshape(-1, height * width * inside)  # channels last, as in memory
         slopes = slopes.permute(0, 2, 3, 1).reshape(-1, outside)
         total = total + (slopes.t() @ columns).to(torch.promote_types(x.dtype, torch.float32))
     return total.to(weight.dtype).view(outside, height, width, inside).permute(0, 3, 1, 2)

@@ -19,8 +19,8 @@ from .windows import WindowedCaps
 class ConvCaps(WindowedCaps):
     """Convolutional capsules: a matrix for each offset in the window, type of child and type of parent.
 
-    Votes and routing run in the weights' precision, float32 unless converted, also under autocast. ``local_graph`` is
-    the graph, and ``local_index`` says which matrix each edge takes.
+    Votes and routing run in the weights' precision, float32 unless converted, also under autocast. The graph is
+    ``local_graph``, the matrix of each edge ``local_index``.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
@@ -32,7 +32,7 @@ class ConvCaps(WindowedCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
-        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
+        (B, I, P) is refused, unless B = I: then it passes, and mixes the images
 
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown routing.
@@ -63,9 +63,8 @@ class ConvCaps(WindowedCaps):
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
 
-        Squash then shortens it, and routing, in which votes of this size soon choose, makes up for that: in the preset
-        ``deep`` on MNIST, untrained, the median lengths are 0.73 below, 0.75 and 0.84 after three iterations. After one
-        they are 0.3 and 0.1, and twice the weights would give 0.99 after three. What the routing learns begins anew.
+        Squash then shortens it, and routing makes up for that: in the untrained preset ``deep`` on MNIST the median
+        lengths are 0.73 below, 0.75 and 0.84 after three iterations. Resets what the routing has learned, too.
         """
         self.routing.reset_parameters()
         self._draw()

@@ -44,7 +44,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Decode the chosen capsules; (J, B, D) with J = B can't be told from (B, J, D), and goes through."""
+        """Decode the chosen capsules; (J, B, D) with J = B passes, and mixes the images."""
         wanted, shape = (chosen.shape[0], *self.of), tuple(capsules.shape)
         if shape != wanted:
             then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""

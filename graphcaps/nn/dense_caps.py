@@ -13,7 +13,7 @@ from .routed import check_children, graph_device, route_layer, routing_for_image
 
 
 class CompleteCaps(nn.Module):
-    """What fully connected layers share: every child has an edge to every parent, and a vote on it.
+    """Base of fully connected layers: every child has an edge to every parent.
 
     A subclass has ``votes``, and ``extra_repr``; its arguments are those of ``CapsuleLayer``.
 
@@ -44,7 +44,7 @@ class CompleteCaps(nn.Module):
     def reset_parameters(self) -> None:
         """Draw weights so that, at uniform coupling, a parent's sum s is about as long as one child.
 
-        What the routing learns begins anew.
+        Resets what the routing has learned, too.
         """
         self.routing.reset_parameters()
         self._draw()
@@ -82,7 +82,7 @@ class CapsuleLayer(CompleteCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D)
-        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
+        (B, I, P) is refused, unless B = I: then it passes, and mixes the images
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])

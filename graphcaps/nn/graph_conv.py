@@ -31,13 +31,12 @@ class CapsuleConv(nn.Module):
     squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours compete, f_v the root
     mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One iteration, or
     ``Uniform``, is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
-    there is nothing that capsules could compete for, and all iterations are alike. An edge's weight w multiplies its
+    there is no competition, and all iterations are alike. An edge's weight w multiplies its
     votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
     its direction alone, of length 1, and f_v is 1.
 
-    With ``mutual`` the two directions of an edge share their logits: to b_el is added that of the edge (v, u), so that
-    both of its ends say what the edge is there for. On graphs whose edges go both ways, each for one reason, that is
-    twice as much to know it by.
+    With ``mutual`` the two directions of an edge share their logits: that of (v, u) is added to b_el. This suits graphs
+    whose edges go both ways and have one cause each: the votes of both ends are then evidence for it.
 
     Features a_e of an edge vote as if they were further features of its source, along this edge alone: with
     ``edge_feats``, z_ul + a_e U_l stands in the place of z_ul, and f_v is of the numbers of x_u and a_e. With
@@ -49,16 +48,16 @@ class CapsuleConv(nn.Module):
     the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
-    ICML): each neighbour is sorted to the capsule it fits. Differs: capsules start from the votes' sum instead of their
-    own node's, which a self-loop adds, and z has its length unless ``unit_votes`` takes it, as there. A node's result
-    depends on its in-edges alone, so that a block of a neighbour sampler gives what the whole graph gives. Competition
-    of neighbours is the capsule paper's reading, where a child's couplings sum to 1 over all its parents: a node must
-    choose whom to tell what, and in a block it chooses among the block's nodes.
+    ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
+    of the node's own features, which a self-loop adds, and votes keep their length unless ``unit_votes`` is set, as
+    there. A node's result depends on its in-edges alone, so a sampled block gives what the whole graph gives.
+    Competition of neighbours is the capsule paper's: a child's couplings sum to 1 over all its parents, which are the
+    nodes of the block where the graph is one.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
-            for bipartite graphs, as other layers take it; the second is used by ``residual`` alone, and None says that
-            there is no use for it.
+            for bipartite graphs, as other layers take it; the second is used by ``residual`` alone; None where it is
+            not used.
         out_feats: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
         routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
@@ -66,7 +65,7 @@ class CapsuleConv(nn.Module):
             each edge must have a reverse, so that blocks don't do; not with ``in_caps`` or where neighbours compete.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         feat_drop: dropout probability of features.
-        vote_drop: dropout probability of votes: each edge tells some capsules nothing, as ``GATConv``'s ``attn_drop``.
+        vote_drop: dropout probability of votes: like ``GATConv``'s ``attn_drop``.
         competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
@@ -74,8 +73,8 @@ class CapsuleConv(nn.Module):
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
             squash(bias).
         residual: whether a node's own features are added; of a learned matrix R also where ``GATConv`` has none.
-        activation: what is called on the result, or None. Of squashed capsules it says little: ``squash_output=False``
-            where a ``GATConv`` with ``activation=F.elu`` stood.
+        activation: function applied to the result, or None. In place of a ``GATConv`` with ``activation=F.elu``, set
+            ``squash_output=False`` too.
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
 
     Shapes:
@@ -111,7 +110,7 @@ class CapsuleConv(nn.Module):
         source, own = ends_of_features("in_feats", in_feats, residual)
         check_whole("in_feats", source)
         self.activation = activation
-        self.warned_unused_target = own is None  # also where nobody expects a destination's features to be used
+        self.warned_unused_target = own is None  # no warning where the caller declared them unused
         self.capsules = NodeCapsules(
             source,
             out_feats,
@@ -132,7 +131,7 @@ class CapsuleConv(nn.Module):
         self.capsules.reset_parameters()
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """What DGL's ``HeteroGraphConv`` calls, which adds up several edge types."""
+        """Called by DGL's ``HeteroGraphConv``."""
         self.allow_zero_in_degree = set_value
 
     def forward(
@@ -147,8 +146,8 @@ class CapsuleConv(nn.Module):
 
         Args:
             graph: homogeneous, bipartite, or a message-flow block; one canonical edge type; E edges.
-            feat: (N, *, in_feats) of the (source) nodes, or a pair, the second of the destination nodes. A block's
-                destination nodes are its first source nodes, where a pair doesn't say it.
+            feat: (N, *, in_feats) of the (source) nodes, or a pair, the second of the destination nodes. Without a
+                pair, a block's destination nodes are its first source nodes.
             edge_weight: (E,), how much each edge's votes count; default 1.
             get_coupling: also give c (E, *, in_caps, num_caps), detached.
             edge_feat: (E, edge_feats), or (E,) for one, where edges have features.
@@ -197,5 +196,5 @@ class CapsuleConv(nn.Module):
 
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Whether a node has no in-edges; the device is waited for once."""
+    """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
     return bool((graph.in_degrees() == 0).any())

@@ -5,7 +5,7 @@ capsules and class capsules. A child's vote for a parent is the matrix product o
 and EM routing gives the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
 parents, of all types and positions.
 
-Poses are kept as 16 numbers, row by row; capsule axis first, types outermost.
+Poses are 16 numbers, row by row; capsule axis first, types outermost.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class MatrixConvCaps(WindowedCaps):
 class MatrixClassCaps(nn.Module):
     """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
 
-    A vote says where its child is: the row and column of the centre of the child's receptive field are added to the
-    first two elements of the vote's right-hand column.
+    The row and column of the centre of the child's receptive field are added to the first two elements of the vote's
+    right-hand column.
 
     Args:
         child_types: kinds of capsule, outermost.
@@ -169,7 +169,7 @@ class MatrixClassCaps(nn.Module):
 
 
 def _draw(weight: torch.Tensor) -> None:
-    """Draw matrices near the identity, so that a pose comes through the layers."""
+    """Draw matrices near the identity, so that poses pass through the layers."""
     nn.init.normal_(weight, std=0.3)
     with torch.no_grad():
         weight += torch.eye(4)

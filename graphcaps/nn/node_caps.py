@@ -19,7 +19,7 @@ from ..routing.gradient import squash_saving_memory
 from ..routing.names import as_routing
 from ..routing.nodes import route_edges, route_mutually, route_nodes
 
-LEAST = 1e-24  # a mean square of features up to which they say nothing
+LEAST = 1e-24  # mean squares of features up to this count as zero
 
 
 class Names(NamedTuple):
@@ -37,7 +37,7 @@ PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 
 
 def ends_of_features(name: str, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
-    """Features of sources and of targets; of the latter None where nobody expects them to be used.
+    """Features of sources and of targets; the latter None where they are declared unused.
 
     Warns:
         UserWarning: a pair whose second number has no use.
@@ -55,10 +55,10 @@ def ends_of_features(name: str, feats: int | Sequence[int | None], residual: boo
 
 
 def warn_unused(name: str, sizes: str) -> None:
-    """Warn that the target nodes' features are not looked at."""
+    """Warn that the target nodes' features are ignored."""
     warnings.warn(
         f"{name}: the second of the pair, the target nodes' features, is not used: a node's capsules are what its "
-        f"in-edges vote for. residual=True adds them; {sizes}=(F, None) says that they aren't wanted",
+        f"in-edges vote for. residual=True adds them; {sizes}=(F, None) turns this warning off",
         stacklevel=4,
     )
 
@@ -66,21 +66,21 @@ def warn_unused(name: str, sizes: str) -> None:
 class NodeCapsules(nn.Module):
     """Weights that turn nodes' features into votes, routing along a graph's edges, bias and squash.
 
-    z_ukl = x_uk W_kl                   what capsule k of source node u has to say to capsule l of a destination node;
-                                        its direction alone, of length 1, with ``unit_votes``
+    z_ukl = x_uk W_kl                   from capsule k of source node u to capsule l of a destination node;
+                                        divided by its length with ``unit_votes``
     u_hat_ekl = w_e z_ukl               its vote along edge e = (u, v), w_e = 1 without edge weights
     s_vl = sum over e and k of c_ekl u_hat_ekl,    c by routing on the graph of ``graphcaps.graph.expand``
     squash(s_vl K_out / in-degree of v / f_v + bias)     competition of capsules
     squash(s_vl K_out / f_v + bias)                      competition of neighbours
 
-    f_v is the root mean square of the numbers of x_u over v's in-edges where ``normalise`` says so, else 1. The other
-    factors make undecided couplings those of a graph convolution: a mean over v's in-edges, or an equal part for each
-    of u's out-edges.
+    f_v is the root mean square of the numbers of x_u over v's in-edges with ``normalise``, else 1. With uniform
+    couplings the other factors give a graph convolution: a mean over v's in-edges, or an equal part for each of u's
+    out-edges.
 
     Features a_e of an edge vote as if they were further features of its source, along this edge alone:
     z_ekl = x_uk W_kl + a_e U_kl stands in the place of z_ukl, and f_v is of the numbers of both. A residual adds
-    sum over k of x_vk R_kl / f'_v to what is squashed, f'_v the root mean square of the numbers of x_v where
-    ``normalise`` says so, else 1.
+    sum over k of x_vk R_kl / f'_v to what is squashed, f'_v the root mean square of the numbers of x_v with
+    ``normalise``, else 1.
 
     Args:
         in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1; -1: found out from the
@@ -135,7 +135,7 @@ class NodeCapsules(nn.Module):
             expect(competition == "capsules", "competition", "'capsules' with mutual=True", repr(competition))
             expect(in_caps == 1, "in_caps", "1 with mutual=True", in_caps)
         if num_caps == 1 and competition == "capsules" and type(routing) in (Spherical, Dynamic):
-            # A vote that is alone in its softmax is coupled with 1, whatever its logit: nothing would be learned.
+            # The softmax over one capsule is 1 whatever the logit: kappa would get no gradient.
             routing = Uniform(unit_votes=routing.unit_votes)
         self.competition, self.squash_output = competition, squash_output
         self.normalise = normalise and squash_output and not routing.unit_votes
@@ -168,7 +168,7 @@ class NodeCapsules(nn.Module):
         nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
 
     def _find_out(self, *known: tuple[nn.Parameter | None, torch.Tensor | None]) -> None:
-        """Make and draw the weights whose number of features was left open."""
+        """Materialise and draw the weights whose number of features was -1."""
         for weight, feat in known:
             if feat is not None and isinstance(weight, UninitializedParameter):
                 weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
@@ -215,7 +215,7 @@ class NodeCapsules(nn.Module):
             edge_feat = edge_feat[:, None]
         self._find_out((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
-        z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes are beyond float16
+        z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = self._scale(z, edge_weight, edges)
         if edge_feat is None and self.competition == "capsules" and not self.routing.mutual:
             s, c = route_nodes(graph, z, scale, self.routing, get_coupling)
@@ -226,7 +226,7 @@ class NodeCapsules(nn.Module):
                 s, c = route_mutually(graph, votes, self.routing, get_coupling)
             else:
                 s, c = route_edges(graph, votes, self.competition, self.routing, get_coupling)
-        # (N_dst, *, K_out, D), and what it is times.
+        # s is (N_dst, *, K_out, D); share is the factor that makes it a mean.
         share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":
             share = share / edges.in_degrees.clamp_min(1).to(s.dtype).view(-1, *[1] * (s.dim() - 1))
@@ -241,19 +241,19 @@ class NodeCapsules(nn.Module):
         return out if c is None else (out, c)
 
     def _scale(self, z: torch.Tensor, edge_weight: torch.Tensor | None, edges: Links) -> torch.Tensor | None:
-        """How long edge weights and dropout make the votes along each edge, broadcastable with (E, *, K_in, K_out)."""
+        """Edge weights times the dropout mask, broadcastable with (E, *, K_in, K_out), or None."""
         scale = None
         if edge_weight is not None:
             fits = edge_weight.dim() > 0 and len(edge_weight) == edge_weight.numel() == len(edges.src)
             expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
             scale = edge_weight.to(z.dtype).reshape(-1, *[1] * (z.dim() - 2))
         if self.training and self.vote_drop.p > 0:
-            kept = self.vote_drop(z.new_ones(len(edges.src), *z.shape[1:-1]))
-            scale = kept if scale is None else kept * scale
+            mask = self.vote_drop(z.new_ones(len(edges.src), *z.shape[1:-1]))
+            scale = mask if scale is None else mask * scale
         return scale
 
     def _votes(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
-        """(N_src, *, K_in, K_out, D), what each node says; with features of edges (E, ...), what it says along each."""
+        """Votes before edge weights: per node (N_src, *, K_in, K_out, D), or with edge features per edge (E, ...)."""
         self._check(self.names.feat, feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
@@ -280,7 +280,7 @@ class NodeCapsules(nn.Module):
         return _per_root(total / edges.in_degrees.clamp_min(1).to(total.dtype).view(-1, *[1] * (total.dim() - 1)))
 
     def _residual(self, target: torch.Tensor | None, num_parents: int) -> torch.Tensor:
-        """(N_dst, *, K_out, D): what a node's own features add to its capsules."""
+        """(N_dst, *, K_out, D): the residual."""
         wanted = "a pair, with the destination's features for the residual"
         target = required(target, self.names.feat, wanted, "no second")
         assert self.weight_target is not None
@@ -326,7 +326,7 @@ def _transform(feat: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def _squares(feat: torch.Tensor) -> torch.Tensor:
-    """In float32 at least: squares are soon more than half precision holds, and sums of them sooner."""
+    """In float32 at least: squares, and sums of them, overflow half precision."""
     feat = feat.to(torch.promote_types(feat.dtype, torch.float32))
     return feat.square()
 

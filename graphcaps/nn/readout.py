@@ -26,9 +26,8 @@ class CapsuleReadout(nn.Module):
     where kappa is learned and rho_gc is the root mean square of the lengths of z_ic over g's nodes. The layer gives
     squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of g's features, 1
     without squash or ``normalise``. With ``unit_votes`` z_ic is its direction alone, of length 1, and f_g is 1.
-    Undecided nodes give their mean, so that graphs of all sizes compare. Stands in the place of
-    ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``. Routes all graphs of a batch
-    at once.
+    Uniform couplings give the mean over the nodes, so results don't depend on a graph's size. In place of
+    ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``.
 
     Features may be of any scale, and graphs of any size: neither the logits of spherical routing nor, with
     ``normalise``, the squash depend on them. With dynamic routing s_gc is a sum over all nodes, so that its first
@@ -41,7 +40,7 @@ class CapsuleReadout(nn.Module):
         routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
             layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
         squash_output: whether capsules are squashed to length < 1.
-        vote_drop: dropout probability of votes: each node supports some classes with nothing.
+        vote_drop: dropout probability of votes.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
@@ -92,7 +91,7 @@ class CapsuleReadout(nn.Module):
         """Route nodes to their graphs.
 
         Args:
-            graph: one graph or several from ``dgl.batch``, homogeneous; only which node is whose matters.
+            graph: one graph or several from ``dgl.batch``, homogeneous; only the graph of each node matters.
             feat: (N, *, in_feats).
             get_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
 

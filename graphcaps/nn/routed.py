@@ -1,4 +1,4 @@
-"""What all layers of capsules for images share: what they are asked for, and how they are routed."""
+"""What all layers of capsules for images share: their interface, checks of their input, and the call that routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..routing.names import as_routing
 
 
 class Poses(NamedTuple):
-    """Capsules whose pose doesn't say how sure they are: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
+    """Capsules with an activation beside the pose: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
 
     pose: torch.Tensor
     activation: torch.Tensor
@@ -25,8 +25,8 @@ class Poses(NamedTuple):
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
     """The routing itself, or the one of that name with these settings.
 
-    By its name, spherical routing starts nearly uniform, from which a few hundred steps of Adam at a learning rate of
-    0.001 must be able to take it away. From a concentration of 1 on, image networks are slow to learn.
+    "spherical" starts nearly uniform, since image networks are slow to learn from a concentration of 1 on. Its rate of
+    10 lets a few hundred steps of Adam at 0.001 move it away from there.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings
@@ -36,12 +36,12 @@ def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
 def check_children(u: torch.Tensor, num_children: int, dim: int) -> None:
     """Raise ``InputError`` unless u are floating point children (I, *, P), with what to do where the batch is first.
 
-    Only the shape is looked at: (B, I, P) with B = I goes through, and every image's capsules are mixed with others'.
+    Only the shape is checked: (B, I, P) with B = I passes, and mixes the images.
     """
     expect(isinstance(u, torch.Tensor), "u", "a tensor", type(u).__name__)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
-    # asked only then: torch.export would take the question for a limit of the batch
+    # compared only on failure: torch.export would record the comparison as a limit of the batch size
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
         then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
@@ -61,7 +61,7 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 
 
 class RoutedLayer(Protocol):
-    """What a layer of capsules is asked for when it is routed, drawn or counted."""
+    """The interface of a layer of capsules."""
 
     routing: Routing
     prior: torch.Tensor | None
@@ -83,8 +83,7 @@ def route_layer(
 ) -> Routed:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-    ``iterations`` are others than the layer's. Where the routing uses activations, a child's is its length unless it
-    has one of its own.
+    ``iterations`` replaces the layer's. Where the routing uses activations, that of a child without one is its length.
     """
     if torch.compiler.is_dynamo_compiling():
         return uncompiled(route_layer)(layer, u, squash_output, on_iteration, iterations)

@@ -1,4 +1,4 @@
-"""Fully connected capsules whose matrices all positions share, and that are told where each child is."""
+"""Fully connected capsules whose matrices all positions share, with each child's position in its vote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .routed import check_children
 
 
 class SharedCaps(CompleteCaps):
-    """Fully connected capsules with one matrix for each type of child and parent, that changes evenly with the place.
+    """Fully connected capsules with one matrix per type of child and parent, which is linear in the position.
 
     In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
     the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, with row and column
@@ -20,8 +20,8 @@ class SharedCaps(CompleteCaps):
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     Differs:
-        Added to votes, coordinates would say the same of every image at equal couplings, since votes of vector
-        capsules aren't weighed by activations. As factors they say where the parts are that are there.
+        Coordinates are factors. Added to votes they would be the same for every image at equal couplings, since votes
+        of vector capsules aren't weighed by activations.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
 
@@ -35,7 +35,7 @@ class SharedCaps(CompleteCaps):
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
-        (B, I, P) is refused, unless B = I: then it can't be told apart, and mixes the images
+        (B, I, P) is refused, unless B = I: then it looks the same, and mixes the images
 
     >>> SharedCaps(8, torch.rand(64, 2), num_parents=10)(torch.zeros(512, 2, 8)).shape
     torch.Size([10, 2, 16])

@@ -1,4 +1,4 @@
-"""What convolutional capsules share, whatever their votes: windows on a grid, and the graph of who votes for whom."""
+"""Base of convolutional capsules, whatever their votes: windows on a grid, and the graph of votes."""
 
 from __future__ import annotations
 

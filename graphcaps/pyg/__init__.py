@@ -1,4 +1,4 @@
-"""CapsuleConv and CapsuleReadout for PyTorch Geometric, in its manner; for DGL they are in ``graphcaps.nn``.
+"""CapsuleConv and CapsuleReadout for PyTorch Geometric; those for DGL are in ``graphcaps.nn``.
 
 Parameters have the same names and shapes there, and the same weights give the same numbers. Needs
 ``pip install -e ".[pyg]"``; nothing else in graphcaps imports this package.

@@ -20,18 +20,17 @@ class CapsuleConv(MessagePassing):
     """Graph convolution by routing; ``graphcaps.nn.CapsuleConv`` has the formula.
 
     Features a_e of an edge (``edge_dim``) vote as if they were further features of its source, along this edge alone:
-    x_u W_l + a_e U_l is what e = (u, v) says to capsule l of v.
+    the vote of e = (u, v) for capsule l of v is x_u W_l + a_e U_l.
 
-    A ``MessagePassing`` layer to all that look for one (explainers, ``summary``, ``HeteroConv``), but routing reads
-    messages several times and its engines need not build them, so that ``propagate`` and its hooks are not called. An
-    explainer's edge mask multiplies the edge weights, which is what it does to messages elsewhere. Hooks on messages
-    are called with the couplings as ``alpha`` (E, in_caps * num_caps), which is what ``AttentionExplainer`` looks for.
-    Where capsules compete, those of an edge sum to 1: the largest says how decided it is, and the mean says nothing.
+    A ``MessagePassing`` layer for explainers, ``summary`` and ``HeteroConv``, but ``propagate`` and its hooks are not
+    called: routing reads messages several times, and may not build them. An explainer's edge mask multiplies the edge
+    weights. Message hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
+    Where capsules compete, those of an edge sum to 1: use their maximum, the mean is constant.
 
     Args:
         in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, target) for
-            bipartite graphs, as other layers take it; the second is used by ``residual`` alone, and None says that
-            there is no use for it. -1: found out from the first input.
+            bipartite graphs, as other layers take it; the second is used by ``residual`` alone; None where it is
+            not used. -1: taken from the first input.
         out_channels: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
         routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
@@ -45,12 +44,12 @@ class CapsuleConv(MessagePassing):
             in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
         bias: whether a bias is learned.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        edge_dim: features of an edge; None: edges have none. -1: found out from the first input.
+        edge_dim: features of an edge; None: edges have none. -1: taken from the first input.
         residual: whether a node's own features are added.
         concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
-            heads. False keeps them apart; it is no mean over them, as they stand for different things.
-        cached: whether the edges of the first call are kept, sorted for routing, and taken for those of all later ones,
-            as ``GCNConv`` has it. For training on one graph whose edges stay as they are.
+            heads. False: a dim for capsules, (N, *, num_caps, out_channels); unlike in ``GATConv`` not their mean.
+        cached: whether the edges of the first call are cached, with their sorting, and used by all later calls, as in
+            ``GCNConv``: for a graph whose edges never change. ``reset_parameters`` empties the cache.
 
     Shapes:
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
@@ -85,7 +84,7 @@ class CapsuleConv(MessagePassing):
         source, own = ends_of_features("in_channels", in_channels, residual)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
-        self.warned_unused_target = own is None  # also where nobody expects a target's features to be used
+        self.warned_unused_target = own is None  # no warning where the caller declared them unused
         self.cached = cached
         self._routed: Routed | None = None
         self.capsules = NodeCapsules(
@@ -125,9 +124,9 @@ class CapsuleConv(MessagePassing):
             x: (N, *, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
-            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may stand
-                here, where ``GATConv`` has them: of two dims, or those of ``edge_dim=1``.
-            size: numbers of source and target nodes, where x does not say.
+            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may be
+                given here, as in ``GATConv``: of two dims, or those of ``edge_dim=1``.
+            size: numbers of source and target nodes, where x does not give them.
             return_coupling: also give the edges that were routed on and their couplings.
             edge_attr: (E, edge_dim), or (E,) for one, where edges have features.
             return_attention_weights: as ``return_coupling``, and where ``in_caps`` is 1 the couplings have no dim for
@@ -191,7 +190,7 @@ class CapsuleConv(MessagePassing):
         return out, in_form_of(edge_index, routed, c, (num_sources, num_targets))
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
-        """Weights and features of the edges, wherever they stand."""
+        """Weights and features of the edges, from whichever argument holds them."""
         values = values_of(edge_index) if edge_weight is None and edge_attr is None and is_sparse(edge_index) else None
         if self.edge_dim is None:
             expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")

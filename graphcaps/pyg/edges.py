@@ -1,4 +1,4 @@
-"""Edges in all forms that PyG has for them, with self-loops where asked for, as a graph to route on."""
+"""Edges in all forms of PyG, with optional self-loops, as a graph to route on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..graph import bipartite_graph
 
 
 class Routed(NamedTuple):
-    """Edges as they are routed on."""
+    """The edges of a call, after self-loops were replaced, and their graph."""
 
     edges: torch.Tensor  # (2, E'), after self-loops
-    stayed: OptTensor  # which of the given edges are their first; None: all, and there are no others
+    stayed: OptTensor  # indices of the given edges that come first; None: all of them, without new self-loops
     num_given: int  # E
     graph: DGLGraph
 
@@ -42,7 +42,7 @@ def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, 
 def with_loops(
     routed: Routed, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
 ) -> tuple[OptTensor, OptTensor]:
-    """What the given edges have, for those that stayed, and what self-loops have."""
+    """Weights and features of the edges that stayed, then those of the self-loops: weight 1, mean features."""
     if edge_weight is not None:
         edge_weight = edge_weight.flatten()[routed.stayed]
         edge_weight = torch.cat((edge_weight, edge_weight.new_ones(num_nodes)))
@@ -72,14 +72,14 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
 
 
 def settled(edge_index: Adj) -> Adj:
-    """The same edges; those of a sparse tensor each once and in order, which PyG else sees to in the caller's own."""
+    """The same edges, a sparse tensor coalesced; PyG would coalesce the caller's tensor in place."""
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index
 
 
 def plain(edge_index: Adj) -> torch.Tensor:
-    """Any form of edges as (2, E), if they are settled."""
+    """Any form of coalesced edges as (2, E)."""
     if is_sparse(edge_index):
         transposed, _ = to_edge_index(edge_index)
         return transposed.flip(0)
@@ -87,12 +87,12 @@ def plain(edge_index: Adj) -> torch.Tensor:
 
 
 def values_of(matrix: Adj) -> OptTensor:
-    """The values of a sparse matrix that is settled, in the order of its edges."""
+    """The values of a coalesced sparse matrix, in the order of its edges."""
     return matrix.values() if isinstance(matrix, torch.Tensor) else to_edge_index(matrix)[1]
 
 
 def in_form_of(edge_index: Adj, routed: Routed, c: torch.Tensor, sizes: tuple[int, int]) -> tuple[Adj, torch.Tensor]:
-    """The edges that were routed on, in the form that they came in, and their couplings."""
+    """The edges that were routed on, in the form of ``edge_index``, and their couplings."""
     if is_torch_sparse_tensor(edge_index):
         layout = edge_index.layout
         matrix = to_torch_sparse_tensor(routed.edges.long().flip(0), c, size=sizes[::-1], layout=layout)

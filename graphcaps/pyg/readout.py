@@ -24,14 +24,14 @@ class CapsuleReadout(Aggregation):
     are class scores for ``graphcaps.margin_loss``.
 
     Args:
-        in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. -1: found out from the first
+        in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. -1: taken from the first
             input.
         out_channels: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
         routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
             layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
         squash_output: whether capsules are squashed to length < 1.
-        dropout: dropout probability of votes: each node supports some classes with nothing.
+        dropout: dropout probability of votes.
         in_caps: capsules of each node.
         bias: whether a bias is learned.
         normalise: whether capsules to be squashed are first divided by the root mean square of the features.
@@ -91,7 +91,7 @@ class CapsuleReadout(Aggregation):
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         if torch.compiler.is_dynamo_compiling():
             return uncompiled(self)(x, index, ptr, dim_size, dim, **options)
-        # Other aggregations count from the back, where a node's features may here be two dims.
+        # The base class counts dims from the back, but a node's features may be two dims here.
         if index is None and ptr is None and -x.dim() <= dim < x.dim():
             index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)
             dim_size = min(1, x.size(dim)) if dim_size is None else dim_size
@@ -115,7 +115,7 @@ class CapsuleReadout(Aggregation):
             ptr: (B + 1,), where each graph's nodes begin, in the place of index.
             dim_size: B; default: one more than the largest index.
             dim: which of x's dims is N.
-            max_num_elements: as other aggregations take it; not used.
+            max_num_elements: not used; other aggregations have it.
             return_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
 
         Returns:

@@ -287,7 +287,9 @@ class DenseEdges(_Observed):
         return torch.full((self.ends.num_parents,), some, device=self.ends.dst.device)
 
 
-def edges_of(engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.device) -> EdgeOps:
+def edges_of(
+    engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.device
+) -> DGLEdges | DenseEdges | ScatterEdges:
     """The kind of operations that ``engine``, "dgl" or "torch", has for votes of this shape (E, *, D)."""
     some = math.prod(shape) > 0
     if engine == "dgl" and some:

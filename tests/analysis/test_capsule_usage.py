@@ -122,9 +122,3 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
     assert (found[0].undecided == 0).any() == (name == "matrix-small")
     for below, above in zip(found, found[1:], strict=False):
         torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
-
-
-def test_children_without_a_choice_do_not_count_as_undecided():
-    entropy, undecided = torch.tensor([0.0, 0.5, 0.25]), torch.tensor([0.0, 1.0, 1.0])
-    assert relative_entropy(entropy, undecided) == 0.375
-    assert relative_entropy(entropy[:1], undecided[:1]) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -13,10 +12,8 @@ from torch import nn
 from graphcaps import CapsNet, InputError
 from graphcaps.analysis.equivariance import (
     FEWEST,
-    PARAMETERS,
     Equivariance,
     equivariance,
-    example_images,
     line_fit,
     measured,
     readout,
@@ -24,7 +21,6 @@ from graphcaps.analysis.equivariance import (
 from graphcaps.cli.tables import equivariance_table
 from graphcaps.data import Batches, Images
 from graphcaps.models import CapsNetOutput
-from graphcaps.viz import equivariance as picture
 
 CLASSES = ("left", "right")
 STEPS = np.linspace(-30, 30, 13)
@@ -48,13 +44,6 @@ def angles(images: int) -> np.ndarray:
 def test_vectors_on_a_line_are_explained_whole_and_read_off_exactly():
     assert line_fit(lines(), angles(200)) == pytest.approx(np.ones(200))
     assert readout(lines(), angles(200)) == pytest.approx(1)
-
-
-def test_a_fit_is_what_numpy_finds_number_by_number():
-    vectors = lines(3, noise=0.2)
-    for v, share in zip(vectors, line_fit(vectors, angles(3)), strict=True):
-        left = sum(np.polyfit(STEPS, v[:, d], 1, full=True)[1][0] for d in range(4))
-        assert share == pytest.approx(1 - left / ((v - v.mean(axis=0)) ** 2).sum())
 
 
 def test_a_read_out_is_scored_on_images_that_it_was_not_fitted_on():
@@ -108,16 +97,6 @@ def test_a_shift_is_found_in_the_capsule_that_follows_it_and_in_no_other_directi
     assert np.isnan(y.fit).all() and y.moved.max() < 1e-5 < x.moved.min()
 
 
-def test_a_dot_moves_by_pixels_to_the_right_and_turns_as_a_dot_does(found):
-    image = dots().pixels[1, 0].nonzero()[0] - 10
-    row, column = (float(place) for place in image)
-    values = np.array(PARAMETERS["shift x"].values)
-    assert found.sweeps["shift x"].vectors[1, :, 0] == pytest.approx(-2 * (column + values), abs=1e-3)
-    turned = np.radians(PARAMETERS["rotation"].values)
-    wanted = -2 * (column * np.cos(turned) + row * np.sin(turned))
-    assert found.sweeps["rotation"].vectors[1, :, 0] == pytest.approx(wanted, abs=0.3)  # a pixel on a grid
-
-
 def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was(monkeypatch):
     torch.manual_seed(0)
     model = CapsNet.from_preset("compact", (1, 12, 12), num_classes=2).train()
@@ -155,23 +134,3 @@ def test_json_and_table_have_the_means_and_say_what_there_is_none_of(found):
     assert row[:5] == ["shift", "x", "-3", "3", "7"] and row[7:9] == ["1.00", "(0.00)"]
     short = equivariance_table(equivariance(Ink(), Batches(dots(10), 10)), CLASSES)
     assert short.endswith("-: fewer than 40 images")
-
-
-def test_the_picture_shows_the_vectors_and_the_shares(found):
-    numbers, images = plain(found), example_images(found, Batches(dots(), 5))
-    assert images.shape == (2, 3, 1, 21, 21) and (images[:, 1] == dots().pixels[:2].numpy()).all()
-    figure = picture(numbers, images)
-    axes = {axes.get_label(): axes for axes in figure.axes}
-    drawn = np.array(
-        sorted(line.get_ydata().tolist() for line in axes["example 0"].lines if len(line.get_ydata()) == 13)
-    )
-    wanted = np.array(numbers["examples"][0]["vectors"])
-    assert all(any(np.allclose(line, wanted[:, d]) for line in drawn) for d in range(3))
-    shares = {line.get_label(): line.get_ydata() for line in axes["readout"].lines}
-    assert shares["shift x"] == pytest.approx([1, 1])
-    figure.canvas.draw()
-    words = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text.get_visible()]
-    boxes = [text.get_window_extent() for text in words]
-    assert all(box.x0 >= 0 and box.x1 <= 900 and box.y0 >= 0 and box.y1 <= figure.bbox.y1 for box in boxes)
-    with pytest.raises(InputError, match=r"^images: expected \(2, 3\) \+ \(C, H, W\), got \(2, 2, 1, 21, 21\)$"):
-        picture(numbers, images[:, :2])

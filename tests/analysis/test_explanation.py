@@ -9,12 +9,11 @@ import json
 import networkx
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from traces import make_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError, RoutingTrace
-from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest, write_parts
-from graphcaps.viz import parts, style
+from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest
+from graphcaps.viz import parts
 
 
 @pytest.fixture(scope="module")
@@ -104,34 +103,6 @@ def axes_of(figure) -> dict:
     return {axes.get_label(): axes for axes in figure.axes}
 
 
-def test_children_of_one_field_that_go_to_one_parent_are_one_part_with_its_box(with_fields):
-    tree = parse_tree(with_fields, 0, keep=1)
-    credit = {}
-    for child, parent, link in tree.edges(data=True):
-        box = tuple(with_fields.fields[tree.nodes[child]["index"]].tolist())
-        credit[box, parent] = credit.get((box, parent), 0) + link["credit"]
-    (box, parent), _ = max(credit.items(), key=lambda item: item[1])
-    found = axes_of(parts(with_fields, tree))
-    children, places = len({child for child, _ in tree.edges()}), len({box for box, _ in credit})
-    assert places == 4 and len(credit) > places
-    assert found["parts"].get_title(loc="left") == f"{children} children at 4 places"
-    assert f", from {children} children at 4 places, make up 100% of all credit" in in_words(with_fields, 0, keep=1)
-    drawn = found["part 0"].patches[-1]
-    top, left, height, width = box
-    assert (drawn.get_y(), drawn.get_x(), drawn.get_height(), drawn.get_width()) == (
-        top - 0.5,
-        left - 0.5,
-        height,
-        width,
-    )
-    assert to_hex(drawn.get_edgecolor()) == style.hex_color(tree.nodes[parent]["index"])
-    shown = found["part 0"].images[0].get_array().sum(axis=2)
-    outside = np.ones_like(shown, bool)
-    outside[max(top, 0) : top + height, max(left, 0) : left + width] = False
-    image = with_fields.images[0, 0] / 255
-    assert np.allclose(shown[outside], 0.9 * image[outside])  # three channels of 0.3
-
-
 def test_words_and_picture_share_one_denominator_and_one_decimal(trace):
     trace = dataclasses.replace(trace, class_names=tuple("0123456789"))
     credit = credits_of(trace, 0)
@@ -143,12 +114,3 @@ def test_words_and_picture_share_one_denominator_and_one_decimal(trace):
     assert children > 1 and said[1].endswith(f"from {children} children, make up 100% of all credit")
     assert said[2].startswith(f"the strongest link: {child} to {tree.nodes[parent]['name']}, {share} of all credit, ")
     assert axes_of(parts(trace, tree))["part 0"].get_title(loc="left") == f"{share} to {tree.nodes[parent]['name']}"
-
-
-@pytest.mark.parametrize(("channels", "speed"), [(1, 1.0), (3, 0.0)])
-def test_colour_images_and_answers_without_credit_are_drawn(tmp_path, channels, speed):
-    trace = with_pictures(make_trace(speed=speed), channels)
-    trace = dataclasses.replace(trace, agreement=trace.agreement * np.float16(speed))
-    files = list(write_parts(trace, tmp_path / "explain", 1))
-    assert [path.name for path in files] == ["image-1.graphml", "image-1.json", "image-1.png"]
-    assert sorted(path.name for path in (tmp_path / "explain").iterdir()) == sorted(path.name for path in files)

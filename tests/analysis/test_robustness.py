@@ -12,10 +12,9 @@ import small
 import torch
 from torch import nn
 
-from graphcaps import CapsNet, InputError
-from graphcaps.analysis.accuracy import evaluate, wilson_interval
-from graphcaps.analysis.robustness import Robustness, Row, evaluate_sets, evaluate_transform
-from graphcaps.cli.tables import robustness_table
+from graphcaps import InputError
+from graphcaps.analysis.accuracy import wilson_interval
+from graphcaps.analysis.robustness import Robustness, Row, evaluate_transform
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, rotated, scrambled, shifted
 from graphcaps.models import CapsNetOutput
@@ -140,59 +139,6 @@ def test_every_number_is_that_of_one_image_after_the_other(model, images, name, 
     assert len({row.score for row in found.rows}) == len(found.rows) and len({row.hits for row in found.rows}) > 1
 
 
-def test_the_clean_row_is_what_evaluate_finds(model, images):
-    torch.manual_seed(0)
-    network = CapsNet.from_preset("compact", (1, 12, 12))
-    result, found = (
-        evaluate(network, Batches(images, 23)),
-        evaluate_transform(network, Batches(images, 23), "scrambled"),
-    )
-    assert found.rows[found.clean].correct == result.correct
-
-
-class Bright(nn.Module):
-    """As long a capsule for class j as the image's column j is bright; K = 2."""
-
-    objects = 2
-
-    def forward(self, images: torch.Tensor) -> CapsNetOutput:
-        return CapsNetOutput(images[:, 0, 0, :3], None, None)
-
-
-class Pairs(Batches):
-    """Layers of two objects, as they are."""
-
-    def __init__(self):
-        self.layers = torch.zeros(2, 2, 1, 2, 3)
-        self.layers[0, 0, 0, 0, 0] = self.layers[0, 1, 0, 0, 2] = self.layers[1, 0, 0, 0, 0] = 0.5
-        self.layers[1, 1, 0, 0, 1] = 0.25
-
-    num_images = 2
-
-    def in_order(self):
-        yield self.layers, torch.tensor([[0, 2], [1, 2]])
-
-
-def test_of_two_objects_each_is_counted_and_both_make_an_image_right():
-    row = evaluate_sets(Bright(), "pairs", {"pairs": Pairs()}).rows[0]
-    assert (row.correct, row.hits, row.of_class) == (1, (1, 1, 1), (1, 1, 2))
-    assert row.score == pytest.approx((0.5 + 0.5 + 0.5 + 0.25) / 4)
-
-
-def test_parts_of_an_image_set_stand_below_it_and_those_without_images_do_not(model, images):
-    first = torch.arange(23) < 8
-    parts = {"all": {"first": first, "last": ~first, "none": torch.zeros(23, dtype=torch.bool)}}
-    rows = evaluate_sets(model, "x", {"all": Batches(images, 5), "again": Batches(images, 23)}, parts=parts).rows
-    assert [row.name for row in rows] == ["all", "first", "last", "again"]
-    for row, among in ((rows[1], first), (rows[2], ~first)):
-        part = Images(images.pixels[among], images.labels[among])
-        (alone,) = evaluate_sets(model, "x", {row.name: Batches(part, 23)}).rows
-        assert (alone.correct, alone.images, alone.hits, alone.of_class) == (
-            row.correct, row.images, row.hits, row.of_class,
-        )  # fmt: skip
-        assert alone.score == pytest.approx(row.score, rel=1e-5)  # float32, summed in batches of another size
-
-
 def test_wrong_names_and_sizes_are_refused(model, images, pictures):
     wanted = "^transform: expected one of rotated, .* got 'rotate'. Did you mean 'rotated'"
     with pytest.raises(InputError, match=wanted):
@@ -212,14 +158,6 @@ def table(on: str = "noisy", says: str = "noise") -> Robustness:
 def found(**settings) -> dict:
     about = {"dataset": "digits", "model": "compact", "class_names": CLASSES}
     return json.loads(table(**settings).to_json(**about))
-
-
-def test_the_class_that_loses_most_recall_is_hurt_most():
-    result = table()
-    assert result.hurt_most(result.rows[1]) == (1, 1.0) and result.hurt_most(result.rows[0]) == (0, 0.0)
-    lines = robustness_table(result, CLASSES).splitlines()
-    assert lines[2].split() == ["as", "they", "are", "95.00%", "76.39%", "to", "99.11%", "1", "20", "0.900"]
-    assert " ".join(lines[3].split()) == "0.5 40.00% 21.88% to 61.34% 12 20 0.800 bee (100.0 points)"
 
 
 def test_the_json_has_every_number_and_none_for_a_class_without_images():

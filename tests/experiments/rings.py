@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcaps.data.graphs.tu import FOLDS, GraphSetSpec
+from experiments.data.tu import FOLDS, GraphSetSpec
 
 GRAPHS = 64
 
@@ -25,7 +25,7 @@ def spec() -> GraphSetSpec:
     return GraphSetSpec(GRAPHS, sum(map(len, graphs)), edges, 3, 2, ("C", "N", "O"), ("no", "yes"))
 
 
-def write(folder: Path, name: str = "MUTAG", folds: Path | None = None) -> Path:
+def write(folder: Path, name: str = "MUTAG") -> Path:
     """NAME.txt and its folds of 6 graphs; 4 graphs are in none. Returns the file."""
     lines = [str(GRAPHS)]
     for number in range(GRAPHS):
@@ -35,8 +35,6 @@ def write(folder: Path, name: str = "MUTAG", folds: Path | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     order = np.random.RandomState(0).permutation(GRAPHS)
-    folds = folds or folder
-    folds.mkdir(exist_ok=True)
     for k in range(FOLDS):
-        (folds / f"test_idx-{k + 1}.txt").write_text("".join(f"{i}\n" for i in order[6 * k : 6 * k + 6]))
+        (folder / f"test_idx-{k + 1}.txt").write_text("".join(f"{i}\n" for i in order[6 * k : 6 * k + 6]))
     return folder / f"{name}.txt"

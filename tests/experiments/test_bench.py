@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import runpy
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from experiments.bench import clock, contention, memory, nodes, targets, training, versus
 from experiments.bench.__main__ import NAMES, run
-from experiments.bench.formulations import COMPILED, DGL, EINSUM, FUSED, TORCH, results, why_not
+from experiments.bench.formulations import DGL, EINSUM, TORCH, results, why_not
 from experiments.bench.inputs import ORDERS, Setup, Sizes, case, random_graph
 from experiments.bench.tables import Row, Table
-from graphcaps import GraphcapsError, InputError
+from graphcaps import GraphcapsError
 
 ROOT = Path(__file__).parents[2]
 TINY = Sizes(
@@ -53,29 +52,14 @@ def test_an_engine_with_wrong_numbers_is_named_and_not_timed(change, what):
         why_not(broken, own, results(DGL, own), "float32")
 
 
-def test_what_cannot_run_here_says_why_and_an_engine_that_fails_is_no_note(monkeypatch):
-    def fails(error):
-        def route(*arguments):
-            raise error
-
-        return route
-
-    own = case("given", TINY)
-    monkeypatch.setattr("experiments.bench.formulations.compiled_einsum", lambda: fails(RuntimeError("no compiler")))
-    assert why_not(COMPILED, own, [], "float32") == "does not run here: RuntimeError: no compiler"
-    assert why_not(FUSED._replace(route=fails(InputError("needs Triton"))), own, [], "float32") == "needs Triton"
-    with pytest.raises(RuntimeError, match="broken"):
-        why_not(FUSED._replace(route=fails(RuntimeError("broken"))), own, [], "float32")
-
-
 def test_the_network_by_einsum_has_our_loss_and_gradient():
-    found = training.networks("paper", Setup("cpu", TINY, {}))
-    images, labels = torch.rand(4, *TINY.image_shape), torch.tensor([0, 2, 1, 9])
-    assert training.check_and_count(found, images, labels) > 0
-    with torch.no_grad():
-        found["einsum"][0].capsules.weight[0] *= 1.5
-    with pytest.raises(GraphcapsError, match="einsum: expected the (loss|gradient)"):
-        training.check_and_count(found, images, labels)
+    images, labels, found = torch.rand(4, *TINY.image_shape), torch.tensor([0, 2, 1, 9]), []
+    for network, _ in training.networks("paper", Setup("cpu", TINY, {})).values():
+        loss = network.loss(network.train()(images, labels), images, labels)
+        found.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
+    for right, got in zip(found[0], found[1], strict=True):
+        # float32 through two convolutions of 81 * 256 terms, and routing
+        assert (got.flatten() - right.flatten()).abs().max() <= 1e-3 * right.abs().max()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -107,10 +91,12 @@ def test_targets_are_met_missed_or_not_measured():
     rows = [Row(name, "", {"median": median}) for name, median in medians.items()]
     found = targets.judged("routing", "cpu", [Table("given votes, forward+backward", "", "ms", rows)])
     assert [(target["text"], target["met"]) for target in found] == [
-        ("4.0x", True), ("2.0x", False), ("not measured", None), ("not measured", None),
+        ("4.00", True), ("2.00", False), ("not measured", None), ("not measured", None),
     ]  # fmt: skip
-    best = targets.faster("t", "a", "b", "c")
-    assert best({"t": {"a": {"median": 2}, "b": {"median": 12}, "c": {"median": 8}}}) == 4
+    rows = [Row(name, "", {"median": median}) for name, median in (("a", 2.0), ("b", 12.0), ("c", 8.0))]
+    target = targets.Target("routing", "cpu", "t", "a", 1, ("b", "c"))
+    assert target.got([Table("t", "", "ms", rows)]) == 4  # of the fastest of the others
+    assert target._replace(most=True).got([Table("t", "", "ms", rows)]) == 0.25
 
 
 @pytest.mark.skipif(not memory._CLEAR.exists(), reason="needs Linux's /proc")
@@ -127,9 +113,13 @@ def test_trainings_are_measured_alone_and_beside_a_loop_per_core_in_changing_ord
         calls.append((len(running), environment.get("GOMP_SPINCOUNT") == "300000"))
         return 400.0 / (1 + len(running))
 
+    def popen(command):
+        running.append(command)
+        return SimpleNamespace(kill=running.pop, wait=lambda: None)
+
     monkeypatch.setattr(contention, "training_speed", training_speed)
     monkeypatch.setattr(contention, "affinity", lambda: {0, 1, 2})
-    monkeypatch.setattr(contention.subprocess, "Popen", lambda command: running.append(command) or Loop(running))
+    monkeypatch.setattr(contention.subprocess, "Popen", popen)
     (table,) = contention.contention(Setup("cpu", TINY, {}))
     rounds = [tuple(calls[k : k + 4]) for k in range(0, len(calls), 4)]
     assert len(rounds) == contention.ROUNDS and len(set(rounds)) > 3 and not running
@@ -137,24 +127,13 @@ def test_trainings_are_measured_alone_and_beside_a_loop_per_core_in_changing_ord
     assert [row.numbers["images_per_second"] for row in table.rows] == pytest.approx([400, 400, 100, 100])
 
 
-class Loop:
-    def __init__(self, running):
-        self.running = running
-
-    def kill(self):
-        self.running.pop()
-
-    def wait(self):
-        pass
-
-
 @pytest.mark.long
 def test_every_benchmark_makes_the_tables_of_the_docs(monkeypatch, tmp_path):
     for module in (memory, nodes):
         monkeypatch.setattr(module, "in_process", lambda call, *rest, device: (call(*rest, device), ""))
+        monkeypatch.setattr(module, "peak", lambda call, device: (call(), 1000)[1])
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr("experiments.bench.machine._mallopt", lambda *settings: False)
-    monkeypatch.setattr(memory, "peak", lambda call, device: (call(), 1000)[1])
     monkeypatch.setattr(contention, "training_speed", lambda device, environment: 100.0)
     monkeypatch.setattr(contention, "affinity", lambda: set())
     pages = runpy.run_path(str(ROOT / "docs" / "tables.py"))
@@ -168,9 +147,3 @@ def test_two_checkouts_are_compared_by_their_bits():
     old = {"value": ["a" * 64, 2.0], "gradients": ["b" * 64, 3.0]}
     assert versus.same(old, old) == "unchanged to the bit"
     assert versus.same(old, old | {"value": ["c" * 64, 2.002]}) == "value differ (norms by 1e-03)"
-
-
-@pytest.mark.long
-def test_a_checkout_equals_itself():
-    command = [sys.executable, "-m", "experiments.bench.versus", ROOT, ROOT, "--rounds", "1", "--only", "given"]
-    assert "unchanged to the bit" in subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout

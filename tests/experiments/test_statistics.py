@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphcaps.compare.coverage import CASES, coverage
-from graphcaps.compare.statistics import difference, mcnemar
+from experiments.statistics import CASES, coverage, difference, mcnemar, paired
 from graphcaps.errors import InputError
 
 
@@ -84,4 +83,13 @@ def test_intervals_of_two_seeds_hold_the_truth():
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_intervals_hold_the_truth_in_95_percent(about, seeds):
     # of 1,000 draws of a share of 0.95, three standard deviations are 0.021; no wider than it has to be either
-    assert 0.93 < coverage(seeds, *CASES[about], draws=1000, seed=1) < 0.995
+    assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995
+
+
+def test_folds_that_share_their_training_graphs_have_a_wider_interval():
+    ours, theirs = [0.8, 0.7, 0.9, 0.75], [0.7, 0.7, 0.8, 0.8]
+    low, high = stats.ttest_rel(ours, theirs).confidence_interval()
+    assert paired([*ours, 0.1], theirs) == pytest.approx((0.0375, low, high))
+    apart, wide_low, wide_high = paired(ours, theirs, 0.25)
+    assert wide_high - wide_low == pytest.approx((high - low) * 2**0.5) and apart == pytest.approx(0.0375)
+    assert paired([0.8], theirs) is None

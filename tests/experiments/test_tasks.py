@@ -1,122 +1,130 @@
-"""The examples choose fairly and without test labels, and their command runs on small data."""
+"""The tasks on graphs choose fairly and without test labels, count what they say, and their command goes on."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
-import shutil
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
-from torch import nn
 
-from graphcaps import viz
-from graphcaps._dgl import dgl
-from graphcaps.cli import main
-from graphcaps.data.graphs import cora as citation
-from graphcaps.data.graphs import tu
-from graphcaps.errors import GraphcapsError, InputError
-from graphcaps.examples import cora, molecules, run, table, trials
-from graphcaps.examples.trials import BestEpoch, Fit
+from experiments import run, table
+from experiments.__main__ import main
+from experiments.data.cora import load_cora
+from experiments.data.factors import factor_graph
+from experiments.data.motifs import motif_graphs
+from experiments.data.tu import load_graphs
+from experiments.figures.degrees import entropy_by_degree
+from experiments.figures.factors import matched, recovered
+from experiments.run import Place
+from experiments.tasks import cora, factors, molecules, motifs
+from graphcaps import dgl
 from graphcaps.trace.graph_trace import GraphTrace
 
-from . import planetoid, rings
+from . import rings
 
-REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the real graphs aren't at ../shared/data")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def quick_and_long(names, *quick) -> list:
-    """Of these names all but the quick ones are long."""
-    return [pytest.param(name, marks=[pytest.mark.long] * (name not in quick)) for name in names]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    """A folder with the small sets under the names of the real ones, which ``expected`` makes them fit."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "cora").mkdir()
-    np.savez(folder / "cora" / "cora.npz", **planetoid.arrays())
-    rings.write(folder / "tu" / "MUTAG")
-    rings.write(folder / "tu" / "PROTEINS", "PROTEINS")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def expected(monkeypatch):
-    monkeypatch.setattr(citation, "CORA", planetoid.SPEC)
-    for name in ("MUTAG", "PROTEINS"):
-        monkeypatch.setitem(tu.SETS, name, rings.spec())
+@pytest.fixture
+def place(data, tmp_path) -> Place:
+    return Place(data, tmp_path / "cache", processes=1)
 
 
 @pytest.fixture
-def papers(data):
-    return citation.load_cora(data)
+def few(monkeypatch):
+    """Sixty graphs of motifs, graphs of factors with 96 nodes of 4 classes, and few epochs."""
+    shrunk = partial(factor_graph, nodes=96, classes=4, degree=10.0)
+    monkeypatch.setattr(factors, "factor_graph", shrunk)
+    monkeypatch.setattr(motifs, "GRAPHS", 60)
+    monkeypatch.setattr(motifs, "BATCH", 21)
+    return shrunk
 
 
-@pytest.fixture
-def graphs(data):
-    return tu.load_graphs("MUTAG", data)
+def timeless(result: dict) -> dict:
+    return {**result, "seconds": 0}
 
 
-def silent(share: float) -> None:
-    pass
+# No training sees a test label
 
 
-def other_test_labels(papers):
+def flipped(data, labels):
+    """The data with other labels in the test part, which must not change what is trained and chosen."""
+    return dataclasses.replace(data, labels=labels)
+
+
+@pytest.mark.parametrize("network", cora.LAYERS)
+def test_training_on_cora_sees_no_test_label(place, monkeypatch, network):
+    first = cora.fit(place, network, cora.SETTINGS[network][0], 0, 8)
+    papers = load_cora(place.data)
     labels = papers.labels.clone()
     labels[papers.test] = (labels[papers.test] + 1) % papers.num_classes
-    return dataclasses.replace(papers, labels=labels)
-
-
-def seen(fit: Fit) -> tuple:
-    """All of a training but how long it took."""
-    return fit.val_accuracy, fit.val_loss, fit.epoch, fit.parameters, fit.predicted.tolist()
-
-
-@pytest.mark.parametrize("name", cora.LAYERS)
-def test_training_on_cora_sees_no_test_label(papers, name):
-    settings = cora.SETTINGS[name][0]
-    first, second = (cora.fit(some, name, settings, 0, 8) for some in (papers, other_test_labels(papers)))
-    assert seen(first) == seen(second)
+    monkeypatch.setattr(cora, "load_cora", lambda root: flipped(papers, labels))
+    assert timeless(cora.fit(place, network, cora.SETTINGS[network][0], 0, 8)) == timeless(first)
 
 
 @pytest.mark.parametrize("readout", molecules.READOUTS)
-def test_training_on_a_fold_sees_no_test_label(graphs, readout):
+def test_training_on_a_fold_sees_no_test_label(place, monkeypatch, readout):
+    job = ("mutag", readout, molecules.SETTINGS[0], 3, 0, 4)
+    first, graphs = molecules.fit(place, *job), load_graphs("MUTAG", place.data)
     labels = graphs.labels.copy()
     labels[graphs.folds[3]] = 1 - labels[graphs.folds[3]]
-    other = dataclasses.replace(graphs, labels=labels)
-    first, second = (molecules.fit(some, readout, molecules.SETTINGS[0], 3, 0, 4) for some in (graphs, other))
-    assert seen(first) == seen(second)
+    monkeypatch.setattr(molecules, "load_graphs", lambda name, root: flipped(graphs, labels))
+    assert timeless(molecules.fit(place, *job)) == timeless(first)
 
 
-def test_what_is_chosen_for_cora_does_not_depend_on_test_labels(papers):
-    first, second = (cora.run(some, 2, True, silent)["rows"] for some in (papers, other_test_labels(papers)))
-    for one, other in zip(first, second, strict=True):
-        assert (one["chosen"], one["validation"]) == (other["chosen"], other["validation"])
-        assert one["test"] != other["test"]  # else this test couldn't fail
+@pytest.mark.parametrize("network", factors.LAYERS)
+def test_training_on_factors_sees_no_test_label_and_learns(place, few, monkeypatch, network):
+    settings, data = {"layers": 1, "heads": "own", "lr": 0.02}, few(0, 2)
+    first = factors.fit(place, network, settings, 0, 2, 25)
+    assert run.accuracy(first, data.labels[data.test]) > 0.4  # 0.25 by chance
+    labels = data.labels.clone()
+    labels[data.test] = (labels[data.test] + 1) % data.num_classes
+    monkeypatch.setattr(factors, "factor_graph", lambda seed, count: flipped(data, labels))
+    assert timeless(factors.fit(place, network, settings, 0, 2, 25)) == timeless(first)
 
 
-@pytest.mark.parametrize("name", quick_and_long(cora.LAYERS, "GAT", "capsules"))
-def test_each_layer_learns_papers_that_cite_their_class(papers, name):
-    fit = cora.fit(papers, name, cora.SETTINGS[name][0], 0, 100)
-    assert trials.accuracy(fit, papers.labels[papers.test]) > 0.8
+@pytest.mark.parametrize("network", motifs.SETTINGS)
+def test_training_on_motifs_sees_no_test_label(place, few, monkeypatch, network):
+    job = (network, motifs.SETTINGS[network][0], 0, 4, 3)
+    first, data = motifs.fit(place, *job), motif_graphs(0, 4, 60)
+    labels = data.labels.copy()
+    labels[data.test] = 1 - labels[data.test]
+    monkeypatch.setattr(motifs, "motif_graphs", lambda *given: flipped(data, labels))
+    assert timeless(motifs.fit(place, *job)) == timeless(first)
 
 
-@pytest.mark.parametrize("readout", quick_and_long(molecules.READOUTS, "attention", "capsules"))
-def test_each_readout_learns_which_tag_a_graph_has(graphs, readout):
-    fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 0, 0, 40)
-    assert trials.accuracy(fit, torch.from_numpy(graphs.labels[graphs.folds[0]])) == 1
+# What is trained
+
+
+def test_every_network_has_as_many_settings():
+    for settings in (cora.SETTINGS, factors.SETTINGS, motifs.SETTINGS):
+        assert {len(tried) for tried in settings.values()} == {4}
+    assert set(motifs.SETTINGS) == set(factors.LAYERS) - {"mutual"} and len(molecules.SETTINGS) == 4
+
+
+def test_every_readout_has_as_many_trials_on_each_fold_and_the_best_is_tested(place, monkeypatch):
+    calls = []
+
+    def fit(place, data, network, settings, fold, seed, epochs):
+        calls.append((network, fold))
+        size = len(load_graphs("MUTAG", place.data).folds[fold])
+        fitted = {"val_accuracy": settings["dropout"], "val_loss": 1.0, "predicted": [0] * size}
+        return fitted | {"parameters": 10, "epoch": 1, "seconds": 0.5}
+
+    monkeypatch.setattr(molecules, "fit", fit)
+    rows = molecules.rows(place, "mutag", seeds=2)
+    keys = [(network, fold) for network in molecules.READOUTS for fold in range(10)]
+    assert Counter(calls) == dict.fromkeys(keys, 2 * 4)
+    assert all(row["chosen"] == {"width 16, dropout 0.5, lr 0.01": 10} for row in rows.values())
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(graphs, seed):
+def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(place, seed):
+    graphs = load_graphs("MUTAG", place.data)
     for fold in range(10):
         train, val, test = molecules.split(graphs, fold, seed)
         assert sorted([*train, *val, *test]) == list(range(len(graphs)))
@@ -125,127 +133,40 @@ def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(graphs, see
         assert abs(shares[0] - shares[1]) * len(val) < 1
 
 
-def test_another_seed_holds_out_other_graphs(graphs):
-    assert molecules.split(graphs, 0, 0)[1].tolist() != molecules.split(graphs, 0, 1)[1].tolist()
+def test_the_uniform_control_never_prefers_a_capsule_and_all_networks_are_as_wide(few):
+    data = few(0, 3)
+    graph = dgl.add_self_loop(data.graph)
+    for network, equal in (("uniform", True), ("dynamic", False), ("capsules", False), ("mutual", False)):
+        torch.manual_seed(0)
+        model = factors.Layers(network, 96, 4, 3, 2, "own").eval()
+        for c in model.couplings(graph, data.features):
+            assert c.shape == (graph.num_edges(), 3) and torch.allclose(c.sum(dim=1), torch.ones(len(c)), atol=1e-5)
+            assert bool((c - 1 / 3).abs().max() < 1e-6) == equal
+    made = [factors.Layers(network, 96, 4, 3, 2, "all") for network in factors.LAYERS]
+    assert len({model.heads.weight.shape for model in made}) == 1
+    counts = [sum(weight.numel() for weight in model.parameters()) for model in made[2:]]
+    assert counts[0] == counts[1] == counts[2] - 2 == counts[3] - 2  # each layer's concentration
 
 
-def test_the_routing_of_graphs_is_that_of_the_network_at_its_trained_iterations(graphs):
+def test_a_factors_classes_are_read_from_its_own_part_alone():
     torch.manual_seed(0)
-    model = molecules.GraphNet("capsules", 3, 2, 8, 0.5).eval()
-    found = molecules.routings(model, graphs, [5, 0], 4)
-    for number, one in zip([5, 0], found, strict=True):
-        nodes, edges = len(rings.graph(number)[1]), sum(len(ends) for _, ends in rings.graph(number)[1])
-        assert one["c"].shape == (4, nodes, 2) and one["bonds"].shape == (edges, 2) and one["lengths"].shape == (4, 2)
-        assert np.allclose(one["c"].sum(axis=2), 1) and np.allclose(one["c"][0], 0.5)
-        assert not np.allclose(one["c"][3], one["c"][1])
-        assert one["label"] == graphs.labels[number]
-        with torch.no_grad():
-            assert torch.allclose(model(graphs.batch([number]))[0], torch.from_numpy(one["lengths"][2]))
+    heads, nodes = factors.OwnHeads(3, 16, 4), torch.randn(5, 48, requires_grad=True)
+    heads(nodes).unflatten(1, (3, 4))[:, 1].sum().backward()
+    assert nodes.grad.unflatten(1, (3, 16)).abs().sum((0, 2)).gt(0).tolist() == [False, True, False]
 
 
-class Recorded:
-    """In the place of a training: says how good a setting is, and remembers who was trained how."""
-
-    def __init__(self, goodness):
-        self.goodness, self.calls = goodness, []
-
-    def __call__(self, data, name, settings, *where, epochs):
-        self.calls.append((name, table.said(settings), *where))
-        items = len(data.test) if hasattr(data, "test") else len(data.folds[where[0]])
-        return Fit(self.goodness(settings), 1.0, 1, 10, 0.5, torch.zeros(items, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("liked", range(cora.TRIALS))
-def test_every_layer_of_cora_has_as_many_trials_and_the_best_is_trained_from_other_seeds(papers, monkeypatch, liked):
-    best = [cora.SETTINGS[name][liked] for name in cora.LAYERS]
-    recorded = Recorded(lambda settings: 0.9 if settings in best else 0.8)
-    monkeypatch.setattr(cora, "fit", recorded)
-    rows = cora.run(papers, 5, True, silent)["rows"]
-    assert [list(row["chosen"]) for row in rows] == [[table.said(settings)] for settings in best]
-    tried = recorded.calls[: -5 * len(cora.LAYERS)]
-    assert set(Counter(name for name, *_ in tried).values()) == {cora.TRIALS * len(cora.TRIAL_SEEDS)}
-    for name, settings in zip(cora.LAYERS, best, strict=True):
-        final = [call for call in recorded.calls[len(tried) :] if call[0] == name]
-        assert final == [(name, table.said(settings), seed) for seed in range(5)]
-        assert {call[2] for call in tried}.isdisjoint(range(5))
-
-
-def test_every_readout_has_as_many_trials_on_each_fold(graphs, monkeypatch):
-    recorded = Recorded(lambda settings: settings["dropout"])
-    monkeypatch.setattr(molecules, "fit", recorded)
-    rows = molecules.run(graphs, 2, 9, True, silent)["rows"]
-    counts = Counter((name, fold) for name, _, fold, _ in recorded.calls)
-    assert counts == {(name, fold): 2 * len(molecules.SETTINGS) for name in molecules.READOUTS for fold in range(2)}
-    assert all(row["chosen"] == {"width 16, dropout 0.5, lr 0.01": 2} for row in rows)
-    assert [len(row["test"]) for row in rows] == [2] * len(rows)
-
-
-@pytest.mark.parametrize("name", quick_and_long(["cora", "mutag", "proteins"], "cora", "mutag"))
-def test_an_example_that_was_stopped_repeats_no_training(data, tmp_path, monkeypatch, capsys, name):
-    module, asked, calls = cora if name == "cora" else molecules, ["--data", str(data), "--out", str(tmp_path)], []
-
-    def breaking(data, model, settings, *where, epochs):
-        if len(calls) == 30:
-            raise KeyboardInterrupt
-        calls.append((model, table.said(settings), *where))
-        items = len(data.test) if name == "cora" else len(data.folds[where[0]])
-        return Fit(0.5, 1.0, 1, 10, 0.5, torch.zeros(items, dtype=torch.int64))
-
-    monkeypatch.setattr(module, "fit", breaking)
-    monkeypatch.setattr(trials, "cores", lambda: 1)
-    monkeypatch.setattr(molecules, "trace", lambda *given: (_ for _ in ()).throw(InputError("after the trainings")))
-    assert main(["example", name, *asked]) == 130
-    before, kept = [*calls], tmp_path / name / "trainings"
-    assert len([*kept.iterdir()]) == 30
-    calls.clear()
-    for _ in range(8):
-        if main(["example", name, *asked]) != 130:
-            break
-        before, calls[:] = before + calls, []
-    before += calls
-    assert "30 trainings kept in" in capsys.readouterr().out
-    of_cora = 5 * (cora.TRIALS * len(cora.TRIAL_SEEDS) + 20)
-    assert len(before) == len({*before}) == (of_cora if name == "cora" else 5 * 4 * 10)
-
-
-def test_kept_trainings_are_those_of_the_same_data(papers, tmp_path, monkeypatch):
-    monkeypatch.setattr(cora, "fit", Recorded(lambda settings: 0.5))
-    monkeypatch.setattr(trials, "_plain", lambda function, job, about: {"job": [*job], "about": about})
-    first = cora.rows(papers, ["GCN"], 2, silent, tmp_path, 1)
-    assert cora.rows(papers, ["GCN"], 2, silent, tmp_path, 0) == first
-    with pytest.raises(trials.NotKept, match="expected 3 trainings, got 2"):
-        cora.rows(papers, ["GCN"], 3, silent, tmp_path, 0)
-    job = ("GCN", {}, 0)
-    monkeypatch.undo()
-    known = [trials._key(trials._plain(cora.fit, job, about)) for about in (None, {"data": "cora"}, {"data": "other"})]
-    assert len({*known}) == 3
-
-
-def test_a_setting_is_chosen_by_mean_accuracy_and_then_by_loss():
-    def fits(*scores):
-        return [Fit(accuracy, loss, 1, 1, 0.0, torch.empty(0)) for accuracy, loss in scores]
-
-    assert trials.best_setting([fits((0.8, 1), (0.8, 1)), fits((0.95, 1), (0.7, 1)), fits((0.6, 0.1), (0.6, 0.1))]) == 1
-    assert trials.best_setting([fits((0.8, 0.3)), fits((0.8, 0.2)), fits((0.7, 0.1))]) == 1
-
-
-def test_the_epoch_of_the_lowest_loss_is_kept_and_patience_ends():
-    model = nn.Linear(1, 2)
-    best = BestEpoch(model, patience=2)
-    scores, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])
-    went_on = []
-    for epoch, loss in enumerate([3.0, 1.0, 2.0, 2.0], 1):
-        nn.init.constant_(model.weight, epoch)
-        went_on.append(best.update(epoch, scores, labels, torch.tensor(loss)))
-    assert went_on == [True, True, True, False]
-    fit = best.fit(lambda: model.weight.flatten())
-    assert fit.predicted.tolist() == [2, 2] and (fit.epoch, fit.val_loss, fit.val_accuracy) == (2, 1.0, 0.5)
-
-
-def test_a_training_that_diverges_is_an_error():
-    best = BestEpoch(nn.Linear(1, 1), patience=2)
-    with pytest.raises(GraphcapsError, match="epoch 4: expected a finite validation loss, got nan"):
-        best.update(4, torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), torch.tensor(float("nan")))
+def test_a_graph_in_a_batch_is_answered_as_alone_and_loops_stand_behind_its_edges():
+    data, which = motif_graphs(3, 4, 60), np.array([7, 2, 31])
+    together, single = motifs.batch(data, which), [motifs.batch(data, which[k : k + 1]) for k in range(3)]
+    for network in motifs.SETTINGS:
+        torch.manual_seed(0)
+        model = motifs.PooledLayers(network, 15, 4, 2).eval()
+        separate = torch.cat([model(one.graph, one.feat) for one in single])
+        torch.testing.assert_close(model(together.graph, together.feat), separate, rtol=1e-4, atol=1e-5)
+    src, dst = together.graph.edges()
+    edges = len(together.motifs)
+    assert torch.equal(src[edges:], torch.arange(45)) and torch.equal(dst[edges:], src[edges:])
+    assert (src[:edges] != dst[:edges]).all() and together.motifs.any(dim=1).all()
 
 
 def test_word_dropout_drops_words_and_nothing_else():
@@ -253,88 +174,38 @@ def test_word_dropout_drops_words_and_nothing_else():
     dropout = cora.WordDropout(words, 0.5)
     dropped = dropout().to_dense()
     assert set(dropped[words == 0].tolist()) == {0.0} and set(dropped[words == 1].tolist()) == {0.0, 2.0}
-    assert abs(dropped[words == 1].mean() - 1) < 0.05
-    assert not torch.equal(dropped, dropout().to_dense())
-    assert torch.equal(dropout.eval()().to_dense(), words)
+    assert abs(dropped[words == 1].mean() - 1) < 0.05 and torch.equal(dropout.eval()().to_dense(), words)
 
 
-@pytest.mark.long
-def test_several_processes_give_the_numbers_of_one(papers):
-    from functools import partial
-
-    jobs = [("GCN", cora.SETTINGS["GCN"][k], seed) for k in range(2) for seed in range(2)]
-    shares = []
-    one = trials.run_jobs(partial(cora.fit, papers, epochs=5), jobs, silent, 1)
-    two = trials.run_jobs(partial(cora.fit, papers, epochs=5), jobs, shares.append, 2)
-    assert [seen(fit) for fit in one] == [seen(fit) for fit in two] and shares == [0.25, 0.5, 0.75, 1]
+# What is counted
 
 
-@pytest.mark.long
-def test_an_error_in_a_process_ends_the_others():
-    with pytest.raises(TypeError):
-        trials.run_jobs(cora.fit, [(1,), (2,), (3,)], silent, 2)
+def test_couplings_that_know_the_factors_score_one_whatever_the_capsules_are_called(few):
+    data = few(0, 3)
+    known = data.factors.float()[:, [2, 0, 1]] + 0.1
+    found = factors.recovery(known, data)
+    which, factor = data.single()
+    first, second, third = torch.bincount(factor).tolist()
+    assert found["score"] == pytest.approx(1)
+    assert found["table"] == [[0, first, 0], [0, 0, second], [third, 0, 0]]
+    src, dst = (ends[which].tolist() for ends in data.graph.edges())
+    wanted = [[u, f, [1, 2, 0][f]] for u, v, f in zip(src, dst, factor.tolist(), strict=True) if v == 0]
+    assert found["edges"] == wanted
+    torch.manual_seed(0)
+    assert abs(factors.recovery(torch.rand(len(known), 3), data)["score"]) < 0.02
 
 
-@pytest.mark.parametrize("name", quick_and_long(["cora", *run.EPOCHS], "mutag"))
-def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_path, capsys, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "result.json"
-    assert main(["example", name, "--data", str(data), "--quick", "--seeds", "2", "--json", str(file)]) == 0
-    printed, result = capsys.readouterr().out, json.loads(file.read_text())
-    models = cora.LAYERS if name == "cora" else molecules.READOUTS
-    assert [row["name"] for row in result["rows"]] == list(models)
-    assert result["command"] == f"graphcaps example {name} --seeds 2 --quick"
-    for row in result["rows"]:
-        assert len(row["test"]) == 2 and row["test_mean"] == pytest.approx(np.mean(row["test"]))
-        assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1))
-        numbers = f"{row['test_mean'] * 100:.2f} +- {row['test_sd'] * 100:.2f}"
-        assert any(line.split("  ")[0].strip() == row["name"] and numbers in line for line in printed.splitlines())
+def test_couplings_are_compared_with_the_motifs_of_edges_that_belong_to_one(place, few, monkeypatch):
+    test = motifs.batch(data := motif_graphs(0, 4, 60), data.test)
 
+    def couplings(self, graph, feat):
+        loops = torch.zeros(graph.num_edges() - len(test.motifs), 4)
+        drawn = torch.rand(graph.num_edges(), 4, generator=torch.Generator().manual_seed(0))
+        return [torch.cat([test.motifs[:, [2, 0, 3, 1]].float(), loops]), drawn]
 
-def test_mutags_command_writes_the_routing_of_test_graphs_of_both_classes(data, tmp_path, capsys, graphs):
-    assert main(["example", "mutag", "--data", str(data), "--quick", "--out", str(tmp_path / "a b")]) == 0
-    *_, drawn, last = capsys.readouterr().out.splitlines()
-    assert last == f"next: graphcaps viz '{tmp_path}/a b/mutag-quick'"
-    trace = GraphTrace.load(tmp_path / "a b" / "mutag-quick" / "graphs.npz")
-    assert (trace.num_iterations, trace.trained_iterations, trace.num_classes) == (10, 3, 2)
-    which = [int(number) for number in trace.about["graphs"].split(", ")]
-    assert set(which) <= set(graphs.folds[0].tolist())
-    labels = [graph.label for graph in trace.graphs]
-    assert labels == graphs.labels[which].tolist() and set(labels) == {0, 1}
-    right = [trace.answer(k) == label for k, label in enumerate(labels)]
-    assert right == sorted(right, reverse=True) and right[0]
-    said = (
-        f"{k} {graphs.class_names[labels[k]]}, answered {'right' if right[k] else 'wrong'}" for k in range(len(right))
-    )
-    assert drawn == f"test molecules to draw: {'; '.join(said)}"
-
-
-@pytest.mark.parametrize(
-    ("predicted", "drawn"),
-    [
-        ([1, 1, 0, 0, 1], [2, 4, 0, 3]),  # of both classes a right one, then a wrong one
-        ([0, 0, 0, 0, 0], [0, 3]),  # all of one class right, all of the other wrong
-        ([1, 1, 1, 0, 1], [4, 0, 3]),
-        ([1, 1, 1, 0, 0], [0, 3]),  # all wrong
-    ],
-)
-def test_molecules_of_both_classes_are_drawn_and_right_answers_come_first(predicted, drawn):
-    assert molecules.worth_drawing(np.array([0, 0, 0, 1, 1]), np.array(predicted)) == drawn
-
-
-@pytest.mark.long
-def test_a_quick_look_says_first_that_it_is_one_and_claims_no_spread_of_one_seed(data, tmp_path, capsys):
-    file = tmp_path / "result.json"
-    assert main(["example", "cora", "--data", str(data), "--quick", "--json", str(file), "--out", str(tmp_path)]) == 0
-    first, _, *rows, protocol, wrote = capsys.readouterr().out.splitlines()
-    assert first.startswith("A quick look") and first.endswith("numbers that mean nothing.")
-    assert not any("+-" in line for line in (*rows, protocol)) and "standard" not in "".join([*rows, protocol])
-    assert protocol.startswith("1 seed. Settings") and protocol.endswith(" min in 1 process of one thread.")
-    assert wrote == f"wrote {tmp_path}/cora-quick/degrees.png" and (tmp_path / "cora-quick" / "degrees.png").exists()
-    result = json.loads(file.read_text())
-    assert not {"entropy", "first"} & {*result, *result["rows"][-1]}  # a number per node
-    assert [row["test_sd"] for row in result["rows"]] == [None] * 5
-    assert [over["standard_error"] for over in result["margins"].values()] == [None] * 4
+    monkeypatch.setattr(motifs.PooledLayers, "couplings", couplings)
+    found = motifs.fit(place, "capsules", motifs.SETTINGS["capsules"][0], 0, 4, 1)["information"]
+    assert found[0] == pytest.approx(1) and abs(found[1]) < 0.05
 
 
 def test_the_entropy_of_a_nodes_couplings_is_the_mean_over_its_in_edges():
@@ -346,79 +217,116 @@ def test_the_entropy_of_a_nodes_couplings_is_the_mean_over_its_in_edges():
     assert found["entropy"] == pytest.approx([np.log(2), np.log(2) / 2, mixed])
 
 
+def test_the_routing_of_graphs_is_that_of_the_network_at_its_trained_iterations(place):
+    torch.manual_seed(0)
+    graphs = load_graphs("MUTAG", place.data)
+    model = molecules.GraphNet("capsules", 3, 2, 8, 0.5).eval()
+    for number, one in zip([5, 0], molecules.routings(model, graphs, [5, 0], 4), strict=True):
+        nodes, edges = len(rings.graph(number)[1]), sum(len(ends) for _, ends in rings.graph(number)[1])
+        assert one["c"].shape == (4, nodes, 2) and one["bonds"].shape == (edges, 2) and one["lengths"].shape == (4, 2)
+        assert np.allclose(one["c"].sum(axis=2), 1) and np.allclose(one["c"][0], 0.5)
+        assert one["label"] == graphs.labels[number]
+        with torch.no_grad():
+            assert torch.allclose(model(graphs.batch([number]))[0], torch.from_numpy(one["lengths"][2]))
+
+
+# The command
+
+
+def words(place: Place, *more: str) -> list[str]:
+    return [*more, "--data", str(place.data), "--cache", str(place.cache), "--to", str(place.cache / "to")]
+
+
+@pytest.mark.parametrize("name", ["mutag", *(pytest.param(n, marks=pytest.mark.long) for n in ("cora", "proteins"))])
+def test_a_quick_look_leaves_the_results_and_writes_a_row_per_network(place, capsys, name):
+    assert main(words(place, name, "--quick", "--seeds", "2")) == 0
+    result, printed = json.loads((place.cache / f"{name}.json").read_text()), capsys.readouterr().out
+    assert not (place.cache / "to").exists() and (place.cache / f"{name}.md").read_text() in printed
+    (part,) = result["parts"]
+    assert [row["name"] for row in part["rows"]] == list(cora.LAYERS if name == "cora" else molecules.READOUTS)
+    for row in part["rows"]:
+        assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1)) and len(row["test"]) == 2
+        assert f"| **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} |" in printed
+    if name == "mutag":
+        trace = GraphTrace.load(place.cache / "graphs.npz")
+        assert (trace.num_iterations, trace.trained_iterations) == (10, 3)
+        assert {graph.label for graph in trace.graphs} == {0, 1}
+
+
+def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, capsys):
+    settings = {network: [factors.SETTINGS[network][1]] for network in factors.LAYERS}
+    small = {"SETTINGS": settings, "EPOCHS": 1, "SEEDS": 2, "NUMBERS": (2, 3), "TRIAL_SEEDS": (7,)}
+    for name, value in small.items():
+        monkeypatch.setattr(factors, name, value)
+    monkeypatch.setattr(run, "cores", lambda: 1)
+    fit, ended = run.fit, []
+
+    def stopping(*given, **options):
+        if len(ended) == 5:
+            raise KeyboardInterrupt
+        ended.append(fit(*given, **options))
+        return ended[-1]
+
+    monkeypatch.setattr(run, "fit", stopping)
+    assert main(words(place, "factors")) == 130 and len([*place.cache.glob("*.json")]) == 5
+    monkeypatch.setattr(run, "fit", fit)
+    assert main(words(place, "factors")) == 0
+    found = [json.loads((place.cache / "to" / "factors.json").read_text())]
+    assert (
+        place.cache / "to" / "factors-2.png"
+    ).is_file() and "Told how the graphs were drawn" in capsys.readouterr().out
+    other = dataclasses.replace(place, cache=place.cache / "other")
+    assert main(words(other, "factors")) == 0
+    found.append(json.loads((other.cache / "to" / "factors.json").read_text()))
+    rows, again = ([row["test"] for part in each["parts"] for row in part["rows"]] for each in found)
+    assert rows == again and len(rows) == 12
+
+
+def test_mistakes_are_answered_in_one_line(capsys):
+    assert main(["routing"]) == 2
+    assert capsys.readouterr().err.startswith("experiments: plan: expected a YAML file, got routing: ")
+    assert main([]) == 0
+    listed = capsys.readouterr().out
+    assert all(
+        f"  {name} " in listed for name in ("routings", "cora", "factors", "overview", "pruning RUN", "bench NAME")
+    )
+
+
+def test_a_table_is_the_one_of_its_results(tmp_path):
+    found = table.read("motifs")
+    assert (
+        table.write("motifs", found, tmp_path) == table.graphs(found) == (tmp_path / "motifs.md").read_text().rstrip()
+    )
+    assert json.loads((tmp_path / "motifs.json").read_text()) == found
+
+
+# Pictures
+
+
+def test_the_picture_gives_a_capsule_the_colour_of_the_factor_most_of_its_edges_have():
+    counts = np.array([[1, 9, 2], [8, 2, 1], [1, 1, 7]])
+    assert matched(counts) == [1, 0, 2]
+    edges = [[5, 0, 1], [6, 1, 0], [7, 2, 0]]
+    found = {"factors": 3, "layer": 2, "graph": 0, "node": 0, "score": 0.5, "table": counts.tolist(), "edges": edges}
+    matrix, around = recovered(found).axes
+    assert [label.get_text() for label in matrix.get_xticklabels()] == ["1", "0", "2"]
+    shares = np.array([[9, 1, 2], [2, 8, 1], [1, 1, 7]]) / [[12], [11], [9]]
+    assert np.allclose(matrix.images[0].get_array(), shares)
+    (lines,) = (artist for artist in around.collections if hasattr(artist, "get_segments"))
+    ring = [patch.get_facecolor() for patch in around.patches]
+    colors = [tuple(color) for color in lines.get_colors()]
+    assert colors[:2] == ring[:2] and colors[2] == ring[1] != ring[2]
+
+
 def test_the_picture_of_entropy_by_degree_shows_nodes_means_and_where_all_is_undecided():
     degree = np.repeat([1, 4, 16], [6, 6, 2])
     entropy = np.concatenate([np.linspace(0.8, 1.3, 6), np.linspace(0.4, 0.9, 6), [0.2, 0.3]])
-    figure = viz.entropy_by_degree({"degree": degree, "entropy": entropy, "capsules": 4, "layer": 1, "seed": 0})
+    figure = entropy_by_degree({"degree": degree, "entropy": entropy, "capsules": 4, "layer": 1, "seed": 0})
     (axes,) = figure.axes
     uniform, means = axes.lines
     assert uniform.get_ydata()[0] == pytest.approx(np.log(4))
     assert means.get_xydata() == pytest.approx(np.array([[1, 1.05], [4, 0.65]]))  # of two nodes there is no mean
     nodes = np.asarray(axes.collections[0].get_offsets())
     assert nodes[:, 1] == pytest.approx(entropy) and abs(nodes[:, 0] - degree).max() < 0.5
-    said = " ".join(text.get_text() for text in figure.texts)
     eta2 = 1 - (6 * np.linspace(0.8, 1.3, 6).var() * 2 + 0.005) / (14 * entropy.var())
-    assert f"eta² {eta2:.2f}" in said and f"rho {spearmanr(degree, entropy)[0]:.2f}" in said
-    equal = {"degree": degree, "entropy": np.full(14, np.log(4)), "capsules": 4, "layer": 1, "seed": 0}
-    assert "rho 0.00,  eta² 0.00" in " ".join(text.get_text() for text in viz.entropy_by_degree(equal).texts)
-
-
-@pytest.mark.long
-def test_mutag_leaves_a_training_run_of_its_name_alone(data, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(molecules, "run", None)  # the answer comes before any training
-    (tmp_path / "mutag").mkdir()
-    (tmp_path / "mutag" / "config.json").write_text("{}")
-    assert main(["example", "mutag", "--data", str(data), "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        f"graphcaps: out: expected no training run in {tmp_path}/mutag, where the molecules' routing goes, got one. "
-        f"Name another folder than {tmp_path} with --out DIR\n"
-    )
-    assert [path.name for path in (tmp_path / "mutag").iterdir()] == ["config.json"]
-
-
-def test_the_command_answers_mistakes_in_one_line(data, tmp_path, capsys, monkeypatch):
-    assert main(["example", "cora", "--data", str(data), "--seeds", "0"]) == 2
-    assert capsys.readouterr().err == "graphcaps: seeds: expected an integer >= 1, got 0\n"
-    monkeypatch.setattr(citation, "URL", "http://127.0.0.1:9/")
-    assert main(["example", "cora", "--data", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("graphcaps: cora: expected ind.cora.x, ") and said.count("\n") == 1
-
-
-@needs_real
-@pytest.mark.long
-def test_gcn_on_the_real_cora_is_near_its_papers_number(monkeypatch):
-    monkeypatch.undo()
-    papers = citation.load_cora(REAL, download=False)
-    fit = cora.fit(papers, "GCN", cora.SETTINGS["GCN"][0], 0)
-    assert 0.80 < trials.accuracy(fit, papers.labels[papers.test]) < 0.84
-
-
-@needs_real
-@pytest.mark.long
-@pytest.mark.parametrize("readout", molecules.READOUTS)
-def test_each_readout_does_better_than_the_larger_class_on_a_fold_of_mutag(monkeypatch, readout):
-    monkeypatch.undo()
-    graphs = tu.load_graphs("MUTAG", REAL, download=False)
-    fit = molecules.fit(graphs, readout, molecules.SETTINGS[0], 1, 0, 40)
-    larger = graphs.labels[molecules.split(graphs, 1, 0)[1]].mean()
-    assert fit.val_accuracy > larger
-
-
-@pytest.mark.parametrize("name", ["cora", "molecules"])
-def test_an_example_runs_where_it_is_copied_to(papers, graphs, tmp_path, name):
-    own = {"cora": cora, "molecules": molecules}[name]
-    path = shutil.copy(own.__file__, tmp_path / "mine.py")
-    spec = importlib.util.spec_from_file_location("mine", path)
-    copied = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(copied)
-    if name == "cora":
-        fits = [module.fit(papers, "capsules", module.SETTINGS["capsules"][0], 0, 2) for module in (own, copied)]
-    else:
-        fits = [module.fit(graphs, "capsules", module.SETTINGS[0], 0, 0, 2) for module in (own, copied)]
-    assert seen(fits[0]) == seen(fits[1])
-
-
-def test_factors_of_graphs_that_have_none_are_refused(tmp_path):
-    with pytest.raises(InputError, match="factors: expected nothing: cora has none, only factors and motifs have, got"):
-        run.example("cora", data=tmp_path, out=tmp_path, num_factors=(4,))
+    assert f"eta² {eta2:.2f}" in " ".join(text.get_text() for text in figure.texts)

@@ -7,7 +7,7 @@ import small
 import torch
 from torch import nn
 
-from graphcaps import InputError, load, train
+from graphcaps import load, train
 from graphcaps.cli import main
 from graphcaps.models import CNN, CapsNet
 from graphcaps.training.run_folder import Run
@@ -46,20 +46,6 @@ def test_scores_are_a_softmax_that_the_loss_is_of():
     torch.testing.assert_close(output.scores.sum(dim=1), torch.ones(3))
     wanted = -output.scores[range(3), labels].log().mean()
     torch.testing.assert_close(net.loss(output, images, labels), wanted)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("cnn-smal",), "preset: expected one of cnn, cnn-small, got 'cnn-smal'. Did you mean 'cnn-small'?"),
-        (("cnn-small", (1, 10, 28)), "image_shape: expected at least 11 x 11 pixels for 'cnn-small', got 10 x 28"),
-        (("cnn", (1, 28, 28), 10, 2), "objects: expected 1 for 'cnn', whose softmax gives one answer, got 2. Choose a"),
-    ],
-)
-def test_a_preset_says_what_it_can_not_take(arguments, text):
-    with pytest.raises(InputError) as caught:
-        CNN.from_preset(*arguments)
-    assert str(caught.value).startswith(text)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from graphcaps.analysis.accuracy import evaluate
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import capsnet_loss
-from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
 from graphcaps.training.run_folder import Run
 
 pytestmark = pytest.mark.long  # the layers and the pictures are tested one by one elsewhere
@@ -73,16 +72,3 @@ def test_viz_explain_and_explore_take_such_a_run(run, capsys, monkeypatch):
     assert {tree.nodes[child]["layer"] for child, _ in tree.edges()} == {0}
     data = stored_in((run / "figures/explorer.html").read_text(encoding="utf-8"))
     assert data["images"][0]["saliency"] and [layer["children"] for layer in data["network"]["layers"]][-1] == 16
-
-
-def test_of_a_larger_grid_the_trace_has_fields():
-    """144 children on images of 32 x 32, at 3 x 3 positions."""
-    net = CapsNet.from_preset("deep", (3, 32, 32)).eval()
-    pixels = np.zeros((1, 3, 32, 32), np.uint8)
-    images = to_float(torch.from_numpy(pixels))
-    trace = unrouted(net, pixels)
-    trace = trace.with_epoch(0, routing_of(net, images), saliency=kept_saliency(net, images))
-    fields = trace.fields.reshape(16, 3, 3, 4)
-    trace.check()
-    assert trace.saliency is None
-    assert (fields[..., 2:] == fields[0, 0, 0, 2]).all() and (fields[0, 1:, 0, 0] - fields[0, :-1, 0, 0] == 4).all()

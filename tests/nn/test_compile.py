@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
 import graphcaps
-from graphcaps import complete_graph, dgl, route
+from graphcaps import dgl
 from graphcaps.models import from_preset
-from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, PrunedCaps
+from graphcaps.nn import CapsuleConv, CapsuleReadout
 from graphcaps.routing import Spherical
 
 
@@ -97,35 +95,6 @@ def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(engine,
         for one, other in zip((got, c, *gradients[0]), (wanted, own, *gradients[1]), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)  # float64, of few terms
         assert pieces() == 3  # before, between and behind
-
-
-def test_a_pruned_layer_has_the_edges_that_it_loads_after_it_was_compiled():
-    layers = [PrunedCaps(CapsuleLayer(6, 3, 4, 5), torch.arange(start, 18, 2)) for start in (0, 1)]
-    u = torch.rand(6, 2, 4)
-    compiled = torch.compile(layers[0], backend="eager")
-    assert torch.allclose(compiled(u), layers[0](u))
-    layers[0].load_state_dict(layers[1].state_dict())
-    assert torch.allclose(compiled(u), layers[1](u), atol=1e-6)
-
-
-def test_a_function_that_calls_route_is_compiled_around_it():
-    graph, u_hat = complete_graph(4, 3), torch.rand(12, 2, 5)
-    twice = torch.compile(lambda votes: route(graph, votes.sin()).v * 2, backend="eager")
-    assert torch.allclose(twice(u_hat), 2 * route(graph, u_hat.sin()).v)
-    assert pieces() == 2
-
-
-@pytest.mark.long
-def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_the_compiler(tmp_path):
-    code = (
-        "import torch, graphcaps\n"
-        "net = graphcaps.CapsNet.from_preset('compact', (1, 12, 12), 3).eval()\n"
-        "got = torch.compile(net, backend='eager')(torch.ones(2, 1, 12, 12))\n"
-        "assert torch.equal(got.lengths, net(torch.ones(2, 1, 12, 12)).lengths)\n"
-        "from torch._dynamo.utils import counters; print(counters['stats']['unique_graphs'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.split() == ["2"] and "numba" not in done.stderr, done.stderr
 
 
 @pytest.mark.long

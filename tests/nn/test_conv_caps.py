@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, conv_transpose2d
 
-from graphcaps import complete_graph, local_graph, local_index, squash
+from graphcaps import local_graph, local_index, squash
 from graphcaps.errors import InputError
-from graphcaps.graph import links, local_grid
-from graphcaps.nn import CapsuleLayer, ConvCaps, PrimaryCaps
+from graphcaps.graph import local_grid
+from graphcaps.nn import ConvCaps, PrimaryCaps
 from graphcaps.routing import Dynamic
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,12 +56,6 @@ def test_the_edges_and_their_matrices_are_those_of_a_loop_over_windows(window):
     assert graph.num_nodes("child") == child_types * grid[0] * grid[1]
     assert local_grid(grid, kernel, stride) == (height, width)
     assert graph.num_nodes("parent") == parent_types * height * width
-
-
-def test_a_kernel_as_large_as_the_grid_makes_a_complete_graph():
-    graph = local_graph((3, 4), (3, 4), 1, 2, 5)
-    assert links(graph).complete
-    assert all(torch.equal(*ends) for ends in zip(graph.edges(), complete_graph(24, 5).edges(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -160,33 +154,3 @@ def test_primary_capsules_enter_as_they_stand_on_their_map(draw):
     without = u.index_fill(0, torch.tensor([child]), 0)
     changed = (layer(without) - layer(u)).abs().amax(dim=(1, 2)).view(3, 2, 3) > 0
     assert changed.tolist() == [[[False, True, True], [False, True, True]]] * 3
-
-
-def test_a_layer_says_its_sizes():
-    wanted = "2 x 7 x 6 x 8-D -> 2 x 3 x 2 x 16-D, kernel=(3, 2), stride=(2, 3), 144 edges, 24 matrices"
-    assert wanted in repr(layer_of(WINDOWS["strides"]))
-
-
-def test_layers_stack():
-    layers = [ConvCaps((6, 6), 2, 3, 3), ConvCaps((4, 4), 3, 2, 2, 2)]
-    u = torch.randn(72, 2, 8, requires_grad=True)
-    v = CapsuleLayer(layers[1].num_parents, 3)(torch.nn.Sequential(*layers)(u))
-    v.square().sum().backward()
-    assert v.shape == (3, 2, 16) and u.grad.abs().amax(dim=(1, 2)).all()
-    assert all(layer.weight.grad.abs().amax(dim=(1, 2)).all() for layer in layers)
-
-
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_parents_move_with_the_children_where_the_border_is_far_enough(iterations, draw):
-    """Children that move by the stride move their parents by one.
-
-    Not near the border: children there have fewer parents and give more to each, and each iteration carries that on to
-    the next windows that overlap, here (kernel - 1) // stride = 1 on each side.
-    """
-    layer = ConvCaps((20, 18), 2, 3, 4, 2, routing=Dynamic(iterations))
-    wide = draw(2, 22, 20, 3, 8, dtype=torch.float32)
-    here, there = (layer(part.flatten(0, 2)).view(3, 9, 8, 24) for part in (wide[:, :20, :18], wide[:, 2:, 2:]))
-    moved = (here[:, 1:, 1:] - there[:, :-1, :-1]).abs().amax(dim=(0, 3))  # (8, 7)
-    inside = moved[iterations : 8 - iterations, iterations : 7 - iterations]
-    assert inside.numel() and inside.max() < 1e-5
-    assert moved[0].min() > 1e-4 and moved[:, -1].min() > 1e-4

@@ -39,23 +39,6 @@ def test_a_vote_is_the_matrix_product_of_pose_and_matrix(draw):
             torch.testing.assert_close(votes[e, image].view(4, 4), wanted)
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"u": torch.zeros(6, 2, 9)}, "u: expected (I, *, 16), got (6, 2, 9)"),
-        ({"weight": torch.zeros(9, 16, 16)}, "weight: expected (M, 4, 4), got (9, 16, 16)"),
-        ({"index": torch.arange(17)}, "index: expected (E=18,), got (17,)"),
-        ({"shift": torch.zeros(5, 16)}, "shift: expected (I=6, 16), got (5, 16)"),
-        ({"shift": torch.zeros(6, 16).double()}, "shift: expected torch.float32 on cpu as u, got torch.float64 on cpu"),
-    ],
-)
-def test_votes_that_do_not_fit_are_named(change, text):
-    votes = MatrixVotes(torch.zeros(6, 2, 16), torch.zeros(9, 4, 4), GRAPHS["complete"][1])
-    with pytest.raises(InputError) as caught:
-        route(GRAPHS["complete"][0], votes._replace(**change), EM())
-    assert str(caught.value) == text
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 def test_em_that_never_builds_the_votes_gives_what_built_votes_give_in_value_and_gradient(name, draw):
     graph, index = GRAPHS[name]
@@ -167,26 +150,6 @@ def test_parameters_are_the_papers_up_to_three_percent(name, image_shape, classe
     added = sum(p.numel() for p in net.stem[2].parameters())
     assert sum(p.numel() for p in net.parameters()) - added == parameters
     assert abs(parameters / paper - 1) < 0.03
-
-
-def test_a_shifted_image_has_the_votes_of_its_neighbour_with_other_coordinates():
-    net = net_of(
-        44, routing=EM(1, final_lambda=0.08)
-    ).eval()  # after more iterations the border's share in the competition has spread
-    image = torch.rand(1, 1, 44, 44, generator=torch.Generator().manual_seed(0))
-    shifted = image.roll((4, 4), dims=(2, 3))  # a step of the last grid, of 7 x 7
-    votes = []
-    with torch.no_grad():
-        for pixels in (image, shifted):
-            layer = net.capsules
-            found = layer.votes(net.children_of(pixels)).tensor(layer.graph())
-            votes.append(found.view(16, 7, 7, 10, 4, 4))
-    moved = votes[1][:, 3:5, 3:5] - votes[0][:, 2:4, 2:4]  # children of children that have all windows
-    difference = moved.amax(dim=(0, 1, 2, 3)), moved.amin(dim=(0, 1, 2, 3))
-    wanted = torch.zeros(4, 4)
-    wanted[:2, 3] = 4 / 44
-    for extreme in difference:
-        torch.testing.assert_close(extreme, wanted, atol=1e-4, rtol=0)
 
 
 def test_the_margin_grows_with_training():

@@ -1,4 +1,4 @@
-"""Mini-batches: neighbourhoods that DGL and PyG sample go through CapsuleConv, and training on them works."""
+"""Mini-batches: neighbourhoods that DGL samples go through CapsuleConv, and training on them works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ DataLoader, NeighborSampler = dgl.dataloading.DataLoader, dgl.dataloading.Neighb
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.filterwarnings("ignore:Dataloader CPU affinity opt is not enabled"),
-    pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'"),
 ]
 
 N, F, CLASSES, TRAIN = 600, 16, 4, 80
@@ -33,16 +32,12 @@ def planted():
 
 
 class Net(torch.nn.Module):
-    def __init__(self, conv=CapsuleConv):
+    def __init__(self):
         super().__init__()
-        self.x_first = conv is not CapsuleConv  # as PyG has it
-        self.first = conv(F, 4, num_caps=4)
-        self.second = conv(16, CLASSES, num_caps=1, squash_output=False)
+        self.first, self.second = CapsuleConv(F, 4, 4), CapsuleConv(16, CLASSES, 1, squash_output=False)
 
     def forward(self, blocks, x):
-        for layer, block in zip((self.first, self.second), blocks, strict=True):
-            x = (layer(x, block) if self.x_first else layer(block, x)).flatten(1)
-        return x
+        return self.second(blocks[1], self.first(blocks[0], x).flatten(1)).flatten(1)
 
 
 def accuracy_on_the_rest(net, whole, x, y):
@@ -75,42 +70,3 @@ def test_training_on_sampled_blocks_reaches_what_training_on_the_whole_graph_rea
     wanted = accuracy_on_the_rest(whole, graph, x, y)
     assert wanted > by_features + 0.2
     assert accuracy_on_the_rest(sampled, graph, x, y) > wanted - 0.05
-
-
-def test_blocks_with_all_neighbours_give_what_the_whole_graph_gives():
-    graph, x, _ = planted()
-    torch.manual_seed(0)
-    net = Net()
-    whole = net([graph, graph], x)
-    seen = 0
-    for nodes, seeds, blocks in DataLoader(graph, torch.arange(N), NeighborSampler([-1, -1]), batch_size=256):
-        # float32: a block sums the same votes in another order.
-        torch.testing.assert_close(net(blocks, x[nodes]), whole[seeds], rtol=1e-4, atol=1e-5)
-        seen += len(seeds)
-    assert seen == N
-
-
-def test_pygs_neighbour_loader_trains_or_says_what_it_needs():
-    pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
-    from torch_geometric import typing
-    from torch_geometric.data import Data
-    from torch_geometric.loader import NeighborLoader
-
-    from graphcaps import pyg
-
-    graph, x, y = planted()
-    edge_index = torch.stack(graph.edges())
-
-    def batches():
-        for batch in NeighborLoader(Data(x, edge_index, y=y), [5, 5], torch.arange(TRAIN), batch_size=20, shuffle=True):
-            seeds = slice(batch.batch_size)
-            yield [batch.edge_index] * 2, batch.x, seeds, batch.y[seeds]
-
-    torch.manual_seed(0)
-    net = Net(pyg.CapsuleConv)
-    if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
-        with pytest.raises(ImportError, match="requires either 'pyg-lib' or 'torch-sparse'"):
-            train(net, batches, epochs=1)
-        return
-    train(net, batches, epochs=10)
-    assert accuracy_on_the_rest(net, edge_index, x, y) > 0.85

@@ -9,8 +9,8 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import InputError
-from graphcaps.viz import PlacesPicture, draw, style
-from graphcaps.viz.routing.places import credit_by_place, has_places, painted, places_of, windows
+from graphcaps.viz import PlacesPicture, draw
+from graphcaps.viz.routing.places import credit_by_place, has_places, places_of, windows
 
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(2) for y in range(4) for x in range(4)], np.int32)
 
@@ -50,17 +50,6 @@ def test_a_point_is_shared_out_among_the_places_that_see_it():
     assert shares.sum(axis=0)[3:8, 3:8].min() > 0.6 and not shares[:, 11].any(), "no child sees the last row"
 
 
-def test_paint_is_the_colour_of_who_gets_the_credit_and_nothing_is_the_dim_image():
-    image = np.full((1, 4, 3), 0.5)
-    maps = np.array([[[1.0, 0.0, 0.5, 0.0]], [[0.0, 0.25, 0.5, 0.0]]])  # (2, 1, 4)
-    red, blue = np.array([1.0, 0, 0]), np.array([0, 0, 1.0])
-    found = painted(image, maps, np.array([red, blue]), most=1.0)[0]
-    np.testing.assert_allclose(found[0], 0.75 * red)
-    np.testing.assert_allclose(found[1], 0.5 * 0.75 * blue + 0.5 * 0.15)
-    np.testing.assert_allclose(found[2], 0.75 * (red + blue) / 2)
-    np.testing.assert_allclose(found[3], 0.15)
-
-
 def test_a_place_that_votes_lights_up_in_its_parents_panel_and_in_no_other(trace):
     agreement = np.zeros_like(trace.agreement)
     agreement[..., 3 * 5 + 1] = 1.0  # child 5, at place (1, 1), for parent 1
@@ -83,21 +72,6 @@ def test_it_moves_with_the_routing_and_names_the_parents_and_their_lengths(trace
     longest, label = int(lengths.argmax()), int(trace.labels[1])
     assert longest != label  # so that the longest is marked as wrong
     assert {f"class {j}: {lengths[j]:.2f}{' ✗' if j == longest else ''}" for j in range(3)} <= said
-
-
-@pytest.mark.parametrize(("parents", "medium"), [(10, style.SCREEN), (37, style.COLUMN)])
-def test_text_can_be_read_whole(parents, medium):
-    whole = with_pictures(make_trace(32, parents, epochs=(0, 2)))
-    picture = PlacesPicture(dataclasses.replace(whole, saliency=None, fields=FIELDS), image=0, medium=medium)
-    picture.figure.canvas.draw()
-    renderer = picture.figure.canvas.get_renderer()
-    boxes = [text.get_window_extent(renderer) for text in picture.figure.texts if text.get_visible()]
-    boxes = [box for box in boxes if box.width]
-    boxes += [panel.axes.get_window_extent(renderer) for panel in picture.panels]
-    wide, high = picture.figure.bbox.width, picture.figure.bbox.height
-    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= wide and box.y1 <= high for box in boxes)
-    overlaps = [(a, b) for n, a in enumerate(boxes) for b in boxes[:n] if a.shrunk(0.98, 0.9).overlaps(b)]
-    assert not overlaps
 
 
 def test_places_are_drawn_only_where_children_see_different_parts(trace, tmp_path):

@@ -7,16 +7,14 @@ import subprocess
 import sys
 import weakref
 
-import networkx
 import numpy as np
 import pytest
 import torch
 
-import graphcaps
-from graphcaps import GraphcapsError, _dgl_wheel, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
+from graphcaps import _dgl_wheel, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
-from graphcaps.graph.links import taken
+from graphcaps.graph.links import links_on
 
 
 def ends(graph):
@@ -40,28 +38,11 @@ def test_a_complete_graph_is_built_once_and_shares_no_features():
     assert not second.edata and not second.dstdata and not complete_graph(3, 2).edata
 
 
-def test_a_changed_complete_graph_does_not_change_the_next():
-    complete_graph(3, 2).remove_edges([0])
-    complete_graph(3, 2).add_edges([0], [0])
-    assert ends(complete_graph(3, 2)) == [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
-
-
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.int32)])
 def test_edges_keep_the_order_they_were_given_in(make):
     graph = bipartite_graph(make([2, 0, 2, 0]), make([1, 0, 1, 1]), 4, 3)
     assert ends(graph) == [[2, 0, 2, 0], [1, 0, 1, 1]]
     assert (graph.num_src_nodes(), graph.num_dst_nodes()) == (4, 3)
-
-
-def test_32_bit_indices_make_a_32_bit_graph():
-    index = torch.tensor([0, 1], dtype=torch.int32)
-    assert bipartite_graph(index, index, 2, 2).idtype == torch.int32
-    assert bipartite_graph([0, 1], [0, 1], 2, 2).idtype == torch.int64
-
-
-def test_a_graph_may_be_empty():
-    assert bipartite_graph([], [], 0, 0).num_edges() == 0
-    assert bipartite_graph([], [], 3, 2).num_dst_nodes() == 2
 
 
 @pytest.mark.parametrize(
@@ -82,19 +63,6 @@ def test_a_graph_may_be_empty():
 def test_edges_that_do_not_fit_are_named(arguments, text):
     with pytest.raises(InputError) as caught:
         bipartite_graph(*arguments)
-    assert str(caught.value) == text
-
-
-@pytest.mark.parametrize(
-    ("counts", "text"),
-    [
-        ((0, 2), "num_children: expected an integer >= 1, got 0"),
-        ((3, 2.0), "num_parents: expected an integer >= 1, got 2.0"),
-    ],
-)
-def test_a_complete_graph_needs_capsules(counts, text):
-    with pytest.raises(InputError) as caught:
-        complete_graph(*counts)
     assert str(caught.value) == text
 
 
@@ -129,14 +97,14 @@ def test_links_follow_edges_added_and_removed_in_place():
 
 def test_links_are_freed_with_their_graph():
     gc.collect()
-    before = set(taken.kept)
+    before = set(links_on.cache)
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
     index = weakref.ref(links(graph).src)
-    assert len(set(taken.kept) - before) == 1
+    assert len(set(links_on.cache) - before) == 1
     del graph
     gc.collect()
     assert index() is None
-    assert set(taken.kept) <= before
+    assert set(links_on.cache) <= before
 
 
 # networkx
@@ -162,26 +130,6 @@ def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
     assert {edge[:3]: edge[3] for edge in drawn.edges(keys=True, data=True)} == wanted
 
 
-def test_networkx_writes_it_as_graphml(routed, tmp_path):
-    networkx.write_graphml(to_networkx(routed, (0,)), tmp_path / "routed.graphml")
-    read = networkx.read_graphml(tmp_path / "routed.graphml", force_multigraph=True)
-    assert (read.number_of_nodes(), read.number_of_edges()) == (6, 4)
-    assert sorted(c for *_, c in read.edges(data="c")) == pytest.approx(sorted(routed.edata["c"][:, 0].tolist()))
-    assert read.nodes[str(("child", 1))] == {"layer": 0, "index": 1, "x": 0.0, "y": 0.625}
-
-
-def test_networkx_takes_a_graph_that_was_not_routed():
-    drawn = to_networkx(complete_graph(2, 2))
-    assert [data for *_, data in drawn.edges(data=True)] == [{}] * 4
-
-
-@pytest.mark.parametrize("index", [(), (3,), (-1,), (0, 0)])
-def test_networkx_names_an_index_that_does_not_fit(routed, index):
-    with pytest.raises(InputError) as caught:
-        to_networkx(routed, index)
-    assert str(caught.value) == f"index: expected one index into each trailing dim (3,) of c, got {index}"
-
-
 # Importing
 
 
@@ -193,12 +141,6 @@ def python(code, tmp_path=None):
 def test_importing_graphcaps_imports_neither_torch_nor_dgl():
     seen = python("import sys, graphcaps; dir(graphcaps); print(sorted({'torch', 'dgl', 'numpy'} & set(sys.modules)))")
     assert seen.stdout.strip() == "[]", seen.stderr
-
-
-def test_every_public_name_but_a_wrong_one_is_found():
-    assert "complete_graph" in dir(graphcaps)
-    with pytest.raises(AttributeError, match="module 'graphcaps' has no attribute 'complet_graph'"):
-        graphcaps.complet_graph  # noqa: B018
 
 
 def fake_dgl(tmp_path, trouble):
@@ -239,27 +181,7 @@ def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
     assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
 
 
-def test_a_failed_import_of_dgl_before_graphcaps_does_no_harm(tmp_path):
-    package = fake_dgl(tmp_path, "import dgl.graphbolt")
-    (package / "graphbolt.py").write_text("raise FileNotFoundError('libgraphbolt_pytorch_9.9.9.so')")
-    first = "import sys, contextlib; sys.path.insert(0, '.')\nwith contextlib.suppress(FileNotFoundError): import dgl\n"
-    seen = python(f"{first}import graphcaps, dgl; print(dgl.function.home is dgl)", tmp_path)
-    assert seen.stdout == "True\n", seen.stderr
-
-
-def test_a_dgl_that_fails_elsewhere_says_so(tmp_path):
-    fake_dgl(tmp_path, "if sys.tries == 1: import missing_piece")
-    seen = python(IMPORT, tmp_path)
-    assert seen.returncode == 1
-    assert seen.stderr.startswith("try 1\n") and "No module named 'missing_piece'" in seen.stderr
-
-
 def test_without_dgl_the_error_says_what_to_run():
     seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
     assert seen.returncode == 1
     assert f"dgl: expected it to be installed, got none. Run: {_dgl_wheel.line()}\n" in seen.stderr
-
-
-def test_dgl_is_the_one_that_graphcaps_uses():
-    assert isinstance(complete_graph(1, 1), dgl.DGLGraph)
-    assert issubclass(InputError, GraphcapsError) and issubclass(InputError, ValueError)
