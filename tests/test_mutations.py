@@ -195,7 +195,7 @@ MUTATIONS = {
             "routing/fused/cpu/attention.py",
             "ds = torch.stack([sum_of(parts) * scale(passes.parent_dim), grad])",
             "ds = torch.stack([sum_of(parts) * 0, grad])",
-            "test_routing.py oracles_on_any_graph and attention-fused",
+            "test_facts.py equal_the_oracles and attention-fused",
         ),
     ],
     "spherical": [
@@ -211,7 +211,7 @@ MUTATIONS = {
             "routing/spherical.py",
             "b = prior + edges.agreement(votes, with_length(s, length))",
             "b = b + edges.agreement(votes, with_length(s, length))",
-            "test_routing.py oracles_on_any_graph and spherical-dgl",
+            "test_facts.py equal_the_oracles and spherical-dgl",
         ),
         Mutation(
             "the direction's length in its gradient, fused",

@@ -46,6 +46,8 @@ Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # of r, b, c
 class EdgeOps(Protocol):
     """The operations, on edge numbers and edge vectors of one layout."""
 
+    observer: Observer | None
+
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers."""
 

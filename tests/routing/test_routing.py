@@ -74,6 +74,7 @@ WAYS = [Way(*name, "cpu") for name in [*routings_and_engines(), ("em", "fused")]
     derandomize=True,
     deadline=None,
     database=None,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
