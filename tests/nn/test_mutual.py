@@ -69,16 +69,6 @@ def test_without_mutual_the_two_directions_of_an_edge_differ(draw):
     assert not torch.allclose(c, c[reverse_edges(GRAPH)])
 
 
-def test_dims_between_features_of_edges_and_half_precision_work(draw):
-    layer, x = layer_of(edge_feats=2), draw(N, 2, F)
-    along = draw(len(SRC), 2)
-    together = layer(GRAPH, x, edge_feat=along)
-    for k in range(2):
-        torch.testing.assert_close(layer(GRAPH, x[:, k], edge_feat=along), together[:, k])
-    half = CapsuleConv(F, D, K, Spherical(mutual=True)).bfloat16()
-    assert half(GRAPH, torch.ones(N, F, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize(
     "graph, options, text",
     [
