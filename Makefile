@@ -6,6 +6,7 @@
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
+# make docs         these pages and a reference of every public name, as a site: site/index.html
 # make gpu          on a machine with a GPU: print the targets, run the tests that need it, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
@@ -29,7 +30,7 @@ PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
 test test-long test-release test-oldest test-newer: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-all test-long test-release test-oldest test-newer types gpu lower-bounds
+.PHONY: help demo test test-all test-long test-release test-oldest test-newer types docs gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -43,8 +44,8 @@ demo: $(VENV)/installed
 	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types
-	$(VENV)/bin/ruff check graphcaps viz tests notebooks examples docs/tables.py
-	$(VENV)/bin/ruff format --check graphcaps viz tests notebooks examples docs/tables.py
+	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py
+	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py
 	$(VENV)/bin/python $(PYTEST)
 
 test-long: $(VENV)/installed-dev
@@ -67,14 +68,20 @@ types: $(VENV)/installed-dev
 	@ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
 	@cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
+# Sphinx's warnings are errors. Python's own, of what torch will drop one day, say nothing about a page.
+docs: $(VENV)/installed-dev
+	@rm -rf site
+	$(VENV)/bin/python -W ignore::FutureWarning -m sphinx -q -E -W --keep-going -d build/docs docs site
+	@printf 'Open this page in a browser: %s\n' '$(CURDIR)/site/index.html'
+
 # On CUDA are those of test_fused_gpu that start no process of their own (names with alone), and what has cuda in its
 # name, which facts have only where torch finds a GPU. All stages run, whichever fails; those that did are named last.
 gpu: $(VENV)/installed-dev
 	@failed=; \
 	sh .ci/stage 'The targets: five minutes' \
-		$(VENV)/bin/graphcaps bench gpu --json figures-bench/gpu.json || failed="$$failed targets"; \
-	sh .ci/stage 'The kernels against naive, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
-		-k 'cuda or test_fused_gpu and not alone' tests/test_fused_gpu.py tests/test_data_batches.py \
+		$(VENV)/bin/python -m experiments.bench gpu --json runs/bench-gpu.json || failed="$$failed targets"; \
+	sh .ci/stage 'The kernels against the oracle, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
+		-k 'cuda or test_fused_gpu and not alone' tests/routing/test_fused_gpu.py tests/test_data_batches.py \
 		|| failed="$$failed kernels"; \
 	sh .ci/stage 'The facts on the GPU' $(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py \
 		|| failed="$$failed facts"; \
@@ -89,10 +96,10 @@ test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
 # What asks DGL for something: there its C++ is called through ctypes.
-ASKS_DGL = facts graph edge_ops any_graph on_nodes samplers training
+ASKS_DGL = test_facts graph/test_graph routing/test_routing routing/test_any_graph test_on_nodes test_samplers test_training
 
 test-newer: $(NEWER)/installed-dev
-	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/test_%.py)
+	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/%.py)
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)\([^"]*\)".*/\1==\2\3/p' pyproject.toml
 

@@ -3,7 +3,7 @@
 DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
 exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
 ``import dgl`` fails although nothing here uses GraphBolt. Where the plain import fails in GraphBolt, and only there,
-an empty module takes its place and DGL is imported again. Where DGL itself is missing, the error says what to run.
+an empty module takes its place and DGL is imported again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ class Finder:
             self.looking = False
         if spec is not None and spec.loader is not None:
             spec.loader = Loader(spec.loader)
-        if spec is None and _imports(sys._getframe(1)):
-            from ._dgl_wheel import line
-
-            raise ModuleNotFoundError(f"No module named 'dgl'. Run: {line()}", name="dgl")
         return spec
 
 
@@ -78,11 +74,6 @@ class Loader:
         vars(module).update(fresh)
         sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt", "Empty: the installed one doesn't load.")
         self.loader.exec_module(module)
-
-
-def _imports(asking: Any) -> bool:
-    """Whether an import is asking; ``importlib.util.find_spec`` wants to hear None. Both call the frame ``asking``."""
-    return asking.f_back is not None and asking.f_back.f_code.co_name.startswith("_find_and_load")
 
 
 def _broke_in_graphbolt(error: BaseException) -> bool:

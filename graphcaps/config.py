@@ -14,7 +14,7 @@ from typing import Literal
 
 from .errors import GraphcapsError, InputError, expect
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 
 
@@ -35,13 +35,12 @@ class Preset:
     settings: tuple[str, ...] = ()
 
 
-RoutingName = Literal["auto", "dynamic", "uniform", "attention", "spherical", "inverted", "em"]
-_ANY = typing.get_args(RoutingName)[1:]
+_ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
 _ROUTED = ("routing", "protocol", "reconstruction_weight", "prior")
 
 PRESETS = {
-    "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
     "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "cnn": Preset("CNN", 0.001),
@@ -61,25 +60,25 @@ class TrainConfig:
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
     pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
-    model: Literal["parts", "compact", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "parts"
-    """parts: 512 child capsules that see 13 x 13 pixels each, so that one sees which part of an image votes for what;
-    trains in minutes on a CPU. compact: 16 children, a graph small enough to look at whole. paper: 1152, as in Sabour,
-    Frosst & Hinton 2017. deep: two layers of convolutional capsules before the last. cnn: no capsules, the 2017
-    paper's baseline (35.4 M parameters). cnn-small: compact with linear layers for its capsules, as many parameters.
-    matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K
-    parameters)."""
+    model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
+    """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
+    CPU. parts: 512 that see 13 x 13 pixels each, so that one sees which part of an image votes for what; its couplings
+    stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
+    before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
+    layers for its capsules, as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
+    Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
     """Images per step, over all processes together."""
     iterations: int = 3
     """Routing iterations; the 2017 paper has 3."""
-    routing: RoutingName = "auto"
+    routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
     et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
     dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention have one pass,
-    whatever the iterations."""
+    whatever the iterations. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
     prior: Literal["none", "learned"] = "none"
     """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
@@ -108,10 +107,6 @@ class TrainConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
-    step: Literal["auto", "eager", "graph"] = "auto"
-    """How a training step is started on a GPU. graph: as one CUDA graph, of one process; elsewhere an error. eager:
-    kernel by kernel. auto: graph, unless deterministic. A graph is first tried against eager steps, and left out where
-    it differs."""
     deterministic: bool = False
     """Use deterministic kernels only, slower on a GPU; on a CPU as many threads whatever other programs do."""
     data: Path = Path("data")
@@ -119,7 +114,7 @@ class TrainConfig:
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""
-    """Name of the run folder; empty: dataset, model and a number, such as mnist-parts-1."""
+    """Name of the run folder; empty: dataset, model and a number, such as mnist-compact-1."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 
@@ -158,7 +153,9 @@ class TrainConfig:
             then = "Its poses are routed by their spread"
         elif not PRESETS[self.model].routings:
             then = "It has no capsules: leave --routing out"
-        expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        own = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
+        if not own:
+            expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
         weight = self.reconstruction_weight
@@ -209,14 +206,12 @@ class TrainConfig:
         except (ValueError, KeyError, TypeError) as error:
             raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error!r}") from None
         if version != FORMAT_VERSION:
-            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version}. Update graphcaps")
+            then = "A run of another version of graphcaps: train it again"
+            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(settings) - known)
         if unknown:
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
-        model = settings.get("model", cls.model)
-        if isinstance(model, str) and model in PRESETS and not PRESETS[model].routings:
-            settings["routing"] = "auto"  # older runs of networks without capsules kept whatever was asked for
         try:
             config = cls(**settings)
             config.check()

@@ -33,7 +33,7 @@ from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect
 from .models import CNN, MatrixCapsNet, Network
 from .models.capsnet import check_images
-from .nn import MatrixClassCaps, PrunedCaps
+from .nn import MatrixClassCaps
 from .nn.dense_caps import CompleteCaps
 from .nn.routed import route_layer
 from .routing import engine
@@ -148,7 +148,7 @@ def export(
     Raises:
         InputError: an unknown format, the suffix of the other one, images that the network doesn't take, or what has
             no export: no network of graphcaps', one elsewhere than on the CPU or not in float32, or one with a last
-            layer that is pruned or of another kind.
+            layer of another kind.
         MissingError: a library that the format needs isn't installed, or is too old.
         GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
     """
@@ -303,7 +303,7 @@ def _check(network: Network) -> None:
     expect(isinstance(network, Network), "network", wanted, type(network).__name__, then)
     if not isinstance(network, CNN):
         layer: Any = network.capsules
-        known = isinstance(layer, (CompleteCaps, MatrixClassCaps)) and not isinstance(layer, PrunedCaps)
+        known = isinstance(layer, (CompleteCaps, MatrixClassCaps))
         wanted, then = "a last layer in which all children vote for all parents", "Others have no such couplings"
         expect(known, "capsules", wanted, type(layer).__name__, then)
     kinds = {(each.dtype, each.device.type) for each in network.parameters()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,73 +15,35 @@ if TYPE_CHECKING:
     import rich.progress
     from torch.utils.tensorboard import SummaryWriter
 
-INTERVAL = 30.0  # seconds after which something is said where there is no terminal
+INTERVAL = 30.0  # seconds after which a line is printed where there is no terminal
 
 
 class Lines:
-    """Says how far a work is and how long it will take, where nothing was said for 30 seconds.
+    """Prints how far a work is and how long it will take, where nothing was printed for 30 seconds.
 
     Args:
-        title: what is worked on.
         write: takes each line.
         clock: seconds that only grow.
+        start: the share of the work that was done before; the time left isn't judged from it.
     """
 
-    def __init__(self, title: str, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic):
-        self.title, self.write, self.clock = title, write, clock
-        self.numbers = ""
-        self.began = self.said = clock()
-        self.first = self.share = 0.0
+    def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic, start: float = 0.0):
+        self.write, self.clock = write, clock
+        self.began = self.printed = clock()
+        self.start = self.share = start
 
-    def start_at(self, share: float) -> None:
-        """Say that this share of the work was done before, so that the time left isn't judged from it."""
-        self.first = self.share = share
-
-    def set(self, share: float) -> None:
-        """Note how much of the work is done, from 0 to 1."""
+    def set(self, title: str, share: float) -> None:
+        """Note how much of the work is done, from 0 to 1; print it where a line is due."""
         self.share = share
+        if self.clock() >= self.printed + INTERVAL:
+            self.printed = self.clock()
+            left = self.left()
+            self.write(f"{title}  {share:.0%}" + (f"  {said_left(left)}" if left is not None else ""))
 
     def left(self) -> float | None:
         """Seconds until the end, at the speed since the beginning; None while that isn't known."""
-        done = self.share - self.first
+        done = self.share - self.start
         return (self.clock() - self.began) * (1 - self.share) / done if done > 0 else None
-
-    def line(self) -> str:
-        """How far the work is."""
-        left, spent = self.left(), in_words(self.clock() - self.began)
-        known = [self.title, f"{self.share:.0%}" if left is not None else f"{spent} so far", self.numbers]
-        return "  ".join(filter(None, known)) + (f"  {said_left(left)}" if left is not None else "")
-
-    def due(self) -> float:
-        """Seconds until the next line."""
-        return max(0.0, self.said + INTERVAL - self.clock())
-
-    def heard(self) -> None:
-        """Note that something else was said just now."""
-        self.said = self.clock()
-
-    def beat(self) -> None:
-        """Say a line where one is due."""
-        if self.due() <= 0:
-            self.heard()
-            self.write(self.line())
-
-    def keep(self, wait: Callable[[float], bool]) -> None:
-        """Say lines when they are due until ``wait``, given seconds, says that the work has ended."""
-        while not wait(self.due()):
-            self.beat()
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """``keep`` on a thread of its own while the block runs: also where one step takes minutes."""
-        ended = threading.Event()
-        thread = threading.Thread(target=self.keep, args=(ended.wait,), daemon=True, name="graphcaps progress")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
 
 def in_words(seconds: float) -> str:
@@ -101,14 +62,6 @@ def said_left(seconds: float) -> str:
     return f"about {in_words(seconds)} left"
 
 
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _to_stdout(line: str) -> None:
-    print(line, flush=True)
-
-
 class Progress:
     """Shows steps and epochs; ``step`` is cheap to call and looks at the numbers only a few times a second."""
 
@@ -116,9 +69,8 @@ class Progress:
         self.epochs, self.steps, self.show, self.clock = epochs, steps, show, clock
         self.bar: rich.progress.Progress | None = None
         self.task: rich.progress.TaskID | None = None
-        self.lines: Lines | None = None
+        self.lines = Lines(_to_stdout, clock)
         self.next_look = 0.0
-        self.stack = contextlib.ExitStack()
 
     def __enter__(self) -> Progress:
         if self.show and sys.stderr.isatty():
@@ -127,14 +79,13 @@ class Progress:
             from rich.progress import Progress as Bar
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[numbers]}"))
-            self.bar = self.stack.enter_context(Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)))
-        elif self.show:
-            self.lines = Lines("training", _to_stdout, self.clock)
-            self.stack.enter_context(self.lines.kept())
+            self.bar = Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+            self.bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stack.close()
+        if self.bar is not None:
+            self.bar.stop()
 
     def due(self) -> bool:
         """Whether it is time to look at the numbers again (looking waits for the device)."""
@@ -142,38 +93,39 @@ class Progress:
 
     def resume(self, epoch: int, step: int) -> None:
         """Note that ``step`` steps of ``epoch`` (from 0) were done before."""
-        if self.lines is not None:
-            self.lines.start_at(self._share(epoch, step))
+        self.lines = Lines(_to_stdout, self.clock, self._share(epoch, step))
 
     def step(self, epoch: int, step: int, numbers: str) -> None:
         """Show that ``step`` steps of ``epoch`` (from 0) are done."""
         self.next_look = self.clock() + 0.2
         title = f"epoch {epoch + 1}/{self.epochs}"
-        if self.lines is not None:
-            self.lines.title, self.lines.numbers = f"{title}, step {step}/{self.steps}", numbers
-            self.lines.set(self._share(epoch, step))
         if self.bar is not None:
             done, total = epoch * self.steps + step, self.epochs * self.steps  # the time left is that of all epochs
             if self.task is None:
                 self.task = self.bar.add_task(title, total=total, numbers=numbers)
             self.bar.update(self.task, description=title, completed=done, numbers=numbers)
+        elif self.show:
+            self.lines.set(f"{title}, step {step}/{self.steps}  {numbers}", self._share(epoch, step))
 
     def _share(self, epoch: int, step: int) -> float:
         return (epoch + step / self.steps) / self.epochs
 
     def left(self) -> str:
         """The time left, to stand behind a line; "" where a bar shows it, or where a line of it wouldn't come."""
-        left = self.lines.left() if self.lines is not None else None
+        left = self.lines.left() if self.show and self.bar is None else None
         return f"  {said_left(left)}" if left is not None and left >= INTERVAL else ""
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
+        self.lines.printed = self.clock()
         if self.bar is not None:
             self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         elif self.show:
             _to_stdout(text)
-        if self.lines is not None:
-            self.lines.heard()
+
+
+def _to_stdout(line: str) -> None:
+    print(line, flush=True)
 
 
 @contextlib.contextmanager
@@ -190,9 +142,8 @@ def bar(title: str, show: bool = True) -> Iterator[Callable[[float], None]]:
             task = shown.add_task(title, total=1.0)
             yield lambda share: shown.update(task, completed=share)
     else:
-        lines = Lines(title, _to_stderr)
-        with lines.kept():
-            yield lines.set
+        lines = Lines(lambda line: print(line, file=sys.stderr, flush=True))
+        yield lambda share: lines.set(title, share)
 
 
 def tensorboard(folder: Path) -> SummaryWriter:

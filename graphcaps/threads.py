@@ -7,12 +7,10 @@ all, since OpenMP reads its settings when torch loads it, and `leave_busy_cores`
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +22,6 @@ NUMBER = "OMP_NUM_THREADS"
 # torch then asks Linux for pages of 2 MB for its large tensors: fewer page faults, 5 % less time in a training.
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 SHORTEST = 0.5  # seconds: other programs' load is not judged from less
-WINDOW, WINDOWS = 10.0, 2  # so long, and so often in a row, the load is seen before training is called slow
 
 
 def affinity() -> set[int]:
@@ -51,30 +48,14 @@ def physical_cores(root: Path = Path("/")) -> int:
 
 def _quota(root: Path) -> float | None:
     """The fewest cores' worth of time that a cgroup of this process, or one above it, allows; None: no limit."""
-    limits = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        # version 2 is mounted at cgroup, or beside version 1 at cgroup/unified
-        for mount in (controllers, "cpu") if controllers else ("", "unified"):
-            folder = root / "sys/fs/cgroup" / mount
-            # in a container the path can be the host's: what is mounted is then the container's own
-            for own in (folder / path.lstrip("/"), *(folder / path.lstrip("/")).parents):
-                limits.append(_limit(own))
-                if own == folder:
-                    break
-    return min((limit for limit in limits if limit), default=None)
-
-
-def _limit(group: Path) -> float | None:
-    words = _read(group / "cpu.max").split() or [
-        _read(group / "cpu.cfs_quota_us"),
-        _read(group / "cpu.cfs_period_us"),
-    ]
-    with contextlib.suppress(ValueError, ZeroDivisionError):  # "max", -1 and no file: no limit
-        return max(0.0, float(words[0]) / float(words[1])) or None
-    return None
+    limits, mount = [], root / "sys/fs/cgroup"
+    own = _read(root / "proc/self/cgroup").removeprefix("0::/")  # of version 2
+    # In a container the path can be the host's: what is mounted is then the container's own.
+    for group in (mount / own, *(mount / own).parents):
+        quota, _, period = _read(group / "cpu.max").partition(" ")
+        if quota.isdigit() and period.isdigit():  # else "max", or no file
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
 
 
 def _read(path: Path) -> str:
@@ -168,7 +149,9 @@ def leave_busy_cores(most: int | None = None) -> str:
     threads = besides(others or 0.0, free, present)
     if threads != torch.get_num_threads():  # setting what is set already also forbids MKL to take fewer
         torch.set_num_threads(threads)
-    return f"{said(threads)}: {_busy(others, present)}" if others and threads < free else ""
+    if not others or threads >= free:
+        return ""
+    return f"{threads} thread{'s' * (threads != 1)}: other programs keep {others:.1f} of {present} cores busy"
 
 
 def take_threads(threads: int) -> None:
@@ -180,56 +163,3 @@ def take_threads(threads: int) -> None:
         import torch
 
         torch.set_num_threads(min(threads, cores()))
-
-
-class Crowding:
-    """Notices, once, that training's threads wait for cores that other programs have.
-
-    Args:
-        threads: how many wait for each other.
-        now: tells the time and the load.
-        free: how many cores this process may use; default: `cores`.
-        present: how many cores its affinity has; default: all there are.
-    """
-
-    def __init__(
-        self,
-        threads: int,
-        now: Callable[[], Clock] = Clock.now,
-        free: int | None = None,
-        present: int | None = None,
-    ):
-        self.threads, self.now = threads, now
-        self.free, self.present = free or cores(), present or physical_cores()
-        self.before, self.crowded = now(), 0
-        self.watching = threads > 1
-
-    def look(self) -> str:
-        """What to tell the user, or ""; cheap to call at every step."""
-        if not self.watching or time.perf_counter() < self.before.wall + WINDOW:
-            return ""
-        now = self.now()
-        others, self.before = now.others(self.before), now
-        if others is None:
-            return ""
-        # Half a core is what a desktop's own programs take now and then.
-        crowded = self.threads > self.free or self.threads + others > self.present + 0.5
-        self.crowded = self.crowded + 1 if crowded else 0
-        fewer = besides(others, self.free, self.present)
-        if self.crowded < WINDOWS or fewer >= self.threads:
-            return ""
-        self.watching = False
-        why = _busy(others, self.present) if self.threads <= self.free else f"this process may use {self.free} cores"
-        return (
-            f"steps may be several times slower than they could be: {self.threads} threads wait for each other, and "
-            f"{why}. Stop, and go on with OMP_NUM_THREADS={fewer} and OMP_WAIT_POLICY=PASSIVE set"
-        )
-
-
-def _busy(others: float, present: int) -> str:
-    return f"other programs keep {others:.1f} of {present} cores busy"
-
-
-def said(threads: int) -> str:
-    """``1 thread``, ``2 threads``."""
-    return f"{threads} thread{'s' * (threads != 1)}"

@@ -2,24 +2,20 @@
 
 A test marked ``fact(n)`` proves fact n of docs/testing.md. One that takes ``way`` proves it for every routing and
 engine, on every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes
-``graph``, ``trailing`` or ``dtype`` is run on CASES; those after the first few are marked ``long``. A skip that hides
-an engine which can run fails the session.
+``graph``, ``trailing`` or ``dtype`` is run on CASES; those after the first two are marked ``long``.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import pytest
 import torch
+from ways import Way, routings_and_engines, why_not
 
-import oracle
-from graphcaps import bipartite_graph, complete_graph, dgl, engine, route
-from graphcaps._dgl import has_cuda
-from graphcaps.routing import EM, Inverted, LinearVotes, Routed, Routing, Spherical, fused
-from graphcaps.routing.names import ROUTINGS, as_routing
+from graphcaps import bipartite_graph, complete_graph, dgl
 
 FACTS = {
     1: "c sums to 1 over each child's edges",
@@ -37,86 +33,6 @@ FACTS = {
 }
 
 
-def routings_and_engines() -> list[tuple[str, str]]:
-    """Every routing with every engine that it has for votes given as a tensor, and the oracle."""
-    found = []
-    for name, kind in ROUTINGS.items():
-        passes = fused.PASSES.get((kind, "cpu"))
-        with_fused = ["fused"] if passes and torch.Tensor in passes.votes else []
-        found += [(name, engine) for engine in ["oracle", "dgl", "torch", *with_fused]]
-    return found
-
-
-def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtype: torch.dtype) -> Routing:
-    """A routing whose parameters differ from parent to parent and from number to number, where it has any."""
-    if name == "em":
-        # 100 times the paper's temperature: the tests' parents have few children
-        routing = EM(iterations, final_lambda=1.0, variance_floor=0.3)
-        if num_parents:
-            routing = routing.for_layer(100 * num_parents, num_parents, dim, num_parents).to(dtype)
-            with torch.no_grad():
-                routing.costs.copy_(torch.linspace(-0.5, 0.5, num_parents))
-                routing.biases.copy_(torch.linspace(-1, 2, num_parents))
-        return routing
-    if name == "inverted":
-        routing, ramp = Inverted(iterations, dim).to(dtype), torch.linspace(-1, 1, dim)
-        with torch.no_grad():
-            for parameter, value in zip(routing.parameters(), (1 + ramp / 2, ramp / 3, 1 - ramp, 0.3), strict=True):
-                parameter.copy_(torch.as_tensor(value).to(dtype))
-        return routing
-    if name == "spherical":
-        return Spherical(iterations, concentration=2.5).to(dtype)
-    return as_routing(name, iterations=iterations)
-
-
-class Way(NamedTuple):
-    """One routing on one engine and device; calling it routes there, with tensors from and to the CPU."""
-
-    routing: str
-    engine: str
-    device: str
-
-    def __str__(self) -> str:
-        return "-".join(self)
-
-    def graph(self, graph):
-        """The graph where the engine wants it: DGL's own kernels need it beside the votes."""
-        return graph.to(self.device) if self.engine == "dgl" and self.device != "cpu" else graph
-
-    def learned(self, graph, votes, iterations=3) -> Routing:
-        like = votes.weight if isinstance(votes, LinearVotes) else votes
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        return learned_routing(self.routing, iterations, like.shape[-1], graph.num_dst_nodes(), dtype)
-
-    def __call__(self, graph, votes, prior=None, iterations=3, routing=None, **options):
-        routing = self.learned(graph, votes, iterations) if routing is None else routing
-        if self.engine == "oracle":
-            votes = votes.build(graph) if isinstance(votes, LinearVotes) else votes
-            return Routed(*oracle.route(graph, votes, routing, prior=prior, **options))
-        votes = votes.to(self.device)
-        prior = prior.to(self.device) if hasattr(prior, "to") else prior
-        with engine(self.engine):
-            routed = route(self.graph(graph), votes, routing.to(self.device), prior=prior, **options)
-        return Routed(*(x.cpu() for x in routed))
-
-    def watch(self, graph, votes, **options) -> list[tuple]:
-        """What an observer is given: (r, b, c, v, agreement) of each iteration."""
-        seen = []
-        self(graph, votes, on_iteration=lambda r, *state: seen.append((r, *(x.cpu() for x in state))), **options)
-        return seen
-
-
-def why_not(way: Way) -> str:
-    """Why this way can't be gone here, or "" where it can: the only reasons for which a fact may be skipped."""
-    if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
-        return "the installed DGL is CPU-only"
-    if way.engine == "fused" and way.device == "cuda":
-        return (
-            fused.without_triton("cuda") if (ROUTINGS[way.routing], "cuda") in fused.PASSES else "no kernels for CUDA"
-        )
-    return ""
-
-
 def pytest_addoption(parser):
     parser.addoption("--fact", type=int, choices=list(FACTS), help="run only the tests of this fact")
     choices = sorted({routing for routing, _ in routings_and_engines()})
@@ -131,6 +47,8 @@ def pytest_generate_tests(metafunc):
         wanted = metafunc.config.getoption("routing")
         names = [name for name in names if name[0] == wanted] or names
         ways = [Way(*name, device) for device in devices for name in names]
+        if not metafunc.definition.get_closest_marker("fact") or "small_net" in metafunc.fixturenames:
+            ways = [way for way in ways if way.engine != "oracle"]  # which answers for facts, and has no networks
         metafunc.parametrize("way", ways, ids=str, indirect=True)
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases_of(metafunc.fixturenames), indirect=True)
@@ -181,35 +99,25 @@ class Case(NamedTuple):
     trailing: tuple[int, ...]
 
 
-# One by one on purpose: all products of these would be thousands of tests, most of them alike.
-QUICK_CASES = [
+# One by one on purpose: a random graph of every kind and size is in routing/test_routing.py.
+CASES = [
     Case("sparse_7x5", torch.float64, (3,)),
     Case("complete", torch.float64, (3,)),
-]
-LONG_CASES = [
-    Case("one_parent", torch.float64, (3,)),
-    Case("sparse_5x9_int32", torch.float64, (3,)),
-    Case("no_edges", torch.float64, (3,)),
-    Case("homogeneous", torch.float64, (3,)),
-    Case("other_names", torch.float64, (3,)),
-    Case("block", torch.float64, (3,)),
-    Case("sparse_7x5", torch.float64, ()),
-    Case("sparse_7x5", torch.float64, (2, 3)),
-    Case("sparse_7x5", torch.float32, (3,)),
-    Case("complete", torch.float32, (3,)),
-    Case("complete", torch.float32, (2, 3)),
-    Case("block", torch.float32, ()),
+    Case("block", torch.float64, ()),
+    Case("other_names", torch.float64, (2, 3)),
+    Case("sparse_5x9_int32", torch.float32, ()),
     Case("no_edges", torch.float32, (2, 3)),
+    Case("complete", torch.float32, (3,)),
 ]
 
 
 def cases_of(names: list[str]) -> list:
     """The cases for a test that takes these fixtures, each once by what the test takes of it."""
     seen = {}
-    for case in QUICK_CASES + LONG_CASES:
+    for number, case in enumerate(CASES):
         taken = tuple(field for field in Case._fields if field in names)
         words = [str(getattr(case, field)).removeprefix("torch.").replace(", ", "x").strip("(,)") for field in taken]
-        marks = () if case in QUICK_CASES else pytest.mark.long
+        marks = () if number < 2 else pytest.mark.long
         key = "-".join(word or "no_batch" for word in words)
         seen.setdefault(key, pytest.param(case, id=key, marks=marks))
     return list(seen.values())
@@ -277,21 +185,12 @@ def pytest_configure(config):
         config.pluginmanager.register(FactGrid(), "fact-grid")
 
 
-ANY = ("any", "", "")  # the column of tests that no engine has a part in
-
-
-def _place(cell: tuple[int, Way | None]) -> tuple:
-    """Order in the grid: by fact, device and place among the engines; xdist reports in any order."""
-    number, way = cell
-    return (number, way.device, routings_and_engines().index(way[:2])) if way else (number, "~", 0)
-
-
 class FactGrid:
-    """Counts the fact tests by outcome, prints them as a grid, and fails the session on a skip that hides something."""
+    """Counts the fact tests that passed, failed and were skipped, and prints a row for each routing and engine."""
 
     def __init__(self):
-        self.outcomes = defaultdict(lambda: defaultdict(int))  # {(fact, way): {"passed": 3, ...}}
-        self.reasons = defaultdict(set)  # {(fact, way): reasons of its skips}
+        self.counts = defaultdict(Counter)  # {(row, fact): {"passed": 3, ...}}
+        self.reasons = set()
 
     def pytest_runtest_logreport(self, report):
         if report.when != "call" and report.passed:
@@ -299,50 +198,27 @@ class FactGrid:
         for name, value in report.user_properties:
             if name == "fact":
                 number, *way = value
-                cell = number, Way(*way) if way else None
-                self.outcomes[cell][report.outcome] += 1
+                self.counts["-".join(way) or "any", number][report.outcome] += 1
                 if report.skipped:
-                    said = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else str(report.longrepr)
-                    self.reasons[cell].add(said.removeprefix("Skipped: "))
-
-    def hiding(self) -> list[tuple[int, Way | None]]:
-        """Cells with skips although their engine can run here; without an engine, cells where nothing passed."""
-        return [
-            (number, way)
-            for number, way in sorted(self.reasons, key=_place)
-            if (not why_not(way) if way else not self.outcomes[number, way]["passed"])
-        ]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session):
-        if self.hiding() and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+                    self.reasons.add(f"{'-'.join(way) or 'any'}: {report.longrepr[2].removeprefix('Skipped: ')}")
 
     def pytest_terminal_summary(self, terminalreporter):
-        if not self.outcomes:
+        if not self.counts:
             return
         write = terminalreporter.write_line
-        columns = list(dict.fromkeys(way for _, way in sorted(self.outcomes, key=lambda cell: _place((0, cell[1])))))
         terminalreporter.section("facts x engines, tests passed")
-        width = max(len(text) for text in FACTS.values()) + 4
-        for part in range(3):
-            heads = [way[part] if way else ANY[part] for way in columns]
-            write(" " * width + "".join(f"{head:>12}" for head in heads))
         for number, text in FACTS.items():
-            cells = "".join(f"{self.cell(number, way):>12}" for way in columns)
-            write(f"{number:>2}  {text:<{width - 4}}{cells}")
-        if not any(way and way.device == "cuda" for way in columns):
+            write(f"{number:>2}  {text}")
+        write(" " * 24 + "".join(f"{number:>6}" for number in FACTS))
+        for row in sorted({row for row, _ in self.counts}):
+            write(f"{row:<24}" + "".join(f"{self.cell(row, number):>6}" for number in FACTS))
+        for reason in sorted(self.reasons):
+            write(f"skipped: {reason}")
+        if not torch.cuda.is_available():
             write("cuda: not run, torch sees no CUDA device")
-        for number, way in sorted(self.reasons, key=_place):
-            write(f"skipped: fact {number}, {way or ANY[0]}: {'; '.join(sorted(self.reasons[number, way]))}")
-        for number, way in self.hiding():
-            write(f"FAILED: fact {number}, {way or ANY[0]}: skipped although it can run here", red=True)
 
-    def cell(self, number: int, way: Way | None) -> str:
-        counts = self.outcomes.get((number, way))
-        if not counts:
-            return "-"
-        if counts["failed"]:
-            return f"FAILED {counts['failed']}"
-        said = [str(counts["passed"])] if counts["passed"] else []
-        return " ".join(said + ([f"skip {counts['skipped']}"] if counts["skipped"] else []))
+    def cell(self, row: str, number: int) -> str:
+        """Tests that passed, with F for failed ones and S for skipped ones."""
+        counts = self.counts.get((row, number), {})
+        letters = "F" * bool(counts.get("failed")) + "S" * bool(counts.get("skipped"))
+        return f"{counts.get('passed', 0)}{letters}" if counts else "-"

@@ -54,10 +54,10 @@ def content(path: Path) -> dict:
         tensors, head = checkpoint.read(run.checkpoint(which))
         state = {key: value for key, value in head["state"].items() if key not in CLOCKS}
         state["history"] = [_timeless(row) for row in state["history"]]
-        found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()} | {f"{which} head": state}
+        found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
+        found |= {f"{which} head": state, f"{which} limits": head["limits"]}
     trace = vars(run.trace())
     found |= trace | {"history": _timeless(trace["history"])}
-    found["limits"] = run.limits()
     found["metrics"] = [_timeless(row) for row in run.metrics()]
     found["result"] = _timeless(run.result() or {})
     return found

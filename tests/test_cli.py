@@ -160,9 +160,6 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("viz --random 20x10 --seed -1", 2, "seed: expected an integer from 0 to 2**63 - 1, got -1"),
         ("explain", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("explain nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: graphcaps"),
-        ("prune", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
-        ("prune --keep 0,1", 2, "keep: expected numbers from 1 and all, with commas between, such as 1,2,all, got '0"),
-        ("bench --threads 0", 2, "threads: expected an integer >= 1, got 0"),
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
 )  # fmt: skip
@@ -215,7 +212,7 @@ def test_every_flag_has_a_help_text(capsys, name):
     assert "None" not in out
 
 
-@pytest.mark.parametrize("words", ["--help", "train --epochs 0", "bench --help"])
+@pytest.mark.parametrize("words", ["--help", "train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""
     code = (
@@ -232,35 +229,6 @@ def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     assert min(seconds) < 1.5
 
 
-def test_prune_prints_a_table_and_writes_its_numbers_and_a_picture(finished, capsys):
-    run = Run.open(finished[0])
-    before = {path: path.read_bytes() for path in (run.path / "checkpoints").iterdir()}
-    code, printed, _ = call(capsys, "prune", run.path, "--keep", "3,1,all,10", "--device", "cpu")
-    lines = printed.splitlines()
-    assert code == 0 and lines[0] == f"'{run.path}': compact on digits"
-    assert lines[1] == "right of 40 validation and 41 test images, not trained again; random: mean of 5 draws"
-    assert [line.split("  ")[0] for line in lines[4:7]] == ["the strongest", "the 3 strongest", "all"]
-    result = run.result()
-    wrong = str(41 - result["test_correct"])
-    assert lines[6].split()[1:] == ["160", "100.0%", f"{result['val_accuracy']:.2%}", f"{result['test_accuracy']:.2%}",
-                                    wrong, "-", "-"]  # fmt: skip
-    found = json.loads((run.path / "prune" / "prune.json").read_text())
-    assert [(row["k"], row["edges"]) for row in found["rows"]] == [(1, 16), (3, 48), (None, 160)]
-    assert (found["dataset"], found["train_images"], len(found["strength"])) == ("digits", 120, 160)
-    assert lines[-2:] == [str(run.path / "prune" / name) for name in ("prune.json", "accuracy.png")]
-    assert Image.open(lines[-1]).width == 1440
-    assert {path: path.read_bytes() for path in before} == before
-
-
-def test_prune_refuses_more_edges_than_a_child_has_before_it_writes(finished, capsys):
-    run = Run.open(finished[0])
-    files = sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file())
-    code, printed, said = call(capsys, "prune", run.path, "--keep", "1,99", "--device", "cpu")
-    assert (code, printed) == (2, "")
-    assert said == "graphcaps: keep: expected numbers from 1 to 10, the edges that a child has, and all, got 99\n"
-    assert sorted((path, path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file()) == files
-
-
 def test_the_version_is_the_packages(capsys):
     assert call(capsys, "--version") == (0, f"graphcaps {graphcaps.__version__}\n", "")
 
@@ -270,30 +238,6 @@ def test_python_m_graphcaps_is_the_command_line(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"graphcaps {graphcaps.__version__}\n")
     done = process("train", "--resume", tmp_path)
     assert done.returncode == 1 and done.stderr.startswith("graphcaps: run: expected") and done.stdout == ""
-
-
-def test_a_folder_that_hides_the_package_is_named(tmp_path):
-    """As pip leaves one where something else had written into the package, with an editable install beside it."""
-    (tmp_path / "graphcaps" / "routing" / "__pycache__").mkdir(parents=True)
-    code = (
-        "import importlib.util, sys; from pathlib import Path\n"
-        "home = Path(sys.argv.pop(1))\n"
-        "class Editable:\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        "        parts = name.split('.')[1:]\n"
-        "        for file in (home.joinpath(*parts, '__init__.py'), home.joinpath(*parts).with_suffix('.py')):\n"
-        "            if name.startswith('graphcaps') and file.exists():\n"
-        "                return importlib.util.spec_from_file_location(name, file)\n"
-        "sys.path = [path for path in sys.path if not Path(path, 'graphcaps', '__init__.py').exists()]\n"
-        "sys.meta_path.append(Editable)\n"
-        "from graphcaps.cli import main; raise SystemExit(main())"
-    )
-    home = Path(graphcaps.__file__).parent
-    done = subprocess.run([sys.executable, "-c", code, home, "runs"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert done.stderr.startswith(
-        f"graphcaps: install: expected the package graphcaps, got the folder {tmp_path / 'graphcaps'}, which"
-    )
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):

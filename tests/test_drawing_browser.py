@@ -207,7 +207,7 @@ def test_an_empty_sheet_has_no_answer_and_the_page_says_why(page):
 @pytest.mark.long
 def test_an_answer_outside_the_networks_limits_is_called_doubtful(chromium, tmp_path):
     doubting = copy.deepcopy(network())
-    doubting.limits = Limits(3, 30, 1.0, 1.0, 1.0)
+    doubting.limits = Limits(1.0, 1.0, 1.0)
     with opened(chromium, written(tmp_path, doubting)) as page:
         answered(page)
         assert "no limits" not in page.locator("#seen").inner_text()

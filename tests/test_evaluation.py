@@ -10,7 +10,6 @@ from graphcaps.analysis.accuracy import Evaluation, evaluate, wilson_interval
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import capsnet_loss
-from graphcaps.models.limits import Evidence
 
 from . import small
 
@@ -88,9 +87,7 @@ def test_the_interval_equals_published_ones(correct, total, published):
     assert (1 - high, 1 - low) == pytest.approx(published, abs=5e-5)
 
 
-RESULT = Evaluation(
-    torch.tensor([0, 1, 1, 0, 1]), torch.tensor([0, 0, 1, 2, 2]), 0.5, Evidence(torch.zeros(5, 2), None)
-)
+RESULT = Evaluation(torch.tensor([0, 1, 1, 0, 1]), torch.tensor([0, 0, 1, 2, 2]), 0.5, torch.zeros(5, 3))
 
 
 def test_rows_of_the_confusion_matrix_are_true_classes():

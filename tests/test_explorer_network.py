@@ -151,7 +151,7 @@ def test_what_the_page_cannot_compute_is_named():
 def run(tmp_path_factory) -> Run:
     """A run folder with weights after three epochs, and a trace of five."""
     made = Run.create(TrainConfig(dataset="digits", out=tmp_path_factory.mktemp("runs"), name="live"))
-    head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}}
+    head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}, "limits": []}
     checkpoint.write(made.checkpoint("best"), checkpoint.model_tensors(network()), head)
     few, trace = digits(), None
     splits = ImageSplits("digits", network().class_names, few, few, few)

@@ -19,7 +19,6 @@ from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
-from graphcaps.models.limits import Evidence
 from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
 from graphcaps.trace.recording import record, to_bytes
@@ -183,7 +182,7 @@ def test_an_image_is_right_only_where_both_classes_are_found():
     answers = torch.tensor([[1, 2], [1, 3], [0, 3], [2, 3]])
     labels = torch.tensor([[1, 2], [1, 2], [1, 2], [2, 3]])
     assert right(answers, labels).tolist() == [True, False, False, True]
-    result = Evaluation(answers, labels, 0.0, Evidence(torch.zeros(len(labels), 3), None))
+    result = Evaluation(answers, labels, 0.0, torch.zeros(len(labels), 3))
     assert (result.correct, result.accuracy) == (2, 0.5)
 
 
@@ -197,7 +196,7 @@ def test_the_confusion_matrix_counts_each_class_once():
     #                       both, one missed (2 taken for 3), both missed (0 for 2, 1 for 3)
     answers = torch.tensor([[0, 1], [1, 3], [2, 3]])
     labels = torch.tensor([[0, 1], [1, 2], [0, 1]])
-    result = Evaluation(answers, labels, 0.0, Evidence(torch.zeros(len(labels), 3), None))
+    result = Evaluation(answers, labels, 0.0, torch.zeros(len(labels), 3))
     wanted = torch.zeros(4, 4, dtype=torch.int64)
     wanted[0, 0], wanted[1, 1], wanted[2, 3], wanted[0, 2], wanted[1, 3] = 1, 2, 1, 1, 1
     assert torch.equal(result.confusion(4), wanted)
@@ -340,7 +339,7 @@ def test_examples_are_the_first_right_and_wrong_ones_with_their_own_capsules(mod
     layers, labels = next(Batches(Pairs(digits(22)), 22).in_order())
     answers = labels.clone()
     answers[[2, 7, 9]] = torch.stack([labels[[2, 7, 9], 0], (labels[[2, 7, 9], 1] + 1)], 1)
-    found = examples(model, batches, Evaluation(answers, labels, 0.0, Evidence(torch.zeros(22, 3), None)), most=4)
+    found = examples(model, batches, Evaluation(answers, labels, 0.0, torch.zeros(22, 3)), most=4)
     places = [0, 1, 3, 4, 2, 7, 9]
     assert np.array_equal(found["labels"], labels[places]) and np.array_equal(found["predicted"], answers[places])
     assert np.array_equal(found["images"], (overlaid(layers[places]) * 255).round().byte().numpy())

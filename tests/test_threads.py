@@ -12,7 +12,7 @@ import torch
 
 import graphcaps
 from graphcaps import threads, train
-from graphcaps.threads import Clock, Crowding, Start
+from graphcaps.threads import Clock, Start
 
 from . import small
 
@@ -91,16 +91,6 @@ def test_in_a_container_the_limit_stands_where_its_cgroup_is_mounted(tmp_path, m
     member(root, "0::/docker/0123")  # the host's path, which isn't there
     limit(root, "", cpu_max="200000 100000")
     assert threads.cores(root) == 2
-
-
-@pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu"])
-@pytest.mark.parametrize(("quota", "count"), [("400000", 4), ("-1", 8)])
-def test_version_1_cgroups_limit_the_cores(tmp_path, monkeypatch, mount, quota, count):
-    root = machine(tmp_path, monkeypatch, 8)
-    member(root, "9:cpu,cpuacct:/jobs", "4:cpuset:/other", "0::/")
-    limit(root, f"{mount}/jobs", cpu_cfs_quota_us=quota, cpu_cfs_period_us="100000")
-    limit(root, "cpuset/other", cpu_cfs_quota_us="100000", cpu_cfs_period_us="100000")  # another controller's
-    assert threads.cores(root) == count
 
 
 @pytest.fixture
@@ -236,63 +226,6 @@ def test_a_number_that_the_user_or_a_script_chose_is_kept(busy):
 def test_there_are_never_more_threads_than_images_in_a_batch(busy):
     busy(0.0)
     assert threads.leave_busy_cores(most=3) == "" and torch.get_num_threads() == 3
-
-
-class Load:
-    """A clock of windows, in each of which other programs keep some cores busy and this process all of its own."""
-
-    def __init__(self, monkeypatch, *others: float):
-        self.at, self.others = 0, others
-        monkeypatch.setattr(threads.time, "perf_counter", lambda: self.at * threads.WINDOW + 0.1 * (self.at > 0))
-
-    def now(self) -> Clock:
-        wall = threads.time.perf_counter()
-        return Clock(wall, 2 * wall, 2 * wall + sum(self.others[: self.at]) * threads.WINDOW)
-
-
-def said(monkeypatch, *others: float, number: int = 4, free: int = 4) -> list[str]:
-    load = Load(monkeypatch, *others)
-    crowding = Crowding(number, load.now, free=free, present=4)
-    heard = []
-    for _ in others:
-        load.at += 1
-        heard += [crowding.look(), crowding.look()]  # the second look comes too early
-    return heard
-
-
-def test_a_crowded_machine_is_said_once_after_two_windows(monkeypatch):
-    heard = said(monkeypatch, 2.0, 2.0, 2.0, 2.0)
-    assert heard == ["", "", heard[2], *[""] * 5]
-    assert heard[2].startswith("steps may be several times slower than they could be: 4 threads wait for each other")
-    assert "other programs keep 2.0 of 4 cores busy" in heard[2] and "OMP_NUM_THREADS=2" in heard[2]
-
-
-@pytest.mark.parametrize(
-    ("others", "number"),
-    [((0.3,) * 5, 4), ((2.0, 0.0) * 3, 4), ((2.0,) * 5, 2), ((4.0,) * 5, 1)],
-    ids=["a desktop", "now and then", "room for all", "one thread waits for nobody"],
-)
-def test_nothing_is_said_where_threads_have_their_cores(monkeypatch, others, number):
-    assert not any(said(monkeypatch, *others, number=number))
-
-
-def test_more_threads_than_a_container_may_use_are_said_on_an_idle_machine(monkeypatch):
-    heard = "".join(said(monkeypatch, 0.0, 0.0, 0.0, free=2))
-    assert "this process may use 2 cores" in heard and "OMP_NUM_THREADS=2" in heard
-
-
-def test_training_tells_what_it_has_noticed(tmp_path, monkeypatch, capsys):
-    small.use(monkeypatch)
-    monkeypatch.setattr(Crowding, "look", lambda self: f"{self.threads} in a crowd")
-    monkeypatch.setattr("graphcaps.training.loop.leave_busy_cores", lambda most: f"of {most} images")
-    config = small.config(tmp_path, epochs=1)
-    train(config)
-    heard = capsys.readouterr().out.splitlines()
-    assert f"of {config.batch_size} images" in heard and f"{torch.get_num_threads()} in a crowd" in heard
-    silent = small.config(tmp_path, epochs=1, name="silent")
-    with pytest.warns(UserWarning, match="in a crowd"):
-        train(silent, progress=False)
-    assert capsys.readouterr().out == ""
 
 
 def test_deterministic_training_does_not_look_at_the_load(tmp_path, monkeypatch):

@@ -21,11 +21,6 @@ _HOME = {
     "HistogramPicture": "routing.histogram",
     "PlacesPicture": "routing.places",
     "parts": "results.parse_tree",
-    "accuracy_by_edges": "results.pruning",
-    "bars": "results.benchmark",
-    "compared": "results.comparison",
-    "entropy_by_degree": "results.degrees",
-    "recovered": "results.factors",
     "robustness": "results.robustness",
     "equivariance": "results.equivariance",
     "color": "style",
@@ -38,18 +33,13 @@ __all__ = [
     "HistogramPicture",
     "MoleculePicture",
     "PlacesPicture",
-    "accuracy_by_edges",
-    "bars",
     "color",
-    "compared",
     "confusion",
     "draw",
     "draw_graph",
-    "entropy_by_degree",
     "equivariance",
     "explorer_page",
     "parts",
-    "recovered",
     "robustness",
     "save",
     "segmentation",
@@ -59,14 +49,9 @@ __all__ = [
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import draw, draw_graph
     from graphcaps.viz.explorer.html import explorer_page
-    from graphcaps.viz.results.benchmark import bars
-    from graphcaps.viz.results.comparison import compared
     from graphcaps.viz.results.confusion import confusion
-    from graphcaps.viz.results.degrees import entropy_by_degree
     from graphcaps.viz.results.equivariance import equivariance
-    from graphcaps.viz.results.factors import recovered
     from graphcaps.viz.results.parse_tree import parts
-    from graphcaps.viz.results.pruning import accuracy_by_edges
     from graphcaps.viz.results.robustness import robustness
     from graphcaps.viz.results.segmentation import segmentation
     from graphcaps.viz.results.training_sheet import sheet

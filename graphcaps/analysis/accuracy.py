@@ -12,7 +12,7 @@ import torch
 
 from ..data import Batches
 from ..models import CapsNet, Network
-from ..models.limits import Evidence
+from ..models.limits import evidence_of
 from ..models.objects import longest, overlaid, right
 
 EVALUATION_BATCH = 250
@@ -29,8 +29,8 @@ class Evaluation:
     predicted: torch.Tensor
     labels: torch.Tensor
     loss: float
-    evidence: Evidence
-    """What speaks for each answer, on the CPU."""
+    evidence: torch.Tensor
+    """(N, 3) on the CPU: what speaks for each answer, as ``models.limits.evidence_of`` gives it."""
 
     @property
     def right(self) -> torch.Tensor:
@@ -102,22 +102,19 @@ def evaluate(model: Network, batches: Batches, on_share: Callable[[float], objec
         batches: the images, taken in order.
         on_share: called after each batch with the share of images done.
     """
-    done, predicted, labels, losses, highest, likeness = 0, [], [], [], [], []
+    done, predicted, labels, losses, evidence = 0, [], [], [], []
     with evaluating(model):
         for images, truth in batches.in_order():
             seen = overlaid(images)
             output = model(seen)
-            evidence = Evidence.of(seen, output, model.objects)
-            highest.append(evidence.highest)
-            likeness += [] if evidence.likeness is None else [evidence.likeness]
+            evidence.append(evidence_of(seen, output, model.objects))
             predicted.append(longest(output.scores, model.objects))
             labels.append(truth)
             losses.append(model.loss(output, images, truth) * len(truth))
             done += len(truth)
             on_share(done / batches.num_images)
-    evidence = Evidence(torch.cat(highest).cpu(), torch.cat(likeness).cpu() if likeness else None)
     mean = float(torch.stack(losses).sum()) / done
-    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, evidence)
+    return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, torch.cat(evidence).cpu())
 
 
 @torch.no_grad()

@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from types import ModuleType
 
 import tyro
 
@@ -24,19 +23,6 @@ DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsN
 
 Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more of each command.
 --version prints the version; --debug shows the traceback of an error."""
-
-
-def check_not_hidden(package: ModuleType) -> None:
-    """Raise ``GraphcapsError`` where Python took a folder without an ``__init__.py`` for the package.
-
-    It does so where an editable install is beside what an earlier install left in site-packages, and in the folder that
-    a checkout named graphcaps stands in.
-    """
-    if getattr(package, "__file__", None) is None:
-        raise GraphcapsError(
-            f"install: expected the package graphcaps, got the folder {next(iter(package.__path__))}, which hides it. "
-            "If an earlier install left it there, remove it; if it is your checkout, run this in another folder"
-        )
 
 
 def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,7 +45,6 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
         try:
-            check_not_hidden(sys.modules[__package__.partition(".")[0]])
             if argv[:1] in (["--version"], ["-V"]):
                 print(f"graphcaps {__version__}")
             else:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .files import export
-from .measurements import bench, compare, example, matters
-from .networks import evaluate, predict, prune, runs, train
+from .networks import evaluate, predict, runs, train
 from .pictures import explain, explore, viz
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -16,11 +15,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "runs": runs,
     "viz": viz,
     "explain": explain,
-    "prune": prune,
     "explore": explore,
     "export": export,
-    "compare": compare,
-    "matters": matters,
-    "bench": bench,
-    "example": example,
 }

@@ -1,8 +1,7 @@
-"""Train networks and ask them: train, evaluate, predict, runs, prune."""
+"""Train networks and ask them: train, evaluate, predict, runs."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -59,10 +58,9 @@ def evaluate(
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Also how many answers are doubtful, as graphcaps predict calls them; a run without limits.json gets one. Of
-    multimnist also a picture of which pixels belong to which digit. Pictures go into the run's folder figures. With
-    --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
-    evaluate.
+    Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
+    belong to which digit. Pictures go into the run's folder figures. With --on: accuracy on transformed test images,
+    and equivariance, as tables, JSON and pictures in the run's folder evaluate.
 
     Args:
         run: Run folder; default: the newest one.
@@ -82,7 +80,7 @@ def evaluate(
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
     from ..training.hardware import pick_device
-    from ..training.run_folder import choose_limits, load
+    from ..training.run_folder import load
     from .tables import accuracy_table, doubted_line
 
     place = pick_device(device)
@@ -98,12 +96,8 @@ def evaluate(
     with bar("test images") as on_share:
         result = evaluate(model, batches, on_share)
     print(accuracy_table(result, splits.class_names))
-    if chosen.limits() is None:
-        with chosen.lock():
-            val = Batches(splits.for_augment(chosen.config.augment).val, EVALUATION_BATCH, device=place)
-            model.limits = choose_limits(chosen, model, val)
-    if model.limits is not None:
-        print(doubted_line(result, model.limits, model.objects))
+    if model.limits.answer is not None:
+        print(doubted_line(result, model.limits))
     from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -128,7 +122,7 @@ def predict(
 
     A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
     shows, or where the reconstruction is unlike the image, by limits that 99 % of the right answers to validation
-    images keep to. They are in the run's limits.json; graphcaps evaluate makes it for an older run.
+    images keep to.
 
     Args:
         run: Run folder.
@@ -142,17 +136,17 @@ def predict(
     """
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     check_whole("top", top)
-    from ..training.run_folder import Run
-    from .tables import predictions, without_limits
+    from ..training.run_folder import Run, load
+    from .tables import predictions
 
     opened = Run.open(run)
-    for line in predictions(opened, images, invert, top, save_inputs):
+    model = load(opened)
+    for line in predictions(opened, model, images, invert, top, save_inputs):
         print(line)
     if save_inputs is not None:
         print(f"what the network saw: {save_inputs}")
-    note = without_limits(opened)
-    if note:
-        print(f"note: {note}", file=sys.stderr)
+    if model.limits.answer is None:
+        print(f"note: too few validation images are right in {opened} to doubt more than blank images", file=sys.stderr)
 
 
 def runs(out: Path = Path("runs")) -> None:
@@ -166,60 +160,3 @@ def runs(out: Path = Path("runs")) -> None:
 
     found = find_runs(out)
     print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
-
-
-def prune(
-    run: Run = None,
-    keep: Annotated[str, tyro.conf.arg(metavar="K,K,...")] = "1,2,3,5,all",
-    data: Folder = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-    out: Path = Path("runs"),
-) -> None:
-    """Accuracy with only the strongest edges of each child capsule, without training again.
-
-    An edge's strength is its mean coupling over the training images. Beside it, as controls, as many random edges and
-    the weakest. Writes the numbers and a picture into the folder prune of the run.
-
-    Args:
-        run: Run folder; default: the newest one.
-        keep: How many edges each child of the last capsule layer keeps, one number or several; all is always measured.
-        data: Folder with the data set; default: the one used in training.
-        device: Where to compute; auto takes a GPU if there is one.
-        out: Folder that holds the run folders.
-    """
-    known = re.fullmatch(r"(all|[1-9]\d{0,6})(,(all|[1-9]\d{0,6}))*", keep)
-    expect(known is not None, "keep", "numbers from 1 and all, with commas between, such as 1,2,all", repr(keep))
-    counts = tuple(int(word) for word in keep.split(",") if word != "all")
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
-    from ..analysis.accuracy import EVALUATION_BATCH
-    from ..analysis.pruning import check_keep, mean_coupling
-    from ..analysis.pruning import prune as measure
-    from ..atomic import write_text
-    from ..data import Batches, load_images
-    from ..progress import bar
-    from ..training.hardware import pick_device
-    from ..training.run_folder import load_routing
-    from ..viz import accuracy_by_edges, save
-    from .tables import pruning_table
-
-    place = pick_device(device)
-    model = load_routing(chosen, device=place)
-    check_keep(model, counts)
-    splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
-    train, val, test = (
-        Batches(part, EVALUATION_BATCH, device=place) for part in (splits.train, splits.val, splits.test)
-    )
-    with bar("couplings of the training images") as on_share:
-        strength = mean_coupling(model, train, on_share)
-    with bar("pruned networks") as on_share:
-        found = measure(model, strength, counts, val, test, on_share=on_share)
-    about: dict[str, str | int] = {"command": f"graphcaps prune --keep {keep}", "train_images": train.num_images}
-    about |= {"model": chosen.config.model, "dataset": chosen.config.dataset}
-    folder = chosen.path / "prune"
-    write_text(folder / "prune.json", found.to_json(**about))
-    save(accuracy_by_edges({**about, **found.as_dict()}), folder / "accuracy.png")
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
-    print(pruning_table(found))
-    print(folder / "prune.json", folder / "accuracy.png", sep="\n")

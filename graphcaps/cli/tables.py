@@ -12,11 +12,11 @@ import torch
 from ..analysis.accuracy import Evaluation, wilson_interval
 from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, relative_entropy
 from ..analysis.equivariance import FEWEST, Equivariance
-from ..analysis.pruning import DRAWS, Pruning
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image, write_image
-from ..models import Limits, doubts
-from ..training.run_folder import Run, load
+from ..models import Limits, Network, doubts
+from ..models.limits import outside
+from ..training.run_folder import Run
 
 APART = 0.01  # of undecided: types of child whose entropies differ by more have a table
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
@@ -105,34 +105,6 @@ def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def pruning_table(found: Pruning) -> str:
-    """Accuracy with fewer edges, beside the controls, and which k loses nothing."""
-    lines = [
-        f"right of {found.val_images:,} validation and {found.test_images:,} test images, not trained again; "
-        f"random: mean of {DRAWS} draws",
-        "",
-        "edges per child     edges   share  validation     test   wrong  test, random  test, weakest",
-    ]
-    for row in found.rows:
-        val, test = row.strongest.val_correct / found.val_images, row.strongest.test_correct / found.test_images
-        controls = f"{'-':>12}  {'-':>13}"
-        if row.weakest:
-            drawn = sum(score.test_correct for score in row.random) / len(row.random)
-            controls = f"{drawn / found.test_images:>12.2%}  {row.weakest.test_correct / found.test_images:>13.2%}"
-        name = "all" if row.k is None else f"the {row.k} strongest" if row.k > 1 else "the strongest"
-        counted = f"{row.edges:>8,}  {row.edges / len(found.strength):>6.1%}"
-        wrong = found.test_images - row.strongest.test_correct
-        lines.append(f"{name:<15}  {counted}  {val:>10.2%}  {test:>7.2%}  {wrong:>6,}  {controls}")
-    enough = found.enough
-    if len(found.rows) == 1:
-        said = "only all edges were measured"
-    elif enough.k is None:
-        said = "each k measured loses validation images"
-    else:
-        said = f"k = {enough.k} loses no validation image: {enough.edges:,} of {len(found.strength):,} edges are enough"
-    return "\n".join([*lines, "", said])
-
-
 def robustness_table(found: Robustness, class_names: tuple[str, ...]) -> str:
     """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
     width = max(len("as they are"), *(len(row.name) for row in found.rows))
@@ -182,12 +154,14 @@ def _mean_sd(part: dict) -> str:
     return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
 
 
-def predictions(run: Run, images: tuple[Path, ...], invert: str, top: int, save: Path | None) -> Iterator[str]:
+def predictions(
+    run: Run, model: Network, images: tuple[Path, ...], invert: str, top: int, save: Path | None
+) -> Iterator[str]:
     """One line per image file: its classes by score, such as a capsule's length, highest first, and what is doubtful.
 
     What the network sees of each goes into the folder ``save``, if there is one.
     """
-    model, ink = load(run), DATASETS[run.config.dataset].ink
+    ink = DATASETS[run.config.dataset].ink
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
         image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
@@ -217,21 +191,11 @@ def input_names(images: tuple[Path, ...], folder: Path) -> list[Path]:
     return names
 
 
-def without_limits(run: Run) -> str:
-    """Why a run's answers are doubted where they are blank alone, or "" where it has limits."""
-    limits = run.limits()
-    if limits is None:
-        return f"{run} has no limits.json, so only blank images are doubted. Make it with: graphcaps evaluate {run}"
-    if limits.answer is None:
-        return f"{limits.right} validation images are right in {run}, too few to doubt more than blank images"
-    return ""
-
-
-def doubted_line(result: Evaluation, limits: Limits, objects: int) -> str:
+def doubted_line(result: Evaluation, limits: Limits) -> str:
     """How many right and how many wrong answers are doubted."""
-    outside, right = limits.doubted(result.evidence, objects).any, result.right
+    doubted, right = outside(result.evidence, limits).any(dim=1), result.right
     parts = []
     for where, name in ((right, "right"), (~right, "wrong")):
-        count, total = int((outside & where).sum()), int(where.sum())
+        count, total = int((doubted & where).sum()), int(where.sum())
         parts.append(f"{count} of {total} {name} answers" + (f" ({count / total:.1%})" if total else ""))
     return f"doubted       {', '.join(parts)}"

@@ -10,7 +10,6 @@ from .batches import AUGMENTS, Batches
 from .datasets import DATASETS, load_images
 from .images import Images, to_float
 from .pairs import Pairs
-from .readers.smallnorb import novel_viewpoints
 from .spec import DatasetSpec
 from .splits import ImageSplits, stratified_split
 from .user_images import ImageFile, read_image, write_image
@@ -27,7 +26,6 @@ __all__ = [
     "affnist_style",
     "load_affnist",
     "load_images",
-    "novel_viewpoints",
     "read_image",
     "stratified_split",
     "to_float",

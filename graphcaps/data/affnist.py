@@ -30,8 +30,7 @@ DEGREES = 20.0
 SHEAR = 0.2
 SCALES = (0.8, 1.2)
 AT_ONCE = 2000
-FILES = ("affNIST/test.mat", "affNIST/transformed/test.mat")
-BATCHES = "affNIST/transformed/test_batches"
+OFFICIAL = "affNIST/test.mat"
 
 
 class Poses(NamedTuple):
@@ -59,26 +58,22 @@ def load_affnist(root: Path | str, split: Literal["test", "val"] = "test") -> tu
     """Images to test a network trained on ``mnist40`` with, and what they are.
 
     Args:
-        root: the folder that holds ``MNIST/raw``; official files are looked for below it, as ``affNIST/test.mat``,
-            ``affNIST/transformed/test.mat`` or ``affNIST/transformed/test_batches/1.mat`` to ``32.mat`` (as many as
-            are there, one after the other). They are never downloaded; MNIST is.
+        root: the folder that holds ``MNIST/raw`` and, where somebody has put it there, the official test file as
+            ``affNIST/test.mat``. It is never downloaded; MNIST is.
         split: ``"val"``: made from MNIST's validation digits whatever is there, because the official validation images
             show digits that are training digits here.
 
     Returns:
-        images (N, 1, 40, 40), and ``"affNIST"`` if they come from official files, else ``"affNIST-style"``.
+        images (N, 1, 40, 40), and ``"affNIST"`` if they come from the official file, else ``"affNIST-style"``.
 
     Raises:
-        InputError: an official file that isn't what it should be, or another split.
+        InputError: the official file isn't what it should be, or another split.
         GraphcapsError: MNIST is missing and can't be downloaded.
     """
     expect(split in ("test", "val"), "split", "test or val", repr(split))
     root = Path(root).expanduser()
-    files = official_files(root) if split == "test" else []
-    if files:
-        parts = [read_affnist(file) for file in files]
-        together = Images(torch.cat([part.pixels for part in parts]), torch.cat([part.labels for part in parts]))
-        return together, "affNIST"
+    if split == "test" and (root / OFFICIAL).exists():
+        return read_affnist(root / OFFICIAL), "affNIST"
     return affnist_style(getattr(load_images("mnist", root), split)), "affNIST-style"
 
 
@@ -104,14 +99,6 @@ def within(images: Images) -> Tensor:
         for axis in (1, 2)
     )  # (N,) each, from half a pixel below and to the right of the middle
     return (right.abs() <= most) & (down.abs() <= most)
-
-
-def official_files(root: Path) -> list[Path]:
-    """The official test files below ``root``, batches in the order of their numbers; none where nobody put them."""
-    for file in FILES:
-        if (root / file).exists():
-            return [root / file]
-    return sorted((file for file in (root / BATCHES).glob("*.mat") if file.stem.isdigit()), key=lambda f: int(f.stem))
 
 
 def read_affnist(path: Path) -> Images:

@@ -5,11 +5,10 @@ The layouts are torchvision's, so a folder it filled is used as it is.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_name, expect
 from .download import DOWNLOAD_ERRORS, download_files
 from .frame import in_fixed_places, in_frame
 from .pairs import REACH, Pairs
@@ -117,9 +116,7 @@ def load_images(name: str, root: Path | str = Path("data"), download: bool = Tru
         InputError: an unknown name, or a file that isn't what it should be (the text says which, and what was wanted).
         GraphcapsError: files are missing and can't be downloaded, or a library that is needed is missing.
     """
-    nearest = difflib.get_close_matches(str(name), DATASETS, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else ""
-    expect(name in DATASETS, "dataset", f"one of {', '.join(DATASETS)}", repr(name), hint)
+    check_name("dataset", name, list(DATASETS))
     spec, root = DATASETS[name], Path(root).expanduser()
     _provide(name, spec, root, download)
     train, test = spec.read(spec, root)

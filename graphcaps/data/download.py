@@ -25,8 +25,6 @@ from ..errors import GraphcapsError
 
 DOWNLOAD_ERRORS = (OSError, RuntimeError, HTTPException)
 SECONDS_OF_SILENCE = 30.0
-MOST_BYTES = 1 << 30
-"""No file here is near as large; a server that sends more sends something else."""
 
 TROUBLE = (*DOWNLOAD_ERRORS, zipfile.BadZipFile, KeyError)  # KeyError: an archive without the member
 
@@ -83,22 +81,6 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def fetch(name: str, urls: Mapping[str, str], root: Path) -> None:
-    """Download each URL to its path below ``root``.
-
-    Args:
-        name: of the data set, for the error.
-        urls: path below ``root`` -> URL.
-        root: made if need be.
-
-    Raises:
-        GraphcapsError: no network, a server that refuses, a full disk; nothing was changed.
-    """
-    with _staging(name, urls, root) as staged:
-        for file, url in urls.items():
-            _download(url, staged / file)
-
-
 def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -> None:
     """Download a zip archive and unpack some of its files.
 
@@ -109,7 +91,8 @@ def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -
         root: made if need be.
 
     Raises:
-        GraphcapsError: as ``fetch``, or an archive without one of the members.
+        GraphcapsError: no network, a server that refuses, a full disk, or an archive without one of the members;
+            nothing was changed.
     """
     with _staging(name, members, root) as staged:
         _download(url, staged / "archive.zip")
@@ -117,7 +100,7 @@ def fetch_members(name: str, url: str, members: Mapping[str, str], root: Path) -
             for file, member in members.items():
                 (staged / file).parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, (staged / file).open("wb") as target:
-                    _copy(source, target, member)
+                    shutil.copyfileobj(source, target)
 
 
 @contextmanager
@@ -142,25 +125,7 @@ def _staging(name: str, files: Iterable[str], root: Path):
 def _download(url: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with urllib.request.urlopen(url, timeout=SECONDS_OF_SILENCE) as source, path.open("wb") as target:
-        _copy(source, target, url)
+        shutil.copyfileobj(source, target)
         size = source.headers.get("Content-Length")
         if size is not None and int(size) != target.tell():
             raise OSError(f"{url}: {target.tell()} of {size} bytes came")
-
-
-def _copy(source, target, said: str) -> None:
-    shutil.copyfileobj(_Limited(source, said), target, 1 << 20)
-
-
-class _Limited:
-    """A stream that ends in an error after ``MOST_BYTES``."""
-
-    def __init__(self, source, said: str):
-        self.source, self.said, self.left = source, said, MOST_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        block = self.source.read(size)
-        self.left -= len(block)
-        if self.left < 0:
-            raise OSError(f"{self.said}: more than {MOST_BYTES} bytes")
-        return block

@@ -13,7 +13,7 @@ Keys::
                places (I, 2): row and column that a child's votes are made with, else null; prior (E,) or null
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: a row's numbers are its integers times its
                scale; all but the last are followed by ReLU, the last by a sigmoid
-    limits     null, or what right answers keep to: {"most", "answer", "other", "likeness", "blank"}
+    limits     what right answers keep to: {"most", "answer", "other", "likeness", "blank"}; null where there is none
     desk       {"ink", "detail", "stroke"}: what drawings of the data set look like
 
 An array is {"type", "shape", "data"}, base64 of little-endian numbers. Weights are float16: the first 11 bits of a
@@ -60,7 +60,6 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     missing = sorted({name_of(layer.routing) for layer in layers} - set(ROUTINGS))
     if missing:
         raise NotCarried(f"routing '{missing[0]}' isn't computed in the page")
-    limits = model.limits
     return {
         "shape": list(model.image_shape),
         "objects": model.objects,
@@ -72,7 +71,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
         "limits": {
             "blank": BLANK,
             "most": MOST,
-            **{name: getattr(limits, name, None) for name in ("answer", "other", "likeness")},
+            **model.limits._asdict(),
         },
     }
 

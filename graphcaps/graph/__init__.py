@@ -1,11 +1,10 @@
 """Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
-from .links import Links, links, once_per_structure
+from .links import Links, cached_per_structure, links
 from .local import local_graph, local_grid, local_index
 from .nearest import nearest_graph
 from .nodes import COMPETITIONS, check_competition, expand, membership, reverse_edges
-from .pruned import strongest_edges
 from .to_networkx import to_networkx
 
 __all__ = [
@@ -23,8 +22,7 @@ __all__ = [
     "local_graph",
     "local_grid",
     "local_index",
-    "once_per_structure",
+    "cached_per_structure",
     "reverse_edges",
-    "strongest_edges",
     "to_networkx",
 ]

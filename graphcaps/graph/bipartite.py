@@ -12,7 +12,6 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..errors import expect
-from .links import Links
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -89,13 +88,8 @@ def bipartite_graph(
     return dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
 
 
-def check_graph(graph: DGLGraph | Links) -> None:
-    """Raise ``InputError`` unless ``graph`` is a DGLGraph of one canonical edge type and its node types only.
-
-    Links, which stand for a graph, are let through.
-    """
-    if isinstance(graph, Links):
-        return
+def check_graph(graph: DGLGraph) -> None:
+    """Raise ``InputError`` unless ``graph`` is a DGLGraph of one canonical edge type and its node types only."""
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
     types = graph.canonical_etypes
     pick = "Pick one: graph[canonical_etype]"

@@ -13,7 +13,7 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import check_name, expect
 from .bipartite import bipartite_graph, check_graph
-from .links import once_per_structure
+from .links import cached_per_structure
 
 COMPETITIONS = ("capsules", "neighbours")
 
@@ -54,7 +54,7 @@ def check_competition(competition: str) -> None:
     check_name("competition", competition, COMPETITIONS)
 
 
-@once_per_structure
+@cached_per_structure
 def _expanded(graph: DGLGraph, caps_in: int, caps_out: int, competition: str) -> DGLGraph:
     src, dst = graph.edges(order="eid")
     num_sources = graph.num_src_nodes()
@@ -67,7 +67,7 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int, competition: str) ->
     return bipartite_graph(children.flatten(), parents.flatten(), num_sources * caps_in, num_parents)
 
 
-@once_per_structure
+@cached_per_structure
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     """(E,) int64: of each edge (u, v) the number of the edge (v, u), itself for a self-loop.
 
@@ -110,7 +110,7 @@ def membership(graph: DGLGraph) -> DGLGraph:
     return _members(graph, tuple(graph.batch_num_nodes().tolist())).local_var()
 
 
-@once_per_structure
+@cached_per_structure
 def _members(graph: DGLGraph, sizes: tuple[int, ...]) -> DGLGraph:
     like = dict(dtype=graph.idtype, device=graph.device)
     owners = torch.arange(len(sizes), **like).repeat_interleave(torch.tensor(sizes, **like))

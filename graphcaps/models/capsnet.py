@@ -137,7 +137,7 @@ class CapsNet(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
-        self.limits: Limits | None = None  # of its answers, where known
+        self.limits = Limits()
         self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT
 
     @classmethod

@@ -82,7 +82,7 @@ class CNN(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()
-        self.limits: Limits | None = None
+        self.limits = Limits()
 
     @classmethod
     def from_preset(

@@ -1,214 +1,89 @@
-"""When an answer is doubtful: the image is blank, nothing is long, more is long than was taught, or it looks unlike.
+"""Which answers are doubted: those to blank images, and those that are outside what right answers keep to.
 
-A network names a class for any image. Three numbers of its output are held against what they are on validation images
-that it gets right: the score of its answer, the score of the next class, and how much the reconstruction is like the
-image. That a reconstruction tells images of no class was found by Frosst, Sabour & Hinton 2018, "DARCCC: Detecting
-Adversaries by Reconstruction from Class Conditional Capsules" (arXiv 1811.06969).
-
-Differs:
-    The paper takes the distance between image and reconstruction. Here it is their correlation, in which a blank image
-    isn't near to a thin digit.
+A network names a class for any image. Three numbers are held against what they are on validation images that it gets
+right: the score of its answer, the next score, and the correlation of image and reconstruction. That reconstructions
+tell images of no class is from Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), who take their distance.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import Any, Literal, NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import cosine_similarity
 
-from ..errors import InputError
-from .network import ImageNetwork
 from .objects import overlaid
 
 BLANK = 0.1  # of the range [0, 1] from the darkest to the lightest pixel; the grey of scanned paper stays below
-SELDOM = 0.01  # share of right answers on each side of a limit
-MOST = f"{100 * (1 - SELDOM):.0f} %"
+SHARE, MOST = 0.99, "99 %"  # of right answers, that keep to a limit
 FEWEST = 20  # right answers that limits are chosen on
+BLANK_TEXT = f"the image is blank: its lightest and its darkest pixel are {{:.2f}} apart, less than {BLANK:.2f} of 1"
 
 
-class Evidence(NamedTuple):
-    """The numbers of an output that its limits are about, for N images.
+class Limits(NamedTuple):
+    """The least score of an answer, the most of the next class, the least correlation; None where there is no limit."""
 
-    ``highest`` (N, K + 1): the scores of the answer's K classes and of the next one, descending; (N, K) where there is
-    no other class. ``likeness`` (N,) in [-1, 1]: correlation of the pixels of image and reconstruction, None where the
-    network doesn't reconstruct.
-    """
-
-    highest: torch.Tensor
-    likeness: torch.Tensor | None
-
-    @classmethod
-    def of(cls, images: torch.Tensor, output: Any, objects: int) -> Evidence:
-        """The evidence in a network's output in eval mode, of images (B, C, H, W) that show K objects."""
-        count = min(objects + 1, output.scores.shape[1])
-        drawn = getattr(output, "reconstruction", None)
-        return cls(
-            output.scores.topk(count, dim=1).values, None if drawn is None else likeness(images, overlaid(drawn))
-        )
-
-
-def likeness(images: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Correlation (B,) in [-1, 1] of the pixels of two images (B, C, H, W) each; 0 where one of them is of one tone.
-
-    >>> image = torch.tensor([[[[0.0, 0.5, 1.0]]]])
-    >>> [round(float(likeness(image, other)), 3) for other in (image, 1 - image, image / 2, torch.ones_like(image))]
-    [1.0, -1.0, 1.0, 0.0]
-    """
-    x, y = (each.flatten(1).float() for each in (images, others))
-    x, y = (each - each.mean(dim=1, keepdim=True) for each in (x, y))  # (B, C * H * W)
-    sizes = torch.linalg.vector_norm(x, dim=1) * torch.linalg.vector_norm(y, dim=1)
-    return (x * y).sum(dim=1) / sizes.clamp_min(1e-6)
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What 99 % of a network's right answers keep to, each taken by itself, on validation images.
-
-    Args:
-        epoch: epochs of training that made the weights.
-        right: how many right answers these are; with fewer than ``FEWEST`` the others are None.
-        answer: the least of the K scores of the answer is seldom below.
-        other: the next score is seldom above; None where there is no other class.
-        likeness: seldom below; None where the network doesn't reconstruct.
-    """
-
-    epoch: int
-    right: int
     answer: float | None = None
     other: float | None = None
     likeness: float | None = None
-
-    @classmethod
-    def of(cls, seen: Evidence, right: torch.Tensor, objects: int, epoch: int) -> Limits:
-        """Choose limits on the images that are ``right`` (N,), of validation images' evidence."""
-        count = int(right.sum())
-        if count < FEWEST:
-            return cls(epoch, count)
-        highest = seen.highest[right].double()  # (count, K + 1)
-        answer = highest[:, objects - 1].quantile(SELDOM, interpolation="lower")
-        other = alike = None
-        if highest.shape[1] > objects:
-            other = float(highest[:, objects].quantile(1 - SELDOM, interpolation="higher"))
-        if seen.likeness is not None:
-            alike = float(seen.likeness[right].double().quantile(SELDOM, interpolation="lower"))
-        return cls(epoch, count, float(answer), other, alike)
-
-    @classmethod
-    def from_json(cls, text: str, source: str) -> Limits:
-        """Read what ``to_json`` wrote; raise ``InputError``, naming ``source``, for anything else."""
-        try:
-            found = json.loads(text)
-            numbers = {field.name: found[field.name] for field in dataclasses.fields(cls)}
-            if not all(isinstance(numbers[name], int) for name in ("epoch", "right")):
-                raise ValueError("epoch and right are not integers")
-            thresholds = [numbers[name] for name in ("answer", "other", "likeness")]
-            if not all(value is None or isinstance(value, (int, float)) for value in thresholds):
-                raise ValueError(f"{thresholds} are not numbers")
-            return cls(**numbers)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{source}: expected limits as JSON, got: {error!r}. Delete it") from None
-
-    def to_json(self) -> str:
-        """The limits, and beside them what they are."""
-        says = f"what {MOST} of right answers to validation images keep to: graphcaps/models/limits.py"
-        return json.dumps({"limits": says, **dataclasses.asdict(self)}, indent=2) + "\n"
-
-    def doubted(self, seen: Evidence, objects: int) -> Doubted:
-        """Which answers are outside the limits."""
-        none = torch.zeros(len(seen.highest), dtype=torch.bool, device=seen.highest.device)
-        short, several, unlike = none, none, none
-        if self.answer is not None:
-            short = seen.highest[:, objects - 1] < self.answer
-        if self.other is not None and seen.highest.shape[1] > objects:
-            several = (seen.highest[:, objects] > self.other) & ~short
-        if self.likeness is not None and seen.likeness is not None:
-            unlike = seen.likeness < self.likeness
-        return Doubted(short, several, unlike)
-
-
-class Doubted(NamedTuple):
-    """For each of N answers, bool: whether too little is long, whether too much is, whether the image looks unlike."""
-
-    short: torch.Tensor
-    several: torch.Tensor
-    unlike: torch.Tensor
-
-    @property
-    def any(self) -> torch.Tensor:
-        """(N,) bool."""
-        return self.short | self.several | self.unlike
 
 
 class Doubt(NamedTuple):
     """One reason not to believe an answer; ``text`` is a clause without a full stop."""
 
-    kind: Literal["blank", "short", "several", "unlike"]
+    kind: str  # "blank", "short", "several" or "unlike"
     text: str
 
 
-def contrast(images: torch.Tensor) -> torch.Tensor:
-    """(B,) in [0, 1]: the lightest less the darkest pixel of images (B, C, H, W), the most of all channels."""
-    pixels = images.flatten(2)  # (B, C, H * W)
-    return (pixels.amax(dim=2) - pixels.amin(dim=2)).amax(dim=1)
+def evidence_of(images: torch.Tensor, output: Any, objects: int) -> torch.Tensor:
+    """(N, 3): the least of the answer's K scores, the next score, the correlation; NaN where there is none."""
+    highest = output.scores.topk(min(objects + 1, output.scores.shape[1]), dim=1).values.float()
+    other = alike = torch.full_like(highest[:, 0], math.nan)
+    if highest.shape[1] > objects:
+        other = highest[:, objects]
+    if (drawn := getattr(output, "reconstruction", None)) is not None:
+        pixels = [each.flatten(1).float() for each in (images, overlaid(drawn))]  # (N, C * H * W)
+        x, y = (each - each.mean(dim=1, keepdim=True) for each in pixels)
+        alike = cosine_similarity(x, y, eps=1e-3)  # 0 where one of them is of one tone
+    return torch.stack([highest[:, objects - 1], other, alike], dim=1)
+
+
+def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
+    """What 99 % of the answers that are ``right`` (N,) keep to, each by itself; no limits where fewer than 20 are."""
+    if int(right.sum()) < FEWEST:
+        return Limits()
+    answer, other, alike = evidence[right].double().unbind(1)
+    least = [values.quantile(1 - SHARE, interpolation="lower") for values in (answer, alike)]
+    found = [float(each) for each in (least[0], other.quantile(SHARE, interpolation="higher"), least[1])]
+    return Limits(*(None if math.isnan(each) else each for each in found))
+
+
+def outside(evidence: torch.Tensor, limits: Limits) -> torch.Tensor:
+    """(N, 3) bool: whether too little is long, whether too much is, whether the reconstruction is unlike the image."""
+    answer, other, alike = (math.nan if each is None else each for each in limits)  # nothing is beyond NaN
+    short = evidence[:, 0] < answer
+    return torch.stack([short, (evidence[:, 1] > other) & ~short, evidence[:, 2] < alike], dim=1)
 
 
 @torch.no_grad()
-def doubts(model: ImageNetwork, images: torch.Tensor, output: Any = None) -> list[tuple[Doubt, ...]]:
-    """The reasons to doubt each of the network's answers; an empty tuple where there is none.
+def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[Doubt, ...]]:
+    """Why each answer of a network in eval mode is doubted, () where it isn't; a blank image has no other doubts.
 
-    A blank image has no other doubts. A network without ``limits`` doubts nothing but blank images:
-    ``graphcaps.load`` gives them to the networks of runs that have them.
-
-    Args:
-        model: in eval mode.
-        images: (B, C, H, W) in [0, 1].
-        output: the network's output for the images; computed where it isn't given.
-
-    >>> from graphcaps import CapsNet
-    >>> doubts(CapsNet.from_preset("compact").eval(), torch.zeros(1, 1, 28, 28))[0][0].kind
-    'blank'
+    Its ``limits`` are those that ``graphcaps.load`` gives it; without them only blank images are doubted.
     """
     output = model(images) if output is None else output
-    contrasts, seen = contrast(images).tolist(), Evidence.of(images, output, model.objects)
-    found = [[_blank(value)] if value < BLANK else [] for value in contrasts]
-    limits = model.limits
-    if limits is not None:
-        outside = limits.doubted(seen, model.objects)
-        for n, flags in enumerate(zip(*(flag.tolist() for flag in outside), strict=True)):
-            if any(flags) and not found[n]:
-                found[n] = _outside(limits, flags, n, seen, model.objects, hasattr(output, "lengths"))
+    planes, evidence, K = images.flatten(2), evidence_of(images, output, model.objects), model.objects
+    contrast = (planes.amax(dim=2) - planes.amin(dim=2)).amax(dim=1)  # (N,)
+    long, rank = ("long", "longest capsule") if hasattr(output, "lengths") else ("high", "highest score")
+    ordinal = {1: "", 2: "second ", 3: "third "}
+    ranks = [f"the {ordinal.get(n, f'{n}th ')}{rank} has" for n in (K, K + 1)]
+    few, many = ("nothing is", "two are") if K == 1 else (f"fewer than {K} are", f"more than {K} are")
+    unlike = "the reconstruction is unlike the image: their correlation is"
+    begins, ends = (f"{few} {long}: {ranks[0]}", f"{many} {long}: {ranks[1]}", unlike), ("more", "less", "more")
+    found = [[Doubt("blank", BLANK_TEXT.format(each))] if each < BLANK else [] for each in contrast.tolist()]
+    for n, k in outside(evidence, model.limits).nonzero().tolist():
+        if contrast[n] >= BLANK:
+            text = f"{begins[k]} {float(evidence[n, k]):.2f}, {MOST} of right answers have {model.limits[k]:.2f} or "
+            found[n].append(Doubt(("short", "several", "unlike")[k], text + ends[k]))
     return [tuple(each) for each in found]
-
-
-def _blank(contrast: float) -> Doubt:
-    pixels = f"its lightest and its darkest pixel are {contrast:.2f} apart, less than {BLANK:.2f} of 1"
-    return Doubt("blank", f"the image is blank: {pixels}")
-
-
-def _outside(
-    limits: Limits, flags: tuple[bool, ...], n: int, seen: Evidence, objects: int, lengths: bool
-) -> list[Doubt]:
-    most, found = f"{MOST} of right answers have", []
-    long, rank = ("long", "the {}longest capsule") if lengths else ("high", "the {}highest score")
-    last, beyond = rank.format(_ordinal(objects)), rank.format(_ordinal(objects + 1))
-    short, several, unlike = flags
-    if short:
-        what = "nothing is" if objects == 1 else f"fewer than {objects} are"
-        value = float(seen.highest[n, objects - 1])
-        found.append(Doubt("short", f"{what} {long}: {last} has {value:.2f}, {most} {limits.answer:.2f} or more"))
-    if several:
-        what = "two are" if objects == 1 else f"more than {objects} are"
-        value = float(seen.highest[n, objects])
-        found.append(Doubt("several", f"{what} {long}: {beyond} has {value:.2f}, {most} {limits.other:.2f} or less"))
-    if unlike:
-        assert seen.likeness is not None
-        what = f"the reconstruction is unlike the image: their correlation is {float(seen.likeness[n]):.2f}"
-        found.append(Doubt("unlike", f"{what}, {most} {limits.likeness:.2f} or more"))
-    return found
-
-
-def _ordinal(rank: int) -> str:
-    """To stand before a superlative: "", "second ", "third ", "4th "."""
-    return {1: "", 2: "second ", 3: "third "}.get(rank, f"{rank}th ")

@@ -96,7 +96,7 @@ class MatrixCapsNet(nn.Module):
         self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
         self.objects = 1
         self.class_names: tuple[str, ...] = ()  # one per class, where known
-        self.limits: Limits | None = None  # of its answers, where known
+        self.limits = Limits()
 
     @classmethod
     def from_preset(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from .limits import Limits
+from .limits import Limits
 
 
 class ImageNetwork(Protocol):
@@ -29,7 +28,7 @@ class ImageNetwork(Protocol):
     """K, how many classes an image shows."""
     class_names: tuple[str, ...]
     """One per class, where known."""
-    limits: Limits | None
+    limits: Limits
     """What right answers keep to, where known."""
     preset: dict[str, Any] | None
     """The name and the arguments of ``from_preset`` that made it, for checkpoints."""

@@ -6,7 +6,6 @@ from .dense_caps import CapsuleLayer
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from .pruned_caps import PrunedCaps
 from .readout import CapsuleReadout
 from .routed import Poses
 from .shared_caps import SharedCaps
@@ -23,7 +22,6 @@ __all__ = [
     "MatrixPrimaryCaps",
     "Poses",
     "PrimaryCaps",
-    "PrunedCaps",
     "SharedCaps",
     "receptive_fields",
 ]

@@ -10,7 +10,7 @@ from torch import nn
 from .._dgl import DGLGraph, dgl
 from ..errors import check_whole, expect
 from ..graph import check_graph
-from ..graph.links import once_per_structure
+from ..graph.links import cached_per_structure
 from ..routing import Routing
 from ..routing.api import uncompiled
 from .node_caps import NodeCapsules, ends_of_features, warn_unused
@@ -194,7 +194,7 @@ class CapsuleConv(nn.Module):
         return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
 
 
-@once_per_structure
+@cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
     return bool((graph.in_degrees() == 0).any())

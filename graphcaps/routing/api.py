@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Literal, NamedTuple, overload
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 
@@ -111,13 +113,14 @@ def route_checked(
     return Routed((found.v if squash_output else found.pose).to(dtype), found.activation.to(dtype))
 
 
-def uncompiled(function):
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` as a call that ``torch.compile`` doesn't look into: it can't look into DGL or Numba.
 
-    Each such call is one break in the compiled graph. Called while torch traces, and only then: the decorator loads
-    torch's compiler.
+    Each such call is one break in the compiled graph.
     """
-    return torch.compiler.disable(function)
+    from .eager import call
+
+    return functools.partial(call, function)
 
 
 def unit_votes(votes: torch.Tensor) -> torch.Tensor:

@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, edge_softmax, function, ops
-from ..graph import Links, bipartite_graph, links, once_per_structure
+from ..graph import Links, bipartite_graph, cached_per_structure, links
 from .second_derivative import refuse_second_derivative
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # of r, b, c, v, agreement
@@ -87,8 +87,10 @@ class _Observed:
     """What all kinds share: an observer, or None."""
 
     observer: Observer | None = None
+    agreement: Callable[[Tensor, Tensor], Tensor]
+    numbers_out: Callable[[Tensor], Tensor]
 
-    def observe(self: EdgeOps, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
+    def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())
             b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
@@ -148,7 +150,7 @@ class DGLEdges(_InEdgeOrder):
         return self.graph.in_degrees() > 0
 
 
-@once_per_structure
+@cached_per_structure
 def _reversed(graph: DGLGraph) -> DGLGraph:
     """The same edges, from parents to children."""
     src, dst = graph.edges(order="eid")
@@ -285,7 +287,9 @@ class DenseEdges(_Observed):
         return torch.full((self.ends.num_parents,), some, device=self.ends.dst.device)
 
 
-def edges_of(engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.device) -> EdgeOps:
+def edges_of(
+    engine: str, graph: DGLGraph, shape: Sequence[int], device: torch.device
+) -> DGLEdges | DenseEdges | ScatterEdges:
     """The kind of operations that ``engine``, "dgl" or "torch", has for votes of this shape (E, *, D)."""
     some = math.prod(shape) > 0
     if engine == "dgl" and some:

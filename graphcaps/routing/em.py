@@ -125,7 +125,7 @@ class EM(Routing):
 
 
 class EMSums(Protocol):
-    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edge_ops``."""
+    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edges``."""
 
     def child_softmax(self, b: Tensor) -> Tensor: ...
     def from_children(self, x: Tensor) -> Tensor: ...

@@ -15,7 +15,7 @@ from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
 from ..graph import links
 from . import fused
-from .edges import DenseEdges, DGLEdges, EdgeOps, Observer, ScatterEdges
+from .edges import DenseEdges, EdgeOps, Observer, edges_of
 from .gradient import torch_looks_inside, with_written_gradient
 from .names import as_routing
 from .routing import Parents, Routing, squashed
@@ -111,7 +111,7 @@ def run(
     """
     if name == "fused" and b.numel() and (votes if isinstance(votes, Tensor) else votes.weight).numel():
         return fused.run(graph, votes, routing, b, activation, observer)
-    edges = _edges_of(name, graph, b, votes)
+    edges = edges_of(name, graph, (*b.shape, dim_of(votes)), b.device)
     edges.observer = observer
     if isinstance(edges, DenseEdges) and isinstance(votes, LinearVotes):
         u_hat = edges.vectors_of(votes.grid(edges.ends).to(b.dtype), by_image=True)
@@ -126,14 +126,6 @@ def run_on(edges: EdgeOps, routing: Routing, u_hat: Tensor, b: Tensor, activatio
     found = with_written_gradient(routing, edges, u_hat, b)
     found = routing(edges, u_hat, b, activation) if found is None else found
     return found if isinstance(found, Parents) else squashed(found)
-
-
-def _edges_of(name: str, graph: DGLGraph, b: Tensor, votes: Votes) -> DGLEdges | DenseEdges | ScatterEdges:
-    some = b.numel() * dim_of(votes) > 0
-    if name == "dgl" and some:
-        return DGLEdges(graph)
-    ends = links(graph, b.device)
-    return DenseEdges(ends, b.dim() + 1) if ends.complete and some else ScatterEdges(ends)
 
 
 def dim_of(votes: Votes) -> int:

@@ -76,8 +76,12 @@ class Inverted(Routing):
         return Parents(p, v, a)
 
     def _normalised(self, s: Tensor) -> Tensor:
-        norm = (None, None) if self.norm is None else (self.norm.weight.to(s.dtype), self.norm.bias.to(s.dtype))
-        return nn.functional.layer_norm(s, s.shape[-1:], *norm, EPSILON) if s.numel() else s
+        if not s.numel():
+            return s
+        weight, bias = (
+            (None, None) if self.norm is None else (x.to(s.dtype) for x in (self.norm.weight, self.norm.bias))
+        )
+        return nn.functional.layer_norm(s, s.shape[-1:], weight, bias, EPSILON)
 
     def _activation(self, p: Tensor) -> Tensor:
         if self.head is None:

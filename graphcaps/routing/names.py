@@ -27,10 +27,11 @@ ROUTINGS: dict[str, type[Routing]] = {
 
 
 def as_routing(routing: Routing | str, **settings: Any) -> Routing:
-    """The routing itself, or the one of that name with these settings.
+    """The routing itself, or the one of that name with these settings; "module:Class" is imported.
 
     Raises:
         InputError: an unknown name, or something else than a name or a ``Routing``.
+        GraphcapsError: a class that can't be imported.
 
     >>> as_routing("dynamic", iterations=2)
     Dynamic(iterations=2)
@@ -40,6 +41,8 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
     if not isinstance(routing, str):
         names = ", ".join(ROUTINGS)
         raise InputError(f"routing: expected a Routing such as Dynamic(3), or a name ({names}), got {routing!r:.80}")
+    if ":" in routing:
+        return from_json({"name": routing, "settings": settings})
     check_name("routing", routing, list(ROUTINGS))
     return ROUTINGS[routing](**settings)
 

@@ -18,7 +18,7 @@ from ..errors import GraphcapsError
 from ..models import Limits, Network, from_preset
 from ..routing.names import from_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read what ``write`` wrote.
 
     Raises:
-        GraphcapsError: missing, not safetensors, not ours, damaged, or of a newer format.
+        GraphcapsError: missing, not safetensors, not ours, damaged, or of another format.
     """
     then = f"It is written when an epoch ends; go on with: graphcaps train --resume {path.parent.parent}"
     try:
@@ -51,7 +51,8 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise GraphcapsError(f"checkpoint: expected weights written by graphcaps at {path}, got: {error!r}") from None
     if version != FORMAT_VERSION:
-        raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. Update graphcaps")
+        then = "A run of another version of graphcaps: train it again"
+        raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
     if _sha256(text, tensors) != checksum:
         raise GraphcapsError(f"checkpoint: expected {path} to fit its sha256, it doesn't: the file is damaged")
     return tensors, head
@@ -113,7 +114,7 @@ def restore(
                     tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
                 state.setdefault(int(k), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    if drawn_on is not None and "generator.cpu" in tensors:  # older checkpoints have none
+    if drawn_on is not None:
         torch.set_rng_state(tensors["generator.cpu"])
         if drawn_on.type == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"], drawn_on)
@@ -124,11 +125,8 @@ def _kind(tensor: torch.Tensor | None) -> str:
     return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def read_model(path: Path, limits: Limits | None = None) -> Network:
-    """Build the network a checkpoint describes and load its weights; sets ``class_names`` on it.
-
-    ``limits`` of its answers are set on it too, where they are of the epoch that made these weights.
-    """
+def read_model(path: Path) -> Network:
+    """Build the network a checkpoint describes and load its weights; sets ``class_names`` and ``limits`` on it."""
     _, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
@@ -136,12 +134,11 @@ def read_model(path: Path, limits: Limits | None = None) -> Network:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
         class_names, num_classes = tuple(head["class_names"]), (model.preset or {})["num_classes"]
+        limits = Limits(*head["limits"])
         if len(class_names) != num_classes:
             raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     restore(path, model)
-    model.class_names = class_names
-    if limits is not None and limits.epoch == head.get("state", {}).get("epoch"):
-        model.limits = limits
+    model.class_names, model.limits = class_names, limits
     return model

@@ -14,7 +14,6 @@ import dataclasses
 import math
 import signal
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,16 +23,15 @@ from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import Limits, Network, from_config, routing_network
+from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
-from ..routing import engine
-from ..threads import Crowding, leave_busy_cores, take_threads
+from ..threads import leave_busy_cores, take_threads
 from ..trace.image_trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
-from .graphed import GraphedStep, check_step, graphed, wants_graph
 from .hardware import accelerator as make_accelerator
-from .hardware import determinism, made_with
+from .hardware import made_with
 from .report import introduction, result
 from .run_folder import Run, load
 from .schedule import one_cycle
@@ -74,7 +72,7 @@ class State:
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf
     history: list[dict] = dataclasses.field(default_factory=list)
-    threads: int = 0  # that compute on a CPU; 0 on others, and in older checkpoints
+    threads: int = 0  # that compute on a CPU; 0 on others
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
@@ -85,15 +83,8 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         run: the run to go on with; None: a new one.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
-    with determinism(config.deterministic), engine(config.engine):
-        return _fit(config, run, progress)
-
-
-def _fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    if not resumed:
-        check_step(config.step, accelerator.device.type)
     splits = load_images(config.dataset, config.data).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
@@ -145,8 +136,6 @@ class Trainer:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
-        self.graph: GraphedStep | None = None
-        self.try_graph = wants_graph(config.step, self.device.type, accelerator.num_processes, config.deterministic)
         self.state = State()
         self.trace: RoutingTrace | None = None
         self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
@@ -159,9 +148,7 @@ class Trainer:
             self._choose_threads(progress)
             if resume and self.run.checkpoint("last").exists():
                 state = self._restore(progress)
-            on_cpu = self.device.type == "cpu"
-            state.threads = torch.get_num_threads() if on_cpu else 0
-            self.crowding = Crowding(state.threads if on_cpu else 1)
+            state.threads = torch.get_num_threads() if self.device.type == "cpu" else 0
             if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
                 self._keep_routing()
                 self._save("last")
@@ -186,10 +173,7 @@ class Trainer:
             rate = one_cycle(done, total, self.config.peak_rate)
             set_rate(self.optimizer, rate)
             weight = self.batches.weight(state.step)
-            if (graph := self._graph_for(images, labels)) is not None:
-                loss, output = graph(images, labels, done / total)
-            else:
-                loss, output = training_step(self.learner, images, labels, done / total, weight)
+            loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
             correct += right(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
@@ -200,8 +184,6 @@ class Trainer:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
-                if crowded := self.crowding.look():
-                    progress.say(crowded) if self.show else warnings.warn(crowded, stacklevel=2)
                 speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
                 means = state.loss_sum / state.seen, state.correct / state.seen
                 progress.step(
@@ -213,16 +195,6 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     self._save("last")
                 raise Interrupted(self.run, stopped)
-
-    def _graph_for(self, images: torch.Tensor, labels: torch.Tensor) -> GraphedStep | None:
-        """The step as a CUDA graph, made for the first batch of whole size; None: a step of single kernels."""
-        whole = len(images) * self.accelerator.num_processes == self.config.batch_size
-        if self.try_graph and whole:
-            self.try_graph = False
-            self.graph, why = graphed(self.learner, images, labels)
-            if why:
-                warnings.warn(f"step: the CUDA graph is not taken: {why}", RuntimeWarning, stacklevel=2)
-        return self.graph if self.graph is not None and self.graph.fits(images) else None
 
     def _asks(self, step: int) -> bool:
         """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""
@@ -266,10 +238,10 @@ class Trainer:
             # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
             self._keep_routing()
             self.run.write_metrics(state.history)
+            limits = limits_of(val.evidence, val.right)
             if best:
-                self.run.write_limits(Limits.of(val.evidence, val.right, self.network.objects, state.epoch))
-                self._save("best")
-            self._save("last")
+                self._save("best", limits)
+            self._save("last", limits)
         if self.writer:
             for key, value in row.items():
                 self.writer.add_scalar(key, value, state.epoch)
@@ -307,7 +279,7 @@ class Trainer:
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
 
-    def _save(self, which: str) -> None:
+    def _save(self, which: str, limits: Limits | None = None) -> None:
         tensors = checkpoint.model_tensors(self.network)
         if which == "last":
             tensors |= checkpoint.optimizer_tensors(self.optimizer) | checkpoint.generator_tensors(self.device)
@@ -316,6 +288,7 @@ class Trainer:
             "class_names": self.splits.class_names,
             "dataset": self.config.dataset,
             "state": dataclasses.asdict(self.state),
+            "limits": limits or Limits(),
         }
         checkpoint.write(self.run.checkpoint(which), tensors, head)
 

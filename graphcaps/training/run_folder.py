@@ -1,6 +1,6 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
-runs/<name>/  config.json  metrics.csv  limits.json  result.json  answers.npz  trace.npz
+runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
               checkpoints/{best,last}.safetensors  figures/
 """
 
@@ -27,8 +27,6 @@ from ..trace.image_trace import RoutingTrace
 if TYPE_CHECKING:
     import torch
 
-    from ..data import Batches
-    from ..models import Limits
 
 log = logging.getLogger(__name__)
 
@@ -124,22 +122,6 @@ class Run:
             then = f"Delete it and make it again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error!r}. {then}") from None
 
-    def write_limits(self, limits: Limits) -> None:
-        """Write limits.json: what right answers of the best network keep to, chosen on validation images."""
-        write_text(self.path / "limits.json", limits.to_json())
-
-    def limits(self) -> Limits | None:
-        """What right answers of the best network keep to; None before the first epoch ends, and in older runs."""
-        from ..models import Limits
-
-        path = self.path / "limits.json"
-        try:
-            return Limits.from_json(path.read_text(encoding="utf-8"), str(path))
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise GraphcapsError(f"{path}: expected limits as JSON, got: {error}. Delete it") from None
-
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the best network's answers to all test images, in their order, beside the labels."""
         with replacing(self.path / "answers.npz") as temporary:
@@ -233,8 +215,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
         which: ``"best"`` (on validation images) or ``"last"``.
 
     Returns:
-        ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class, and, where the run
-        has some for these weights, ``limits``.
+        ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class, and ``limits``.
 
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
@@ -242,19 +223,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     from .checkpoint import read_model
 
     run = run if isinstance(run, Run) else Run.open(run)
-    return read_model(run.checkpoint(which), run.limits()).to(device).eval()
-
-
-def choose_limits(run: Run, network: Any, validation: Batches) -> Limits:
-    """Choose and write the limits of a run from before runs had them; ``run`` is locked, ``network`` its best one."""
-    from ..analysis.accuracy import evaluate
-    from ..models import Limits
-    from . import checkpoint
-
-    found, epoch = evaluate(network, validation), checkpoint.read(run.checkpoint("best"))[1]["state"]["epoch"]
-    limits = Limits.of(found.evidence, found.right, network.objects, epoch)
-    run.write_limits(limits)
-    return limits
+    return read_model(run.checkpoint(which)).to(device).eval()
 
 
 def load_routing(run: Run, device: str = "cpu") -> Any:

@@ -39,6 +39,9 @@ def train(
         taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *moved)}
         config = dataclasses.replace(run.config, **taken)
     config.check()
+    from ..routing import engine
+    from .hardware import determinism
     from .loop import fit
 
-    return fit(config, run, progress)
+    with determinism(config.deterministic), engine(config.engine):
+        return fit(config, run, progress)

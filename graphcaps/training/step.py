@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -30,15 +30,14 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
 
     Args:
-        network: untrained, or to be trained on; it is moved, not copied.
+        network: untrained, or to be trained on; it is moved, not copied. Of several processes on GPUs, batch
+            normalisation is over all their images; on CPUs, where torch has none such, over each one's own.
         rate: the learning rate, > 0.
         accelerator: of Hugging Face's Accelerate.
     """
     device = accelerator.device
-    if accelerator.num_processes > 1:
-        from .batch_norm import over_all_processes
-
-        over_all_processes(network)
+    if accelerator.num_processes > 1 and device.type == "cuda":
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)  # in place
     network = network.to(device).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
     model, optimizer = accelerator.prepare(network, optimizer)
@@ -46,19 +45,16 @@ def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
 
 
 def set_rate(optimizer: Any, rate: float) -> None:
-    """Give all weights this learning rate; where it is a tensor on a device, write it there."""
+    """Give all weights this learning rate."""
     for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        group["lr"] = rate
 
 
 def training_step(
     learner: Learner,
     images: torch.Tensor,
     labels: torch.Tensor,
-    progress: float | torch.Tensor = 0.0,
+    progress: float = 0.0,
     weight: float = 1.0,
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
@@ -67,14 +63,14 @@ def training_step(
         learner: whose network is in training mode.
         images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
-        progress: the share of training that is done, in [0, 1]; a tensor () will do.
+        progress: the share of training that is done, in [0, 1].
         weight: of this process's images in the mean over those of all processes, as ``Batches.weight`` gives it.
 
     Returns:
         the loss (), detached, and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
-    loss = learner.network.loss(output, images, labels, cast(float, progress))
+    loss = learner.network.loss(output, images, labels, progress)
     learner.accelerator.backward(loss if weight == 1 else weight * loss)
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)

@@ -13,7 +13,7 @@ because what draws and reads pictures here knows grey and RGB; the paper doesn't
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from torch import Tensor
 from ...errors import GraphcapsError, expect
 from ..images import Images
 from ..spec import DatasetSpec
-from ..splits import ImageSplits
 from .verify import content, locate
 
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
@@ -37,60 +36,7 @@ MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
 SIDE = 96
 CROP = 32
 HIGHEST = {"instance": 9, "elevation": 8, "azimuth": 34, "lighting": 5}
-FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
 AGAIN = f"Fetch it again from {PAGE}"
-MOST_BYTES = 1 << 29
-
-
-class Views(NamedTuple):
-    """One part of the data set: N images and how each was taken, (N,) int64 each."""
-
-    images: Images
-    """(N, 1, 48, 48), of which a margin of 8."""
-    instance: Tensor
-    """0 to 9: which of its class."""
-    elevation: Tensor
-    """0 to 8: 30 to 70 degrees, in steps of 5."""
-    azimuth: Tensor
-    """0 to 34, even: 0 to 340 degrees, in tens. Toys don't all face the same way at 0."""
-    lighting: Tensor
-    """0 to 5."""
-
-    def where(self, rows: Tensor) -> Images:
-        """The images of the rows (N,) that are True."""
-        return self.images.take(rows.nonzero()[:, 0])
-
-
-def novel_viewpoints(root: Path | str, by: Literal["azimuth", "elevation"]) -> tuple[ImageSplits, Images]:
-    """Train on a third of the viewpoints and test on the others: Hinton, Sabour & Frosst 2018, section 5.1.
-
-    Args:
-        root: the folder that holds ``smallnorb``.
-        by: ``"azimuth"``: train on 300, 320, 340, 0, 20 and 40 degrees, test on 60 to 280; ``"elevation"``: train on
-            the three lowest, test on the six higher.
-
-    Returns:
-        splits whose training and validation images are of familiar viewpoints, from the training files (validation: one
-            toy of each class, which training doesn't have), and whose test images are of the others, from the testing
-            files;
-        the test images of the familiar viewpoints: the paper compares networks that are equally good on them.
-
-    Raises:
-        GraphcapsError: a file is missing.
-        InputError: a file that isn't what it should be, or another ``by``.
-    """
-    expect(by in FAMILIAR, "by", " or ".join(FAMILIAR), repr(by))
-    train, test = (read_views(Path(root).expanduser(), part) for part in PARTS)
-    known, seen = (torch.isin(getattr(views, by), torch.tensor(FAMILIAR[by])) for views in (train, test))
-    held = train.instance == train.instance.max()
-    splits = ImageSplits(
-        f"smallnorb, new {by}s",
-        CLASS_NAMES,
-        train.where(known & ~held),
-        train.where(known & held).cut(),
-        test.where(~seen).cut(),
-    )
-    return splits, test.where(seen).cut()
 
 
 def read_smallnorb(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
@@ -98,12 +44,15 @@ def read_smallnorb(spec: DatasetSpec, root: Path) -> tuple[Images, Images]:
 
     A split by class alone would put the toys of training into validation, turned by 20 degrees.
     """
-    train, test = (read_views(root, part) for part in PARTS)
-    return train.images.take(train.instance.argsort(stable=True)), test.images.cut()
+    (train, toys), (test, _) = (read_part(root, part) for part in PARTS)
+    return train.take(toys.argsort(stable=True)), test.cut()
 
 
-def read_views(root: Path, part: Part) -> Views:
+def read_part(root: Path, part: Part) -> tuple[Images, Tensor]:
     """Read one part's three files, each plain or with .gz behind its name.
+
+    Returns:
+        images (N, 1, 48, 48), of which a margin of 8; which toy of its class each shows, (N,) int64.
 
     Raises:
         GraphcapsError: a file is missing.
@@ -126,8 +75,7 @@ def read_views(root: Path, part: Part) -> Views:
         _check_range(f"{paths['info']}: {name}", column, highest)
     pixels = torch.from_numpy(halved(pairs[:, 0]))[:, None]
     margin = (SIDE // 2 - CROP) // 2
-    numbers = (torch.from_numpy(column.astype(np.int64)) for column in info.T)
-    return Views(Images(pixels, torch.from_numpy(labels.astype(np.int64)), margin), *numbers)
+    return Images(pixels, torch.from_numpy(labels.astype(np.int64)), margin), torch.from_numpy(info[:, 0].astype(int))
 
 
 def read_matrix(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -136,7 +84,7 @@ def read_matrix(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarr
     Raises:
         InputError: unreadable, a web page, truncated, too long, or of another type or shape.
     """
-    name, found = str(path), content(path, MOST_BYTES, AGAIN)
+    name, found = str(path), content(path, AGAIN)
     # at least three dims are stored, whatever the number of those that count
     dims_end = 8 + 4 * max(3, 1 + len(shape))
     expect(len(found) >= dims_end, name, f"a header of {dims_end} bytes", f"{len(found)} bytes", AGAIN)

@@ -45,36 +45,24 @@ def read_idx(path: Path, shape: tuple[int, ...], md5: str | None = None) -> np.n
     Raises:
         InputError: unreadable, a web page, truncated, too long, or of another type, dims or checksum.
     """
-    name, start = str(path), 4 + 4 * len(shape)
-    size = start + math.prod(shape)
-    found = content(path, size + 1)
-    expect(found[:2] != b"\x1f\x8b", name, "unpacked IDX data", "gzip data", f"Rename it to {path.name}.gz")
-    magic = bytes([0, 0, 8, len(shape)])
-    expect(found[:4] == magic, name, f"to start with {_magic(magic)}", _magic(found[:4]), AGAIN)
-    if len(found) >= start:
-        dims = tuple(int(dim) for dim in np.frombuffer(found[4:start], ">u4"))
-        expect(dims == shape, name, _dims(shape), _dims(dims), AGAIN)
-    expect(len(found) == size, name, f"{size} bytes", len(found) if len(found) < size else "more", AGAIN)
+    name, found = str(path), content(path)
+    head = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
+    size = len(head) + math.prod(shape)
+    expect(found.startswith(head), name, f"IDX data of {shape}", f"other data, {found[: len(head)].hex()}...", AGAIN)
+    expect(len(found) == size, name, f"{size} bytes", len(found), AGAIN)
     if md5 is not None:
-        actual = hashlib.md5(found, usedforsecurity=False).hexdigest()
-        expect(actual == md5, name, f"md5 {md5}", actual, AGAIN)
-    return np.frombuffer(found, np.uint8, offset=start).reshape(shape).copy()
+        check_md5(path, md5, found)
+    return np.frombuffer(found, np.uint8, offset=len(head)).reshape(shape).copy()
 
 
-def check_md5(path: Path, md5: str) -> None:
-    """Raise ``InputError`` unless ``path`` can be read and has this checksum."""
-    digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    expect(digest.hexdigest() == md5, str(path), f"md5 {md5}", digest.hexdigest(), AGAIN)
+def check_md5(path: Path, md5: str, found: bytes | None = None) -> None:
+    """Raise ``InputError`` unless what was ``found`` in ``path``, by default all of it, has this checksum."""
+    actual = hashlib.md5(content(path) if found is None else found, usedforsecurity=False).hexdigest()
+    expect(actual == md5, str(path), f"md5 {md5}", actual, AGAIN)
 
 
-def content(path: Path, most: int, again: str = AGAIN) -> bytes:
-    """At most ``most`` bytes of the file, unpacked where its name ends in .gz.
+def content(path: Path, again: str = AGAIN) -> bytes:
+    """The bytes of the file, unpacked where its name ends in .gz.
 
     Raises:
         InputError: unreadable, a web page, or a truncated gzip file; the text ends in ``again``.
@@ -84,26 +72,8 @@ def content(path: Path, most: int, again: str = AGAIN) -> bytes:
             start = file.read(15)
             expect(not start.lstrip().startswith(b"<"), str(path), "data", f"a web page, {start!r}...", again)
             file.seek(0)
-            if path.suffix != ".gz":
-                return file.read(most)
-            with gzip.open(file) as unpacked:
-                return unpacked.read(most)
+            return gzip.decompress(file.read()) if path.suffix == ".gz" else file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: expected a whole gzip file, got a truncated one ({error}). {again}") from error
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path}: expected a readable file, got: {error.strerror or error}")
-
-
-def _magic(found: bytes) -> str:
-    """What the first four bytes say: ``0x00000803 (images)``."""
-    kind = {b"\0\0\x08\x03": " (images)", b"\0\0\x08\x01": " (labels)", b"": " (an empty file)"}.get(found, "")
-    return f"0x{found.hex()}{kind}"
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    """``60000 images of 28 x 28``, or ``60000 labels``."""
-    return f"{shape[0]} images of {' x '.join(map(str, shape[1:]))}" if shape[1:] else f"{shape[0]} labels"
+        raise InputError(f"{path}: expected a readable file, got: {error.strerror or error}") from error

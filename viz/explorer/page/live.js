@@ -302,7 +302,7 @@ $("#tops-said").textContent =
   (network.decoder ? ", as the decoder draws them." : ".");
 $("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
 if (network.limits.answer === null) {
-  const without = " This run has no limits, so only blank sheets are doubted. graphcaps evaluate writes them.";
+  const without = " This run has no limits, so only blank sheets are doubted.";
   $("#seen figcaption").textContent += without;
 }
 

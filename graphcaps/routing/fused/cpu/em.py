@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...._dgl import DGLGraph
-from ....graph import links, once_per_structure
+from ....graph import cached_per_structure, links
 from ...edges import Observer, ScatterEdges
 from ...em import EM, LEAST, em_procedure
 from ...routing import Parents
@@ -64,7 +64,7 @@ class _EdgesByParent(NamedTuple):
     max_degree: int
 
 
-@once_per_structure
+@cached_per_structure
 def _edges_by_parent(graph: DGLGraph) -> _EdgesByParent:
     edges, num_parents = links(graph), graph.num_dst_nodes()
     src, dst = edges.src, edges.dst

@@ -1,49 +1,51 @@
-"""Compiling kernels with Numba, and where they are kept: in the user's cache folder, never beside the code.
+"""Compiling kernels with Numba, and where they are kept: in the user's cache, in a folder named by their sources' hash.
 
-What a program writes into site-packages stays there when pip removes the package. A folder ``graphcaps/`` that holds
-such files alone hides an editable install.
-
-A kernel's file in the cache is known by the kernels' file, the Python and the processor. Numba looks at no other
-source, so each version of graphcaps has a folder of its own.
+Numba knows a kernel in its cache by its own file and the processor, not by what is compiled into it from other files.
+The folder isn't beside the code: what a program writes into site-packages stays there when pip removes the package.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
-from numba import njit
 
-from ...._version import __version__
 from ..user_cache import user_cache
 
 config: Any = numba.config  # whose settings its types don't know
 
 
-def cache_folder() -> Path:
-    """Where kernels are kept: ``NUMBA_CACHE_DIR`` if that is set, else a folder in the platform's place for caches.
+def hash_of(sources: Path) -> str:
+    """16 hexadecimal digits of the Python files in a folder and the compilers' versions."""
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
+    for path in sorted(sources.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
-    Raises:
-        RuntimeError: the user has no home folder.
-    """
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR)
-    return user_cache() / f"kernels-{__version__}-numba-{numba.__version__}"
+
+KERNELS = f"kernels-{hash_of(Path(__file__).parent)}"
+
+
+def cache_folder() -> Path | None:
+    """A folder in ``NUMBA_CACHE_DIR``, else in the platform's place for caches; None where none can be written."""
+    try:
+        folder = (Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache()) / KERNELS
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def compiled(function: Callable) -> Callable:
     """A kernel as machine code, kept on disk where that can be written; elsewhere each process compiles anew."""
-    before = config.CACHE_DIR
+    before, folder = config.CACHE_DIR, cache_folder()
     try:
-        folder = cache_folder()
-        config.CACHE_DIR = str(folder)  # Numba looks here when a function is decorated, and never again
-        kernel = njit(function, cache=True, nogil=True, error_model="numpy")
-        if Path(kernel.stats.cache_path or "").is_relative_to(folder):  # else Numba could not write there
-            return kernel
-    except RuntimeError:  # no home, or no folder at all that can be written
-        pass
+        config.CACHE_DIR = str(folder or "")  # Numba looks here when a function is decorated, and never again
+        return numba.njit(function, cache=folder is not None, nogil=True, error_model="numpy")
     finally:
         config.CACHE_DIR = before
-    return njit(function, nogil=True, error_model="numpy")

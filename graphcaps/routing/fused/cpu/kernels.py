@@ -39,8 +39,6 @@ from .tiles import (
     store_tile,
 )
 
-INLINED = "b6a461d08d3dd64d"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
-
 
 @compiled
 def gather_votes(begin, end, edges, votes, sizes, gathered):

@@ -22,8 +22,6 @@ from numba import njit
 from .kernel_cache import compiled
 from .simd import dot, fma, get, load, multiply, put, splat, store, subtract
 
-INLINED = "b6a461d08d3dd64d"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
-
 POSE = (0,) * 16
 
 

@@ -35,7 +35,6 @@ from .simd import (
     subtract,
 )
 
-INLINED = "b6a461d08d3dd64d"  # checksum of arguments.py, simd.py and tiles.py: a change there changes this file
 LEAST = 1e-24  # a mean square of lengths up to which votes have no direction
 SHORTEST = 1e-12  # a length up to which a sum has none
 AHEAD, LINE = 4, 16  # rows from the one that is worked on to the one that is prefetched, 16 numbers at a time

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...._dgl import DGLGraph
-from ....graph import links, once_per_structure
+from ....graph import cached_per_structure, links
 from ...second_derivative import once_differentiable
 from . import kernels_nodes
 from .memory import zeros
@@ -62,7 +62,7 @@ class RowsByNode:
         return list(zip(ends[:-1], ends[1:], strict=True))
 
 
-rows_by_node = once_per_structure(RowsByNode)
+rows_by_node = cached_per_structure(RowsByNode)
 
 
 def route_nodes(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ...._dgl import DGLGraph
-from ....graph import once_per_structure
+from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
 from .kernels import gather_votes, iterate, linear_gradient, votes_gradient
@@ -92,7 +92,7 @@ class EdgesByChild:
         return ordered
 
 
-edges_by_child = once_per_structure(EdgesByChild)
+edges_by_child = cached_per_structure(EdgesByChild)
 
 
 def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ...._dgl import DGLGraph
-from ....graph import links, once_per_structure
+from ....graph import cached_per_structure, links
 from ...dynamic import Dynamic
 from ...edges import Observer
 from ...routing import Parents, squashed
@@ -67,7 +67,7 @@ def _by_type(votes: LinearVotes, edges: EdgesByParent) -> torch.Tensor:
     return _aligned(weight.reshape(-1, edges.num_parents, *weight.shape[-2:]).contiguous())
 
 
-@once_per_structure
+@cached_per_structure
 def _edges_by_parent(graph: DGLGraph, device: torch.device) -> EdgesByParent:
     edges = links(graph, graph.device)
     src, dst, num_edges = edges.src.to(device), edges.dst.to(device), len(edges.src)

@@ -14,7 +14,7 @@ k, which counts the edges sorted by parent; eid[k] is where the votes of edge k 
 Capitals are sizes of blocks: powers of two, the rest masked. Votes of less than 32 bits are widened as they are read.
 
 Triton compiles a kernel anew for a number that is 1, and for one that is a multiple of 16. For counts it may not
-(`do_not_specialize`): so what `graphcaps.routing.proof` tries on a small graph is what a large one is routed with.
+(`do_not_specialize`): so what tests try on a small graph is what a large one is routed with.
 """
 
 # No `from __future__ import annotations` in the files of kernels: it makes annotations strings, from which the

@@ -1,0 +1,90 @@
+"""Settings of the documentation's site. `make docs` builds it into site/, and every warning is an error.
+
+The Markdown pages of docs/ are read as they stand, so that they can also be read on a code host. `reference.py` beside
+this file makes the reference from the code.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))  # for reference.py
+
+from graphcaps import __version__
+
+project = "graphcaps"
+author = "graphcaps developers"
+copyright = author
+version = release = __version__
+
+# The menu: captions and pages, in a reader's order. A page that isn't in it is a warning, so an error.
+MENU = {
+    "Start": ["install", "notation"],
+    "Train and see": ["commands", "explorer"],
+    "Use": ["layers", "routings", "networks", "datasets", "analysis", "export"],
+    "Results": ["results", "compare", "matters", "benchmarks"],
+    "How it is built": ["architecture", "reference/fused", "testing"],
+    "Reference": [
+        "reference/graphcaps",
+        "reference/nn",
+        "reference/pyg",
+        "reference/routing",
+        "reference/graph",
+        "reference/trace",
+        "reference/viz",
+    ],
+}
+
+DRAW = "draw.html"  # explorer.html in the site, where explorer.md takes that name
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "reference"]
+exclude_patterns = ["results"]
+highlight_language = "text"  # formulas; a block in a language names it
+smartquotes_action = "D"  # dashes; quotation marks stand in code
+
+myst_heading_anchors = 4  # a heading's anchor is the one that code hosts give it
+myst_enable_extensions = ["attrs_inline"]
+
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_inherit_docstrings = False  # torch's are reStructuredText, and about no layer in particular
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 80
+napoleon_custom_sections = ["Shapes", "Differs"]
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "graphcaps"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+
+
+def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the menu to the first page, and lead links that leave docs/ to their place in the site."""
+    text = source[0]
+    if page == "index":
+        for caption, pages in MENU.items():
+            text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
+    text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)
+    text = text.replace("](../README.md", "](index.md").replace(
+        "](../graphcaps/routing/fused/README.md", "](reference/fused.md"
+    )
+    source[0] = text
+
+
+def copy_explorer(app: Sphinx, error: Exception | None) -> None:
+    if error is None:
+        shutil.copyfile(Path(app.srcdir) / "explorer.html", Path(app.outdir) / DRAW)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("build-finished", copy_explorer)
+    app.connect("source-read", adapt_links)

@@ -1,0 +1,132 @@
+"""The reference's pages: every name in a package's `__all__`, from its docstring, when the site is built.
+
+A Sphinx extension. Its directive ``public`` stands in docs/reference/ and takes the name of a package. Docstrings are
+plain text with ``Args:`` and other sections, not reStructuredText. They are translated here: signs that have a meaning
+in reStructuredText lose it, and indented formulas become blocks of code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import textwrap
+from types import ModuleType
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+TOP = "graphcaps"
+# A name's entry stands on the page of the first of these that has it; graphcaps itself comes last.
+PACKAGES = [*(f"{TOP}.{part}" for part in ("routing", "nn", "pyg", "graph", "trace", "viz")), TOP]
+SECTIONS = ("Args", "Attributes", "Differs", "Raises", "Returns", "Shapes", "Warns", "Yields")
+AS_LINES = ("Shapes",)  # sections whose lines stay lines
+
+
+def public_names(package: str) -> dict[str, Any]:
+    """Each name in the package's ``__all__``, and what it is."""
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def page_of(name: str, value: Any) -> str:
+    """The package on whose page a name has its entry.
+
+    >>> from graphcaps import route
+    >>> page_of("route", route)
+    'graphcaps.routing'
+    """
+    return next(package for package in PACKAGES if public_names(package).get(name) is value)
+
+
+def escape(text: str) -> str:
+    r"""Prose as reStructuredText that shows the same signs; code in backticks stays code.
+
+    >>> escape("b (E, *), |v| of `c` and ``s_``")
+    'b (E, \\*), \\|v\\| of ``c`` and ``s_``'
+    """
+    parts = re.split(r"(``.+?``|`[^`]+`)", text, flags=re.DOTALL)
+    parts[::2] = [re.sub(r"([\\*|`]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [f"``{part.strip('`')}``" for part in parts[1::2]]
+    return "".join(parts)
+
+
+def translate(lines: list[str]) -> list[str]:
+    """A docstring's lines as reStructuredText that Sphinx's napoleon extension reads.
+
+    >>> translate(["Sum of *:", "", "    s = a b", "", "Shapes:", "    (E, *)", "", ">>> 2 * 3", "6"])
+    ['Sum of \\\\*:', '', '::', '', '    s = a b', '', 'Shapes:', '    ::', '', '        (E, *)', '', '>>> 2 * 3', '6']
+    """
+    made: list[str] = []
+    section, in_formula = "", False
+    for paragraph in "\n".join(lines).split("\n\n"):
+        first, _, rest = paragraph.partition("\n")
+        indented, example = first.startswith(" "), first.lstrip().startswith(">>>")
+        if not indented and not example:
+            section = first[:-1] if first.rstrip(":") in SECTIONS else ""
+        if indented and not section and not example and not in_formula:
+            made.append("::")
+        in_formula = indented and not section and not example
+        if section in AS_LINES and not example:
+            paragraph = f"{first}\n    ::\n\n" + textwrap.indent(rest.replace("``", ""), " " * 4)
+        elif not in_formula and not example:
+            paragraph = escape(paragraph)
+        made.append(paragraph)
+    return "\n\n".join(made).split("\n")
+
+
+def translate_docstring(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Called by autodoc with each docstring, before napoleon."""
+    lines[:] = translate(lines)
+
+
+def skip_member(_app: Sphinx, _what: str, _name: str, value: Any, skip: bool, _options: Any) -> bool | None:
+    """Leave out the fields of named tuples: their docstring, "Alias for field number 0", is Python's own."""
+    return True if (inspect.getdoc(value) or "").startswith("Alias for field number") else None
+
+
+class Public(SphinxDirective):
+    """``.. public:: graphcaps.nn``: a table of the package's names, then an entry for each that has none elsewhere."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        package = self.arguments[0]
+        rows, entries = [], []
+        for name, value in public_names(package).items():
+            page = page_of(name, value)
+            if page == package and not isinstance(value, ModuleType):
+                entries += self._entry(f"{package}.{name}", value)
+            rows += [f"   * - {self._link(name, value, page)}", f"     - {self._summary(value)}"]
+        table = [f".. py:module:: {package}", "", ".. list-table::", "   :widths: auto", "", *rows, ""]
+        return self.parse_text_to_nodes("\n".join(table + entries), allow_section_headings=True)
+
+    @staticmethod
+    def _entry(name: str, value: Any) -> list[str]:
+        if inspect.isclass(value):
+            return [f".. autoclass:: {name}", ""]
+        if callable(value):
+            return [f".. autofunction:: {name}", ""]
+        return [f".. py:data:: {name.rpartition('.')[2]}", f"   :value: {value!r}", ""]
+
+    @staticmethod
+    def _link(name: str, value: Any, page: str) -> str:
+        if isinstance(value, ModuleType):
+            return f":py:mod:`{name} <{value.__name__}>`" if value.__name__ in PACKAGES else f"``{name}``"
+        return f":py:obj:`{name} <{page}.{name}>`"
+
+    @staticmethod
+    def _summary(value: Any) -> str:
+        if isinstance(value, ModuleType) or inspect.isclass(value) or callable(value):
+            first = (inspect.getdoc(value) or f"The package ``{value.__name__}``.").partition("\n\n")[0]
+            return escape(" ".join(first.split()))
+        return f"``{value!r}``"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("public", Public)
+    app.connect("autodoc-process-docstring", translate_docstring, priority=400)  # napoleon's is 500
+    app.connect("autodoc-skip-member", skip_member)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,187 @@
+"""``python -m experiments NAME``: train what isn't trained yet, and write its table into ``results/``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from experiments import table
+from experiments.plan import plan_names, read_plan
+from graphcaps.errors import GraphcapsError, InputError, expect
+from graphcaps.threads import before_torch
+
+ON_GRAPHS = {
+    "cora": "classes of papers: CapsuleConv beside GCN and GAT, 20 seeds; a quarter of an hour on two cores",
+    "mutag": "classes of molecules: CapsuleReadout beside mean and attention pooling, 10 folds; half an hour",
+    "proteins": "the same on PROTEINS; half an hour",
+    "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
+    "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
+}
+OTHERS = {
+    "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
+    "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
+    "coverage": "how often the intervals of differences hold the truth, simulated; printed only",
+    "trainings RUN...": "take result.json of these run folders into results/trainings.json",
+    "bench NAME": "times and memory; its own options: python -m experiments bench --help",
+}
+
+
+def names() -> str:
+    """Each experiment with what it makes."""
+    plans = {name: _first_comment(name) for name in plan_names()}
+    sections = {
+        "Networks for images, by plans/NAME.yaml (or FILE.yaml)": plans,
+        "On graphs": ON_GRAPHS,
+        "Others": OTHERS,
+    }
+    texts = []
+    for title, entries in sections.items():
+        texts += [f"{title}:", *(f"  {name:<17} {text}" for name, text in entries.items()), ""]
+    return "\n".join(texts)
+
+
+def _first_comment(plan: str) -> str:
+    lines = (Path(__file__).parent / "plans" / f"{plan}.yaml").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.add_argument("name", nargs="?", help="what to make, of the list below; a YAML file is a plan")
+    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="of pruning and trainings")
+    made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
+    made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
+    made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
+    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="of networks for images")
+    made.add_argument("--seeds", type=int, metavar="N", help="on graphs: so many trainings of what was chosen")
+    made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, to see that it runs")
+    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="of overview: train these tasks")
+    made.add_argument("--keep", nargs="+", type=int, metavar="K", help="of pruning: edges that a child keeps")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    before_torch()
+    if argv[:1] == ["bench"]:
+        sys.argv = ["python -m experiments bench", *argv[1:]]
+        runpy.run_module("experiments.bench", run_name="__main__")
+        return 0
+    asked = parser().parse_args(argv)
+    if asked.name is None:
+        print(names(), end="")
+        return 0
+    try:
+        make(asked)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    except GraphcapsError as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        signum = getattr(error, "signum", 0)
+        if signum:
+            print("The same command goes on", file=sys.stderr)
+        return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+def make(asked: argparse.Namespace) -> None:
+    """Make one experiment and show its table.
+
+    What is whole goes into ``--to``. What isn't, because it was stopped, is quick or has other seeds, goes into the
+    cache, so that committed results stay.
+    """
+    if asked.name == "coverage":
+        from experiments.statistics import print_coverage
+
+        return print_coverage()
+    if asked.name == "trainings":
+        return take(asked.runs)
+    from experiments.run import Place
+    from experiments.tasks import images, overview, pruning
+
+    place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else None), asked.to
+    if asked.name == "overview":
+        found = overview.results(place, asked.only, lambda each: table.write("overview", each, asked.cache))
+        cells = [some for row in found["rows"] for some in row["cells"].values() if some is not None]
+        target = asked.to if all(cells) else asked.cache
+    elif asked.name == "pruning":
+        from graphcaps.training.run_folder import Run
+
+        expect(len(asked.runs) == 1, "pruning", "one run folder", len(asked.runs))
+        found = pruning.of_run(Run.open(asked.runs[0]), place, tuple(asked.keep or pruning.KEEP))
+    elif asked.name in ON_GRAPHS:
+        found = on_graphs(asked.name, place, asked.seeds, asked.quick)
+        target = asked.cache if asked.quick or asked.seeds else asked.to
+    else:
+        plan = read_plan(asked.name)
+        found = images.results(plan, place, lambda each: table.write(plan.name, each, asked.cache))
+        target = asked.to if found["trained"] == found["asked"] else asked.cache
+    name = Path(asked.name).stem
+    print(table.write(name, found, target))
+    for file in draw(name, found, target):
+        print(file)
+
+
+def on_graphs(name: str, place, seeds: int | None, quick: bool) -> dict:
+    """The parts of a task on graphs, the command, the time and the machine."""
+    import torch
+
+    from experiments.tasks import cora, factors, molecules, motifs
+    from graphcaps import __version__, dgl
+    from graphcaps.threads import cores
+
+    start = time.perf_counter()
+    if name in ("mutag", "proteins"):
+        parts = molecules.parts(place, name, seeds, quick)
+    else:
+        parts = {"cora": cora, "factors": factors, "motifs": motifs}[name].parts(place, seeds, quick)
+    return {
+        "format_version": 1,
+        "command": f"python -m experiments {name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
+        "measure": "micro-F1" if name == "factors" else "accuracy",
+        "parts": parts,
+        "minutes": (time.perf_counter() - start) / 60,
+        "processes": place.processes or cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
+    }
+
+
+def draw(name: str, found: dict, folder: Path) -> list[Path]:
+    """Draw what a result holds the numbers of; return the pictures' files."""
+    from experiments.figures.comparison import compared
+    from experiments.figures.degrees import entropy_by_degree
+    from experiments.figures.factors import recovered
+    from graphcaps.viz import save
+
+    figures = {f"{name}.png": compared(found)} if "plan" in found else {}
+    for part in found.get("parts", []):
+        if "picture" in part:
+            drawn = entropy_by_degree if name == "cora" else recovered
+            figures[f"{name}-{part['factors']}.png" if "factors" in part else f"{name}.png"] = drawn(part["picture"])
+    for file, figure in figures.items():
+        save(figure, folder / file)
+    return [folder / file for file in figures]
+
+
+def take(runs: list[Path]) -> None:
+    """Add finished runs to results/trainings.json; one of the same command on the same device replaces the older."""
+    rows, root = table.read("trainings"), Path(__file__).parent
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=root, text=True).strip()
+    for run in runs:
+        row = {**json.loads((run / "result.json").read_text()), "commit": commit}
+        rows = [old for old in rows if (old["command"], old["device"]) != (row["command"], row["device"])] + [row]
+    (table.RESULTS / "trainings.json").write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Timing in rounds: each round runs every row once, so that a noisy machine hits all rows alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+SHORTEST = 0.01  # seconds: a quicker call is repeated until a sample takes about so long
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], device: str, seconds: float, rounds: tuple[int, int]
+) -> dict[str, list[float]]:
+    """Seconds per call in each round, by name; all are warmed up first.
+
+    Args:
+        calls: functions without arguments, by name.
+        device: "cpu" or "cuda"; on CUDA a sample lies between two events of the stream.
+        seconds: for all rounds together; fewer or more rounds are made to stay within ``rounds``.
+        rounds: at least, at most.
+    """
+    repeats = {}
+    for name, call in calls.items():
+        seconds_of(call, 1, device)
+        repeats[name] = max(1, round(SHORTEST / max(seconds_of(call, 1, device), 1e-9)))
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    began, done, (least, most) = time.perf_counter(), 0, rounds
+    while done < least or (done < most and time.perf_counter() - began < seconds):
+        for name, call in calls.items():
+            samples[name].append(seconds_of(call, repeats[name], device) / repeats[name])
+        done += 1
+    return samples
+
+
+def quartiles(samples: list[float], scale: float = 1e3) -> dict[str, float]:
+    """Median and quartiles of the samples times ``scale``: milliseconds, if not said otherwise."""
+    low, median, high = statistics.quantiles(samples, n=4, method="inclusive") if samples[1:] else samples * 3
+    return {"median": scale * median, "low": scale * low, "high": scale * high}
+
+
+def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
+    """Seconds that ``times`` calls take together."""
+    if device != "cuda":
+        began = time.perf_counter()
+        for _ in range(times):
+            call()
+        return time.perf_counter() - began
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(times):
+        call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000

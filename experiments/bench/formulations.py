@@ -1,0 +1,116 @@
+"""Dynamic routing as other code writes it, and on graphcaps' own engines; what is timed is first held against DGL's.
+
+Einsum is as fast as its style allows: with votes (B, I, J, D), (I, B, J, D) or (I, J, B, D) in the place of
+(B, J, I, D) it takes up to twice the time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+import graphcaps
+from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, squash
+
+from .inputs import Case
+
+# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times what sums over some thousand
+# edges and three rounds of exp make of it.
+TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
+
+
+class Formulation(NamedTuple):
+    """One way to write dynamic routing."""
+
+    name: str
+    about: str
+    layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> tensors as it wants them, before the clock
+    route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
+    complete_only: bool = False
+
+
+def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:
+    """From votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
+    votes = tensors[0] if len(tensors) == 1 else torch.einsum("bip,ijpd->bjid", *tensors).contiguous()
+    b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
+    for r in range(iterations):
+        v = squash(torch.einsum("bji,bjid->bjd", b.softmax(dim=1), votes))
+        if r < iterations - 1:
+            b = b + torch.einsum("bjid,bjd->bji", votes, v)
+    return v.transpose(0, 1)
+
+
+@functools.cache
+def compiled_einsum() -> Callable[..., torch.Tensor]:
+    return torch.compile(einsum, dynamic=False)
+
+
+def einsum_layout(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    *u, of_edges = tensors
+    grid = of_edges.unflatten(0, (case.graph.num_src_nodes(), case.graph.num_dst_nodes()))  # (I, J, ...)
+    return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
+
+
+EINSUM = Formulation(
+    "einsum",
+    "batched matrix products on votes (B, J, I, D)",
+    einsum_layout,
+    lambda case, *tensors: einsum(case.iterations, *tensors),
+    complete_only=True,
+)
+COMPILED = EINSUM._replace(
+    name="einsum, compiled",
+    about="the same under torch.compile",
+    route=lambda case, *tensors: compiled_einsum()(case.iterations, *tensors),
+)
+
+
+def engine(name: str, about: str) -> Formulation:
+    """One of graphcaps' engines."""
+
+    def route(case: Case, *tensors: torch.Tensor) -> torch.Tensor:
+        votes = LinearVotes(*tensors) if case.linear else tensors[0]
+        with graphcaps.engine(name):
+            return dynamic_routing(case.graph, votes, case.iterations)
+
+    return Formulation(name, about, lambda case, tensors: tensors, route)
+
+
+DGL = engine("dgl", "graphcaps on DGL's built-in kernels")
+TORCH = engine("torch", "graphcaps on torch: batched products on complete graphs, else scatter")
+FUSED = engine("fused", "graphcaps, few passes over the votes; linear votes are not built")
+FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED)
+
+
+def results(way: Formulation, case: Case) -> list[torch.Tensor]:
+    """Parents and the gradients of the case's tensors, on the CPU."""
+    leaves = tuple(x.detach().requires_grad_() for x in case.tensors)
+    v = way.route(case, *way.layout(case, leaves))
+    return [x.detach().cpu().float() for x in (v, *torch.autograd.grad(v, leaves, case.cotangent))]
+
+
+def why_not(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
+    """Why the formulation can't run here, or "".
+
+    Raises:
+        GraphcapsError: it runs, and its value or gradients aren't the wanted ones, which engine dgl has computed.
+    """
+    try:
+        got = results(way, case)
+    except InputError as error:  # an engine that says what it needs
+        return str(error)
+    except Exception as error:
+        if way is not COMPILED:  # which needs a compiler
+            raise
+        return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
+    for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):
+        off = float((x - right).abs().max() / right.abs().max())
+        if not off <= TOLERANCE[precision]:  # NaN too
+            raise GraphcapsError(
+                f"{way.name}: expected the {name} of engine dgl, got one that is off by {off:.1e} of the largest "
+                f"number (allowed: {TOLERANCE[precision]:.0e}). It is not timed"
+            )
+    return ""

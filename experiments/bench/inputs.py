@@ -1,0 +1,104 @@
+"""What the benchmarks route: sizes, graphs and random votes, the same for every formulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from graphcaps import bipartite_graph, complete_graph
+from graphcaps._dgl import DGLGraph, has_cuda
+
+SEED = 0
+ORDERS = ("parent-sorted", "child-sorted", "random")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large each benchmark is, and how long it may take."""
+
+    images: int = 32  # B of routing
+    children: int = 1152  # I
+    parents: int = 10  # J
+    child_dim: int = 8  # P
+    dim: int = 16  # D
+    iterations: int = 3  # R
+    edges: int = 1_000_000  # E of sparse; I = E / 10, J = E / 100
+    growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
+    node_edges: tuple[int, ...] = (100_000, 1_000_000)
+    batch: int = 64  # images of a training step
+    epoch_images: int = 60_000  # of a training epoch, MNIST's
+    image_shape: tuple[int, int, int] = (1, 28, 28)
+    copied: int = 2**28  # bytes
+    square: int = 2048  # side of the matrices of the product
+    seconds: float = 20.0  # of rounds, per table
+    rounds: tuple[int, int] = (5, 50)  # at least, at most
+
+
+SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, batch=128, copied=2**30, square=8192)}
+
+
+class Setup(NamedTuple):
+    """Where and how large; ``ceilings`` are the machine's, as measured in this run."""
+
+    device: str
+    sizes: Sizes
+    ceilings: dict[str, float]
+
+
+class Case(NamedTuple):
+    """A graph and what is routed on it: ``tensors`` is (u_hat (E, *, D),) or (u (I, *, P), weight (E, P, D))."""
+
+    graph: DGLGraph
+    tensors: tuple[torch.Tensor, ...]
+    iterations: int
+    cotangent: torch.Tensor  # (J, *, D)
+
+    @property
+    def linear(self) -> bool:
+        return len(self.tensors) == 2
+
+    @property
+    def num_votes(self) -> int:
+        """Numbers in the votes, built or not."""
+        return self.graph.num_edges() * self.cotangent[0].numel()
+
+    def to(self, device: str, dtype: torch.dtype = torch.float32) -> Case:
+        graph = self.graph.to(device) if device == "cpu" or has_cuda() else self.graph
+        tensors = tuple(x.to(device, dtype) for x in self.tensors)
+        return Case(graph, tensors, self.iterations, self.cotangent.to(device, dtype))
+
+
+def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
+    """``"given"`` or ``"linear"`` votes of image capsules on a complete graph, or those of a ``"sparse"`` graph."""
+    generator = torch.Generator().manual_seed(SEED)
+    if kind == "sparse":
+        graph, trailing = random_graph(sizes.edges, order), ()
+    else:
+        graph, trailing = complete_graph(sizes.children, sizes.parents), (sizes.images,)
+    num_children, num_parents, num_edges = graph.num_src_nodes(), graph.num_dst_nodes(), graph.num_edges()
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    if kind == "linear":
+        # As in a network: children of length below 1, weights with which a parent's sum is about as long as a child.
+        spread = num_parents / (num_children * sizes.dim) ** 0.5
+        u = draw(num_children, *trailing, sizes.child_dim) / sizes.child_dim**0.5
+        tensors = (u, spread * draw(num_edges, sizes.child_dim, sizes.dim))
+    else:
+        tensors = (draw(num_edges, *trailing, sizes.dim),)
+    return Case(graph, tensors, sizes.iterations, draw(num_parents, *trailing, sizes.dim))
+
+
+def random_graph(edges: int, order: str) -> DGLGraph:
+    """Edges drawn uniformly between E / 10 children and E / 100 parents, in one of ``ORDERS``."""
+    generator = torch.Generator().manual_seed(SEED)
+    children, parents = max(2, edges // 10), max(2, edges // 100)
+    src = torch.randint(children, (edges,), generator=generator)
+    dst = torch.randint(parents, (edges,), generator=generator)
+    if order != "random":
+        by = torch.argsort(dst if order == "parent-sorted" else src, stable=True)
+        src, dst = src[by], dst[by]
+    return bipartite_graph(src, dst, children, parents)

@@ -1,0 +1,99 @@
+"""Benchmark ``memory``: peak memory of one forward+backward above what was allocated before it.
+
+On CUDA torch's allocator is asked. On a CPU each row is measured in a fresh process, from the kernel's high-water mark
+of resident memory, which is reset before the call; every large buffer is given back when it is freed. What is built at
+the first call with a graph (index caches) counts; compiled code doesn't. The last row, a tensor of the votes' size made
+and dropped, shows that the method measures what it should.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from .formulations import DGL, EINSUM, FUSED, TORCH
+from .inputs import Setup, Sizes, case
+from .machine import return_freed_memory
+from .routing import KINDS, call_of
+from .tables import Row, Table
+
+KNOWN = "a tensor of the votes' size"
+MB = 1e6
+_CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+
+
+def memory(setup: Setup) -> Iterator[Table]:
+    """Given votes, linear votes and a sparse graph. Compiled code is left out: its compiler's memory would count."""
+    for kind, name in KINDS.items():
+        ways = [way for way in (EINSUM, DGL, TORCH, FUSED) if not (way.complete_only and kind == "sparse")]
+        about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
+        rows = [Row(way.name, way.about) for way in ways] + [
+            Row(KNOWN, "shows that the method measures what it should")
+        ]
+        for row in rows:
+            row.numbers, row.note = in_process(measure, kind, row.name, setup.sizes, device=setup.device)
+        yield Table(name, about, "MB", rows)
+
+
+def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
+    """What ``function(*arguments, device)`` finds, on a CPU in a process of its own; or a note that says why not."""
+    try:
+        if device != "cpu":
+            return function(*arguments, device), ""
+        if not _CLEAR.exists():
+            return {}, "not measured: needs Linux's /proc"
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, [torch.get_num_threads()]) as pool:
+            return pool.submit(function, *arguments, device).result(), ""
+    except Exception as error:
+        return {}, f"not measured: {type(error).__name__}: {error}"
+
+
+def prepare(threads: int) -> None:
+    torch.set_num_threads(threads)
+    return_freed_memory()
+
+
+def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
+    """The numbers of a row."""
+    own, gradients = case(kind, sizes).to(device), 0
+    votes = 4 * own.num_votes
+    if name == KNOWN:
+        torch.ones(2, device=device).sum()
+        total = peak(lambda: torch.ones(own.num_votes, device=device).sum(), device)
+    else:
+        way = next(way for way in (EINSUM, DGL, TORCH, FUSED) if way.name == name)
+        small = case(kind, dataclasses.replace(sizes, children=16, edges=1000)).to(device)
+        call_of(way, small, backward=True)()  # compiles kernels
+        total = peak(call_of(way, own, backward=True), device)
+        gradients = sum(x.numel() * x.element_size() for x in own.tensors)
+    per_votes = {"total_per_votes": total / votes, "scratch_per_votes": (total - gradients) / votes}
+    return {"total": total / MB, "gradients": gradients / MB} | per_votes
+
+
+def peak(call: Callable[[], object], device: str) -> int:
+    """Bytes that ``call``, its result included, had allocated at most beyond what was allocated before."""
+    high: Callable[[], int]
+    if device == "cuda":
+        gc.collect()  # of the rows before, which were measured in this process
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
+    else:
+        _CLEAR.write_text("5")  # sets the high-water mark to what is resident now
+        before, high = _high_water(), _high_water
+    result = call()
+    most = high() - before
+    del result
+    return most
+
+
+def _high_water() -> int:
+    """Most bytes that were resident since the mark was set, on Linux."""
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])

@@ -1,0 +1,108 @@
+"""Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv` beside GAT's and GCN's layers.
+
+All have as many outputs, on a random graph with ten edges a node. The loss is a squared error, the optimizer Adam.
+Memory is measured in a process for each layer: that of the first step on the graph, in which index arrays are made;
+kernels were compiled on a small graph before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from graphcaps import dgl, engine, nn
+from graphcaps._dgl import DGLGraph
+from graphcaps.routing import Dynamic, Spherical
+
+from .clock import interleaved
+from .inputs import SEED, Setup
+from .memory import MB, in_process, peak
+from .tables import Row, Table
+
+FEATS, CAPS, DEGREE = 64, 8, 10
+CAPSULES, GAT = "CapsuleConv", "GATConv of DGL"
+LAYERS = {
+    CAPSULES: "spherical routing",
+    "CapsuleConv, dynamic": "dynamic routing",
+    "CapsuleConv on engine torch": "spherical routing, the votes of all edges made",
+    GAT: "attention, K heads",
+    "GraphConv of DGL": "no attention",
+    "CapsuleConv in PyG": "spherical routing",
+    "GATConv of PyG": "attention, K heads",
+    "GCNConv of PyG": "no attention",
+}
+Layer = tuple[torch.nn.Module, Callable[[torch.Tensor], torch.Tensor]]
+
+
+def nodes(setup: Setup) -> Iterator[Table]:
+    """A table for each size."""
+    dim, iterations = setup.sizes.dim, setup.sizes.iterations
+    for edges in setup.sizes.node_edges:
+        about = (
+            f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}, float32; "
+            f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory is all that a step needs "
+            "beyond the graph and its features"
+        )
+        rows = [Row(name, layer) for name, layer in LAYERS.items()]
+        for row in rows:
+            row.numbers, row.note = in_process(measure, row.name, edges, dim, iterations, device=setup.device)
+        table = Table(f"full-graph training step, {edges:,} edges", about, "ms, memory in MB", rows, GAT)
+        steps = {row.name: step_of(row.name, edges, dim, iterations, setup.device) for row in rows if not row.note}
+        yield table.fill(interleaved(steps, setup.device, setup.sizes.seconds, setup.sizes.rounds))
+
+
+def measure(name: str, edges: int, dim: int, iterations: int, device: str) -> dict[str, float]:
+    """The most bytes that a first step had."""
+    step_of(name, 20 * DEGREE, dim, iterations, device)()
+    return {"total": peak(step_of(name, edges, dim, iterations, device), device) / MB}
+
+
+def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Callable[[], None]:
+    """A training step of the layer on a graph with so many edges."""
+    generator = torch.Generator().manual_seed(SEED)
+    num_nodes = edges // DEGREE
+    graph = dgl.graph(tuple(torch.randint(num_nodes, (2, edges), generator=generator)), num_nodes=num_nodes)
+    feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
+    wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
+    torch.manual_seed(SEED)
+    layer, call = (pyg_layer if "PyG" in name else dgl_layer)(name, graph, dim, iterations, device)
+    optimizer = torch.optim.Adam(layer.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(call(feat).flatten(1), wanted).backward()
+        optimizer.step()
+
+    return step
+
+
+def dgl_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
+    """The layer, and it as a function of the features alone."""
+    alone = {"allow_zero_in_degree": True}
+    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations)
+    layer = {
+        GAT: lambda: dgl.nn.GATConv(FEATS, dim, CAPS, **alone),
+        "GraphConv of DGL": lambda: dgl.nn.GraphConv(FEATS, CAPS * dim, **alone),
+    }.get(name, lambda: nn.CapsuleConv(FEATS, dim, CAPS, routing, **alone))()
+    layer = layer.to(device)
+
+    def call(feat: torch.Tensor) -> torch.Tensor:
+        with engine("torch" if "torch" in name else "auto"):
+            return layer(graph, feat)
+
+    return layer, call
+
+
+def pyg_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
+    from torch_geometric.nn import GATConv, GCNConv
+
+    from graphcaps import pyg
+
+    edge_index = torch.stack(graph.edges()).to(device)
+    layer = {
+        "CapsuleConv in PyG": lambda: pyg.CapsuleConv(FEATS, dim, CAPS, Spherical(iterations), add_self_loops=False),
+        "GATConv of PyG": lambda: GATConv(FEATS, dim, CAPS, add_self_loops=False),
+        "GCNConv of PyG": lambda: GCNConv(FEATS, CAPS * dim, add_self_loops=False),
+    }[name]().to(device)
+    return layer, lambda feat: layer(feat, edge_index)

@@ -1,0 +1,100 @@
+"""Benchmarks ``routing``, ``sparse`` and ``growth``: routing timed in each formulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import torch
+
+from .clock import interleaved
+from .formulations import DGL, FORMULATIONS, FUSED, Formulation, results, why_not
+from .inputs import ORDERS, Case, Setup, case
+from .tables import Row, Table
+
+KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse graph"}
+
+
+def routing(setup: Setup) -> Iterator[Table]:
+    """Image capsules on a complete graph: from given votes, and from linear votes, whose making is in every time."""
+    yield from timed(setup, "given")
+    for precision in ("float32",) if setup.device == "cpu" else ("float32", "tf32", "bfloat16"):
+        yield from timed(setup, "linear", precision)
+
+
+def sparse(setup: Setup) -> Iterator[Table]:
+    """A random graph, its edges in random order, one vote each."""
+    yield from timed(setup, "sparse")
+
+
+def growth(setup: Setup) -> Iterator[Table]:
+    """Time per edge of engine ``fused``, forward and backward, as the graph grows."""
+    sizes = setup.sizes
+    about = f"forward+backward, I = E / 10, J = E / 100, D {sizes.dim}, R {sizes.iterations}, float32"
+    table = Table("time per edge, engine fused", about, "ns/edge", [])
+    calls, edges = {}, {}
+    for order in ORDERS:
+        for count in sizes.growth:
+            name = f"{order}, {count:,} edges"
+            own = case("sparse", dataclasses.replace(sizes, edges=count), order).to(setup.device)
+            table.rows.append(Row(name, FUSED.about))
+            calls[name], edges[name] = call_of(FUSED, own, backward=True), count
+    samples = interleaved(calls, setup.device, sizes.seconds, sizes.rounds)
+    yield table.fill({name: [seconds / edges[name] for seconds in samples[name]] for name in samples}, 1e9)
+
+
+def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table]:
+    """Forward, then forward and backward, of all formulations on votes of a kind."""
+    exact = case(kind, setup.sizes)
+    own = exact.to(setup.device, torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    ways = [way for way in FORMULATIONS if not (way.complete_only and kind == "sparse")]
+    torch.compiler.reset()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    wanted = results(DGL, exact)
+    notes = {way.name: why_not(way, own, wanted, precision) for way in ways}
+    for mode in ("forward", "forward+backward"):
+        name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
+        floor, text = floor_of(setup, own, mode != "forward")
+        rows = [Row(way.name, way.about, note=notes[way.name]) for way in ways]
+        # DGL's wheels are for the CPU.
+        reference = "dgl" if setup.device == "cpu" else "torch"
+        table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
+        calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
+        table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
+        for row in rows:
+            if row.numbers and not own.linear:
+                row.numbers["floor_share"] = floor / row.numbers["median"]
+        yield table
+    torch.set_float32_matmul_precision("highest")
+
+
+def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]:
+    """The routing as a call without arguments; its tensors are laid out before."""
+    tensors = tuple(x.detach().requires_grad_() for x in way.layout(own, own.tensors))
+
+    def forward() -> torch.Tensor:
+        with torch.no_grad():
+            return way.route(own, *tensors)
+
+    def forward_backward() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)
+
+    return forward_backward if backward else forward
+
+
+def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
+    """Milliseconds of reading given votes once per iteration forward and once back, and writing their gradient once.
+
+    (Without a gradient of the prior, `fused` does with one read less.)
+    """
+    reads = (2 if backward else 1) * own.iterations
+    size = own.num_votes * own.tensors[0].element_size() * (reads + backward)
+    text = f"{reads} reads{' and 1 write' * backward} of the votes: {size / 1e6:.0f} MB at the measured copy rate"
+    return size / 1e6 / setup.ceilings["copy_gb_s"], text
+
+
+def about_of(own: Case, precision: str) -> str:
+    graph, shape = own.graph, tuple(own.cotangent.shape[1:])
+    capsules = f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges"
+    counted = "making the votes is in every time" if own.linear else "the votes are there"
+    return f"{capsules}, votes per edge {shape}, R {own.iterations}, {precision}; {counted}"

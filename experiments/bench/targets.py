@@ -1,0 +1,86 @@
+"""What must be reached, as data; a run says of each whether it was met, missed or not measured."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .contention import ALONE, BESIDE, OF_TORCH
+from .contention import NAME as CONTENTION
+from .nodes import CAPSULES, GAT
+from .tables import Table
+from .training import OURS
+
+GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
+BOTH = "forward+backward"
+GROWTH, NODES = "time per edge, engine fused", "full-graph training step, 1,000,000 edges"
+EINSUMS = ("einsum", "einsum, compiled")
+
+
+class Target(NamedTuple):
+    """A row's number, or how it compares with that of other rows, must be at least (or at most) ``bound``.
+
+    At least so many times as fast as the fastest of ``others``; or, with ``most``, at most so many times their number.
+    """
+
+    benchmark: str
+    device: str
+    table: str
+    row: str
+    bound: float
+    others: tuple[str, ...] = ()
+    number: str = "median"
+    most: bool = False
+
+    def about(self) -> str:
+        number = "time" if self.number == "median" else self.number.replace("_", " ")
+        if self.others and not self.most:
+            return f"{self.table}: {self.row}, times as fast as {' and '.join(self.others)}"
+        return f"{self.table}: {self.row}, {number}" + "".join(f", of that of {other}" for other in self.others)
+
+    def got(self, tables: list[Table]) -> float | None:
+        """The number; None where it or one that it is compared with wasn't measured."""
+        rows = {row.name: row.numbers for table in tables if table.name == self.table for row in table.rows}
+        own, *others = (rows.get(name, {}).get(self.number) for name in (self.row, *self.others))
+        known = [other for other in others if other]
+        if not own or len(known) < len(others):
+            return None
+        return own if not known else own / min(known) if self.most else min(known) / own
+
+
+TARGETS = [
+    Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 4, ("dgl",)),
+    Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 2.4, EINSUMS[1:]),
+    Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 0.25, number="floor_share"),
+    Target("routing", "cpu", f"{LINEAR}, {BOTH}", "fused", 4, ("dgl",)),
+    Target("routing", "cuda", f"{GIVEN}, {BOTH}", "fused", 0.5, number="floor_share"),
+    Target("routing", "cuda", f"{LINEAR}, {BOTH}", "fused", 10, EINSUMS),
+    Target("routing", "cuda", f"{LINEAR} in tf32, {BOTH}", "fused", 10, EINSUMS),
+    Target("routing", "cuda", f"{LINEAR} in bfloat16, {BOTH}", "fused", 10, EINSUMS),
+    Target("epoch", "cuda", "training epoch", OURS, 1, most=True),  # seconds, on an H100 or H200
+    Target("sparse", "cpu", f"{SPARSE}, forward", "fused", 8, ("dgl",)),
+    Target("sparse", "cpu", f"{SPARSE}, {BOTH}", "fused", 6, ("dgl",)),
+    Target("training", "cpu", "training step of paper", OURS, 0.55, number="gemm_share"),
+    Target("memory", "cpu", LINEAR, "fused", 0.1, number="scratch_per_votes", most=True),
+    Target("memory", "cpu", SPARSE, "fused", 2.6, number="total_per_votes", most=True),
+    *(
+        Target("growth", "cpu", GROWTH, f"{order}, 10,000,000 edges", 1.3, (f"{order}, 1,000,000 edges",), most=True)
+        for order in ("parent-sorted", "random")
+    ),
+    Target("nodes", "cpu", NODES, CAPSULES, 1.5, (GAT,), most=True),
+    Target("nodes", "cpu", NODES, CAPSULES, 1, (GAT,), number="total", most=True),
+    Target("contention", "cpu", CONTENTION, BESIDE, 2.2, (ALONE,), most=True),
+    Target("contention", "cpu", CONTENTION, ALONE, 0.97, (ALONE + OF_TORCH,)),
+]
+
+
+def judged(benchmark: str, device: str, tables: list[Table]) -> list[dict]:
+    """Each target of a benchmark on a device: what was wanted, what was got, and whether it was met."""
+    found = []
+    for target in TARGETS:
+        if (target.benchmark, target.device) == (benchmark, device):
+            got = target.got(tables)
+            met = None if got is None else got <= target.bound if target.most else got >= target.bound
+            wanted = f"{'at most' if target.most else 'at least'} {target.bound:g}"
+            text = "not measured" if got is None else f"{got:.2f}"
+            found.append({"about": target.about(), "wanted": wanted, "got": got, "text": text, "met": met})
+    return found

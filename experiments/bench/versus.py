@@ -1,0 +1,123 @@
+"""Times two checkouts of graphcaps against each other, in turn, on one thread, and says whether results are the same.
+
+    python -m experiments.bench.versus OLD_CHECKOUT NEW_CHECKOUT [--rounds N] [--only NAME ...]
+
+Each checkout has a process of its own, which waits while the other one computes: old, new, old, new ... A ratio is the
+new checkout's time over the old one's, taken within each such pair; its median, smallest and largest are printed. A
+number above 1 says that the new one is slower. Results of the first call are compared by their bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .versus_worker import CASES
+
+WORKER = Path(__file__).with_name("versus_worker.py")
+SAMPLE = 0.3  # seconds: a quicker call is repeated until a sample takes about so long
+COMMANDS = {
+    "import": ["-c", "import graphcaps"],
+    "import-net": ["-c", "import graphcaps; graphcaps.CapsNet"],
+    "help": ["-m", "graphcaps", "--help"],
+}
+# One thread; glibc keeps freed memory, so that no sample has the page faults of fresh buffers.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
+
+
+class Worker:
+    """A process that runs the cases on one checkout."""
+
+    def __init__(self, checkout: Path):
+        # With -c the current folder comes first on the path, before an installed graphcaps.
+        code = f"import runpy; runpy.run_path({str(WORKER)!r}, run_name='__main__')"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=checkout,
+            env=os.environ | ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, request: str, argument: str | int):
+        """The answer of the process to one request."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps([request, argument]) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{request} {argument}: the worker ended with {self.process.wait()}; see above")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def command_seconds(arguments: list[str], checkout: Path) -> float:
+    """Wall seconds of a Python process that is started in the checkout."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def same(old: dict[str, list], new: dict[str, list]) -> str:
+    """``unchanged``, or which results differ in their bits, and how far apart their norms are."""
+    parts = []
+    for name, (digest, norm) in old.items():
+        other_digest, other_norm = new[name]
+        if digest != other_digest:
+            parts.append(f"{name} differ (norms by {abs(other_norm - norm) / max(norm, 1e-300):.0e})")
+    return ", ".join(parts) or "unchanged to the bit"
+
+
+def report(name: str, samples: list[tuple[float, float]], bits: str) -> str:
+    """One line: median milliseconds of both, then the ratio new / old, taken pair by pair."""
+    old, new = (statistics.median(column) * 1e3 for column in zip(*samples, strict=True))
+    ratios = [b / a for a, b in samples]
+    middle = statistics.median(ratios)
+    return f"{name:<11}{old:>9.1f}{new:>9.1f}{middle:>8.3f}{min(ratios):>8.3f}{max(ratios):>8.3f}  {bits}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", nargs="+", choices=[*CASES, *COMMANDS], default=[*CASES, *COMMANDS], metavar="NAME")
+    asked = parser.parse_args()
+    checkouts = [asked.old.resolve(), asked.new.resolve()]
+    print(f"{'case':<11}{'old, ms':>9}{'new, ms':>9}{'new/old':>8}{'min':>8}{'max':>8}  results")
+    workers = [Worker(checkout) for checkout in checkouts]
+    for name in asked.only:
+        if name in COMMANDS:
+            pair = [functools.partial(command_seconds, COMMANDS[name], checkout) for checkout in checkouts]
+            bits = ""
+            for call in pair:
+                call()  # compiles bytecode
+        else:
+            (seconds, old), (_, new) = (worker.ask("prepare", name) for worker in workers)
+            calls, bits = max(1, round(SAMPLE / seconds)), same(old, new)
+            pair = [lambda w=worker, n=calls: w.ask("time", n) / n for worker in workers]
+        samples = [(pair[0](), pair[1]()) for _ in range(asked.rounds)]
+        print(report(name, samples, bits), flush=True)
+    for worker in workers:
+        worker.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""One of the two processes of ``versus``: runs the cases on the graphcaps of the folder that it is started in.
+
+Only calls that every version of graphcaps has are made here. Requests and answers are lines of JSON on stdin and
+stdout: ``["prepare", case]`` answers ``[seconds of a call, {result: [sha256, norm]}]``, ``["time", calls]`` answers the
+seconds of so many calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import graphcaps
+
+Step = Callable[[], dict[str, list[torch.Tensor]]]  # one call; its results by name
+
+EDGES, CAPS, DIM = 1_000_000, 8, 16
+
+
+def given() -> Step:
+    """Image capsules, 1152 -> 10, 32 images: forward and backward from given votes."""
+    graph = graphcaps.complete_graph(1152, 10)
+    return routed(graph, torch.randn(11520, 32, DIM).requires_grad_())
+
+
+def linear() -> Step:
+    """The same from children and weights."""
+    graph = graphcaps.complete_graph(1152, 10)
+    u, weight = torch.randn(1152, 32, 8) / 8**0.5, torch.randn(11520, 8, DIM) * 10 / (1152 * DIM) ** 0.5
+    return routed(graph, u.requires_grad_(), weight.requires_grad_())
+
+
+def sparse() -> Step:
+    """A random graph of a million edges, one vote each."""
+    src, dst = torch.randint(EDGES // 10, (EDGES,)), torch.randint(EDGES // 100, (EDGES,))
+    graph = graphcaps.bipartite_graph(src, dst, EDGES // 10, EDGES // 100)
+    return routed(graph, torch.randn(EDGES, DIM).requires_grad_())
+
+
+def routed(graph, *leaves: torch.Tensor) -> Step:
+    shape = (graph.num_dst_nodes(), *leaves[0].shape[1:-1], DIM)
+    cotangent = torch.randn(shape)
+
+    def step() -> dict[str, list[torch.Tensor]]:
+        votes = graphcaps.LinearVotes(*leaves) if len(leaves) == 2 else leaves[0]
+        v = graphcaps.dynamic_routing(graph, votes, 3)
+        return {"value": [v.detach()], "gradients": list(torch.autograd.grad(v, leaves, cotangent))}
+
+    return step
+
+
+def nodes() -> Step:
+    """Forward and backward of CapsuleConv on a graph of a million edges, ten into each node."""
+    count = EDGES // 10
+    graph = graphcaps.dgl.graph((torch.randint(count, (EDGES,)), torch.arange(EDGES) % count), num_nodes=count)
+    feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
+    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS)
+    weights = list(layer.parameters())
+
+    def step() -> dict[str, list[torch.Tensor]]:
+        v = layer(graph, feat)
+        found = torch.autograd.grad(v, (feat, *weights), cotangent.view_as(v))
+        return {"first weights": weights, "value": [v.detach()], "gradients": list(found)}
+
+    return step
+
+
+def training(preset: str, batch: int) -> Step:
+    """Forward, loss, backward and Adam on random images, in float32."""
+    network = graphcaps.CapsNet.from_preset(preset).train().to(memory_format=torch.channels_last)
+    weights = list(network.parameters())
+    first = [weight.detach().clone() for weight in weights]
+    optimizer = torch.optim.Adam(weights, lr=0.001, fused=True)
+    images = torch.rand(batch, 1, 28, 28).contiguous(memory_format=torch.channels_last)
+    labels = torch.arange(batch) % 10
+
+    def step() -> dict[str, list[torch.Tensor]]:
+        loss = network.loss(network(images, labels), images, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return {"first weights": first, "loss": [loss.detach()], "weights after a step": weights}
+
+    return step
+
+
+CASES: dict[str, Callable[[], Step]] = {
+    "given": given,
+    "linear": linear,
+    "sparse": sparse,
+    "nodes": nodes,
+    "compact": lambda: training("compact", 64),
+    "parts": lambda: training("parts", 64),
+    "paper": lambda: training("paper", 32),
+}
+
+
+def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
+    """A sha256 over the tensors' bytes, in whatever order the tensors are, and the root of the sum of squares."""
+    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    hashes = sorted(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays)
+    norm = sum(float(tensor.detach().double().square().sum()) for tensor in tensors) ** 0.5
+    return hashlib.sha256("".join(hashes).encode()).hexdigest(), norm
+
+
+def seconds_of(step: Step, calls: int) -> float:
+    """CPU seconds of this process, which is alone on one thread: what other programs take does not count."""
+    began = time.process_time()
+    for _ in range(calls):
+        step()
+    return time.process_time() - began
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed must not stand between the answers
+    if not Path(graphcaps.__file__).is_relative_to(Path.cwd()):
+        raise SystemExit(f"graphcaps: expected that of {Path.cwd()}, got {graphcaps.__file__}")
+    torch.set_num_threads(1)
+    step: Step = dict
+    for line in sys.stdin:
+        request, argument = json.loads(line)
+        answer: object
+        if request == "prepare":
+            torch.manual_seed(0)
+            step = dict  # frees what the case before had
+            step = CASES[argument]()
+            bits = {name: digest(tensors) for name, tensors in step().items()}  # compiles kernels, too
+            seconds_of(step, 1)
+            answer = [seconds_of(step, 1), bits]
+        else:
+            answer = seconds_of(step, argument)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

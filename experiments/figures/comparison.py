@@ -1,0 +1,65 @@
+"""What networks reach beside each other: the accuracy of every training, the mean and its spread over seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from graphcaps.viz import style
+from graphcaps.viz.routing.timeline import count
+
+_ROW = 34  # pixels
+_BELOW = 52  # pixels for a panel's axis
+_APART = 0.16  # of a row: how far from its line a seed's dot is drawn
+
+
+def compared(found: dict) -> Figure:
+    """Draw the accuracies of a comparison, a row per network and a panel per set of images.
+
+    Args:
+        found: the result of a plan, see ``images.summary``.
+
+    Returns:
+        A figure without a window, with the axes of each set of images from left to right, at most two side by side.
+    """
+    rows, sets = found["rows"], found["images"]
+    most = max(len(row["seeds"]) for row in rows)
+    across, tall = min(len(sets), 2), _ROW * len(rows)
+    lines = -(-len(sets) // across)
+    high = 68 + lines * (tall + _BELOW)
+    with style.applied():
+        figure = style.blank(style.SCREEN.width, high)
+        heading = style.Heading.on(figure)
+        names = [style.cut(row["name"], 40) for row in rows]
+        left, right, gap = 0.04 + 0.0092 * max(map(len, names)), 0.955, 0.06
+        width = (right - left - gap * (across - 1)) / across
+        for k, (key, name) in enumerate(sets.items()):
+            line, column = divmod(k, across)
+            low = _BELOW + (lines - 1 - line) * (tall + _BELOW)
+            axes = figure.add_axes((left + column * (width + gap), low / high, width, tall / high))
+            for at, row in enumerate(rows):
+                _draw(axes, at, row, key, row["name"] == found["against"])
+            axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"accuracy, {name} images")
+            axes.set_yticks(range(len(rows)), names if column == 0 else [])
+            axes.tick_params(axis="y", length=0)
+            axes.locator_params(axis="x", nbins=max(3, 7 // across))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}%"))
+            axes.grid(axis="x", color=style.FAINT, lw=0.6)
+            axes.set_axisbelow(True)
+        settings = rows[0]["settings"]
+        source = ", ".join(
+            f"{settings[key]}{unit}" for key, unit in (("dataset", ""), ("epochs", " epochs")) if key in settings
+        )
+        heading.say(f"Compared: {found['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean +- sd")
+    return figure
+
+
+def _draw(axes: Axes, at: int, row: dict, key: str, base: bool) -> None:
+    color = style.ACCENT if base else style.INK
+    values = np.array([seed["accuracy"][key] for seed in row["seeds"]])
+    mean, sd = row["images"][key]["mean"], row["images"][key]["sd"]
+    apart = np.linspace(-_APART, _APART, len(values)) if len(values) > 1 else np.zeros(1)
+    axes.plot(values, at + apart, "o", color=color, ms=4, alpha=0.45, mew=0)
+    axes.errorbar(mean, at, xerr=sd, fmt="|", color=color, ms=13, mew=2, lw=1.6, capsize=3)

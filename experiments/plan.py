@@ -1,0 +1,148 @@
+"""Networks for images that are trained alike: a YAML file of networks, what is varied, and seeds.
+
+    train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
+    networks:                              # one row of the table each, with settings of its own
+      dynamic: {model: compact}
+      uniform: {model: compact, routing: uniform}
+    vary: {iterations: [1, 3]}             # optional: each network with each of these values
+    seeds: [0, 1, 2]
+    test_on: [affnist]                     # optional: also evaluated on these images
+    against: dynamic                       # optional: the row others are compared with; default: the first
+
+All rows have one data set, since they are compared image by image. A plan's names and settings are checked before
+anything is trained. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from graphcaps.config import TrainConfig
+from graphcaps.errors import InputError, check_name, expect, is_whole
+
+PLANS = Path(__file__).parent / "plans"
+ENTRIES = ("train", "networks", "vary", "seeds", "test_on", "against")
+SETTINGS = [
+    field.name
+    for field in dataclasses.fields(TrainConfig)
+    if field.name not in ("seed", "name", "out", "data", "device")  # set by the plan's seeds, or by the machine
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network of the table: ``name``, and ``settings`` of ``TrainConfig`` that differ from the defaults."""
+
+    name: str
+    settings: dict
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid of trainings."""
+
+    name: str
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    on: tuple[str, ...]
+    against: str
+
+    @property
+    def cells(self) -> list[tuple[Row, int]]:
+        """All trainings, a row and a seed each, a whole table of the first seed first."""
+        return [(row, seed) for seed in self.seeds for row in self.rows]
+
+
+def plan_names() -> list[str]:
+    """Names of the plans in ``plans/``."""
+    return sorted(path.stem for path in PLANS.glob("*.yaml"))
+
+
+class _UniqueNames(yaml.SafeLoader):
+    """YAML of plain values, in which a name that stands twice is an error: YAML would take the last one."""
+
+    def construct_mapping(self, node, deep=False):
+        names = [self.construct_object(name, deep=True) for name, _ in node.value]
+        for name, (key, _) in zip(names, node.value, strict=True):
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{name} stands twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def read_plan(source: str) -> Plan:
+    """Read and check a plan.
+
+    Args:
+        source: path of a YAML file, or the name of one in ``plans/``.
+
+    Raises:
+        InputError: no such plan, or one that can't be trained; the text names the entry, what was wanted, and got.
+
+    >>> plan = read_plan("routings")
+    >>> plan.against, len(plan.cells)
+    ('dynamic', 18)
+    """
+    path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueNames)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
+    try:
+        return _checked(found, path.stem)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _checked(found: object, name: str) -> Plan:
+    if not isinstance(found, dict):
+        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(found).__name__}")
+    for entry in found:
+        check_name("entry", entry, ENTRIES)
+    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
+    if not (isinstance(networks, dict) and networks):
+        raise InputError(f"networks: expected a name and settings for each, got {networks}")
+    whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
+    expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
+    expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
+    rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
+    names = [row.name for row in rows]
+    against = found.get("against", names[0])
+    expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
+    configs = [_config(row) for row in rows]
+    twice = [row.name for row, config in zip(rows, configs, strict=True) if configs.count(config) > 1]
+    expect(not twice, "networks", "rows with different settings", "; ".join(twice))
+    datasets = {config.dataset for config in configs}
+    expect(len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", sorted(datasets))
+    wanted = "dataset mnist40 for affnist, whose images have 40 x 40 pixels"
+    expect(not on or datasets == {"mnist40"}, "test_on", wanted, sorted(datasets))
+    return Plan(name, rows, tuple(seeds), tuple(on), against)
+
+
+def _config(row: Row) -> TrainConfig:
+    try:
+        config = TrainConfig(**row.settings)
+        config.check()
+        return config
+    except InputError as error:
+        raise InputError(f"{row.name}: {error}") from None
+
+
+def _rows(networks: dict, shared: dict, varied: dict):
+    for name, settings in (("train", shared), ("vary", varied), *networks.items()):
+        expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
+        for setting in settings or {}:
+            check_name(f"{name}: setting", setting, SETTINGS)
+    for key, values in varied.items():
+        expect(isinstance(values, list) and bool(values), f"vary: {key}", "a list of values", values)
+    for name, own in networks.items():
+        both = ", ".join(sorted((own or {}).keys() & varied.keys()))
+        expect(not both, str(name), "no settings that vary has", both)
+        for values in itertools.product(*varied.values()):
+            also = dict(zip(varied, values, strict=True))
+            suffix = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
+            yield Row(f"{name}{suffix}", {**shared, **also, **(own or {})})

@@ -1,0 +1,1 @@
+"""One file per task: what is trained, by which protocol, and what is counted."""

@@ -1,0 +1,148 @@
+"""Cora: the class of a paper, from its words and from who cites whom. Networks of two layers that differ in the layer.
+
+``CapsuleConv`` is there three times: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or are as
+sure as training wants them (capsules, the layer's default). GCN (Kipf & Welling 2017,
+https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's own
+layers, with their papers' settings among those that are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments import run, table
+from experiments.data.cora import load_cora
+from experiments.run import Place
+from graphcaps import dgl
+from graphcaps.nn import CapsuleConv
+
+LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
+    # from (numbers of a node, numbers of each head, heads, dropout of what neighbours send) to a layer
+    "GCN": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GraphConv(inputs, outputs * heads),
+    "GAT": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GATConv(inputs, outputs, heads, attn_drop=drop),
+    "uniform": lambda *sizes: capsule_layer(*sizes, routing="uniform"),
+    "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
+    "capsules": lambda *sizes: capsule_layer(*sizes, routing="spherical"),
+}
+_HEADS = [
+    {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
+    for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
+]
+_GCN = [
+    {"width": width, "heads": 1, "dropout": dropout, "lr": 0.01, "weight_decay": 5e-4}
+    for width, dropout in [(16, 0.5), (16, 0.8), (64, 0.5), (64, 0.8)]
+]
+SETTINGS = {name: _GCN if name == "GCN" else _HEADS for name in LAYERS}
+"""As many for each network; GCN's and GAT's first are their papers'."""
+SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 20, range(1000, 1003), 500, 50
+
+
+def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: str) -> CapsuleConv:
+    """Routing between papers: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers."""
+    return CapsuleConv(inputs, outputs, caps, vote_drop=drop, squash_output=False, routing=routing)
+
+
+class WordDropout(nn.Module):
+    """Dropout on the entries of a sparse matrix (N, F) that aren't zero: the same as on all of them, and less work."""
+
+    def __init__(self, words: Tensor, dropout: float):
+        super().__init__()
+        self.words, self.dropout = words.to_sparse_coo().coalesce(), nn.Dropout(dropout)
+
+    def forward(self) -> Tensor:
+        values = self.dropout(self.words.values())
+        return torch.sparse_coo_tensor(self.words.indices(), values, self.words.shape, check_invariants=False)
+
+
+class TwoLayers(nn.Module):
+    """Words (N, F) to class scores (N, J), through two layers of a kind."""
+
+    def __init__(self, network: str, words: Tensor, num_classes: int, width: int, heads: int, dropout: float):
+        super().__init__()
+        layer = LAYERS[network]
+        self.words = WordDropout(words, dropout)
+        self.first = layer(words.shape[1], width, heads, dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.second = layer(width * heads, num_classes, 1, dropout)
+
+    def forward(self, graph: dgl.DGLGraph) -> Tensor:
+        hidden = F.elu(self.first(graph, self.words()).flatten(1))
+        return self.second(graph, self.dropout(hidden)).flatten(1)
+
+
+def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> dict:
+    """Train one network on the training labels; the validation labels choose the epoch."""
+    data = load_cora(place.data)
+    torch.manual_seed(seed)
+    graph = dgl.add_self_loop(data.graph)
+    shape = {name: settings[name] for name in ("width", "heads", "dropout")}
+    model = TwoLayers(network, data.features, data.num_classes, **shape)
+    rates = {name: settings[name] for name in ("lr", "weight_decay")}
+    result = run.fit(
+        model,
+        lambda: [F.cross_entropy(model(graph)[data.train], data.labels[data.train])],
+        lambda: (model(graph)[data.val], data.labels[data.val]),
+        lambda: model(graph)[data.test],
+        epochs=epochs,
+        patience=PATIENCE,
+        **rates,
+    )
+    if network == "capsules":
+        with torch.no_grad():
+            _, c = model.first(graph, model.words(), get_coupling=True)
+        result["entropy"] = undecided(graph, c)
+    return result
+
+
+def undecided(graph: dgl.DGLGraph, c: Tensor) -> dict:
+    """How undecided the in-edges of each node are, and how many it has, 1 or more.
+
+    Args:
+        graph: E edges, N nodes.
+        c: (E, 1, K) couplings, which sum to 1 over an edge's K.
+
+    Returns:
+        ``degree`` (N,); ``entropy`` (N,), the mean over a node's in-edges of -sum over K of c ln c; ``capsules``, K.
+    """
+    each = -torch.special.xlogy(c, c).sum((1, 2)).double()  # (E,)
+    degree, heads = graph.in_degrees(), graph.edges(order="eid")[1]
+    mean = torch.zeros(len(degree)).double().index_add(0, heads, each) / degree
+    return {"degree": degree.tolist(), "entropy": mean.tolist(), "capsules": c.shape[2]}
+
+
+def rows(place: Place, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False) -> dict:
+    """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it.
+
+    Returns:
+        of each network a row, see ``table.row``; that of capsules with ``entropy``, how undecided the couplings of the
+        first layer are in the first training.
+    """
+    tried = {network: SETTINGS[network] for network in networks}
+    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, epochs=3 if quick else EPOCHS)
+    data = load_cora(place.data)
+    made = {}
+    for network, (chosen, fits) in found.items():
+        made[network] = table.row(
+            network, fits, [run.accuracy(each, data.labels[data.test]) for each in fits], [chosen]
+        )
+        if network == "capsules":
+            made[network]["entropy"] = fits[0]["entropy"] | {"layer": 1, "seed": 0}
+    return made
+
+
+def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
+    """``rows`` of all networks, and what they say: a part of a table, see ``table.graphs``."""
+    seeds = seeds or (1 if quick else SEEDS)
+    found = rows(place, seeds=seeds, quick=quick)
+    picture = found["capsules"].pop("entropy")
+    protocol = (
+        f"{table.counted(seeds, 'seed')}{', mean +- standard deviation' * (seeds > 1)}. Settings: of "
+        f"{len(_HEADS)} for each, the one with the highest validation accuracy over {len(TRIAL_SEEDS)} other seeds. "
+        "Epoch: the lowest validation loss."
+    )
+    margins = table.margins("capsules", found)
+    return [{"rows": [*found.values()], "margins": margins, "protocol": protocol, "picture": picture}]

@@ -1,0 +1,230 @@
+"""Graphs with latent factors: the K classes of a node, and which factor generated each edge.
+
+The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML), drawn by
+``experiments.data.factors``. Six networks of as many numbers per node: GCN, GAT, and ``CapsuleConv`` with uniform
+couplings, routed as in the 2017 paper (dynamic), as it does by default (capsules), or so that the two directions of an
+edge share their logits (mutual). The last two's couplings are compared with the true factors of the edges, which no
+network is given. A node has one class of each factor, so the share of classes that are right is the micro-F1.
+
+How many layers a network has, and whether the classes of a factor are read from all numbers of a node or from one of
+their K parts alone (a capsule, a head of GAT, 16 channels of GCN), is chosen for each kind on validation nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import torch
+from sklearn.metrics import adjusted_mutual_info_score
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments import run, table
+from experiments.data.beliefs import beliefs
+from experiments.data.factors import FactorGraph, factor_graph
+from experiments.run import Place
+from graphcaps import dgl
+from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Routing, Spherical
+
+
+def capsule_layer(inputs: int, outputs: int, caps: int, routing: Routing | str) -> CapsuleConv:
+    """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs``."""
+    return CapsuleConv(inputs, outputs, caps, routing, squash_output=False)
+
+
+def concentrations(network: nn.Module) -> list[float]:
+    """kappa of each layer that routes spherically."""
+    return [float(part.kappa.detach()) for part in network.modules() if isinstance(part, Spherical)]
+
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    # (numbers of a node, numbers of each of its parts, parts) to a layer; parts are heads, capsules, or nothing
+    "GCN": lambda inputs, outputs, parts: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),
+    "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
+    "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
+    "dynamic": lambda *sizes: capsule_layer(*sizes, "dynamic"),
+    "capsules": lambda *sizes, **own: capsule_layer(*sizes, Spherical(**own)),
+    "mutual": lambda *sizes, **own: capsule_layer(*sizes, Spherical(mutual=True, **own)),
+}
+ROUTED = ("capsules", "mutual")
+"""Whose couplings are compared with the true factors."""
+
+_OTHERS = [{"layers": layers, "heads": heads, "lr": 0.01} for layers, heads in product((1, 2), ("all", "own"))]
+_OWN = {"layers": 1, "heads": "own", "lr": 0.01}
+SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
+    "capsules": [
+        {"layers": 1, "heads": "all", "lr": 0.01, "concentration": 4.0},
+        _OWN | {"concentration": 4.0},
+        _OWN | {"concentration": 4.0, "unit_votes": True},
+        _OWN | {"concentration": 1.0, "unit_votes": True},
+    ],
+    "mutual": [
+        _OWN | {"concentration": kappa, "unit_votes": True, "iterations": iterations}
+        for kappa, iterations in ((4.0, 3), (4.0, 4), (4.0, 5), (1.0, 4))
+    ],
+}
+"""As many for each network."""
+SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
+NUMBERS = (4, 8)
+"""Of factors; a table for each."""
+PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
+
+
+class OwnHeads(nn.Module):
+    """Parts (N, K * D) to scores (N, K * J): those of factor k from part k alone."""
+
+    def __init__(self, factors: int, part: int, classes: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(factors, part, classes) / part**0.5)
+        self.bias = nn.Parameter(torch.zeros(factors, classes))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        parts = nodes.unflatten(1, self.weight.shape[:2])  # (N, K, D)
+        return (torch.einsum("nkd,kdj->nkj", parts, self.weight) + self.bias).flatten(1)
+
+
+class Layers(nn.Module):
+    """Features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of a kind.
+
+    Each layer gives PART numbers in each of K parts. ``heads`` says what a factor's classes are read from: ``"all"``
+    numbers of a node, or those of its ``"own"`` part. ``own`` is for layers of capsules.
+    """
+
+    def __init__(self, network, inputs, classes, factors, layers: int, heads: str, dropout: float = DROPOUT, **own):
+        super().__init__()
+        width, made, self.factors = PART * factors, LAYERS[network], factors
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
+        separate = heads == "own"
+        self.heads = OwnHeads(factors, PART, classes) if separate else nn.Linear(width, classes * factors)
+
+    def nodes(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        """What the layers make of each node."""
+        for layer in self.layers:
+            feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
+        return feat
+
+    def scores(self, feat: Tensor) -> Tensor:
+        """The classes' scores, from what the layers have made."""
+        return self.heads(self.dropout(feat)).unflatten(1, (self.factors, -1)).transpose(1, 2)
+
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        return self.scores(self.nodes(graph, feat))
+
+    @torch.no_grad()
+    def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> list[Tensor]:
+        """Of capsules: what each layer couples each edge with, (E, K) per layer."""
+        found = []
+        for layer in self.layers:
+            feat, c = layer(graph, feat, get_coupling=True)
+            feat = F.elu(feat.flatten(1))
+            found.append(c.flatten(1))
+        return found
+
+
+def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
+    """Draw the seed's graph and train one network on its training nodes; the validation nodes choose the epoch."""
+    data = factor_graph(seed, factors)
+    torch.manual_seed(seed)
+    graph = dgl.add_self_loop(data.graph)  # puts the loops behind the edges
+    shape = {name: value for name, value in settings.items() if name != "lr"}
+    model = Layers(network, data.features.shape[1], data.num_classes, factors, **shape)
+    result = run.fit(
+        model,
+        lambda: [F.cross_entropy(model(graph, data.features)[data.train], data.labels[data.train])],
+        lambda: (model(graph, data.features)[data.val], data.labels[data.val]),
+        lambda: model(graph, data.features)[data.test],
+        lr=settings["lr"],
+        weight_decay=WEIGHT_DECAY,
+        epochs=epochs,
+        patience=PATIENCE,
+    )
+    if network in ROUTED:
+        layers = model.couplings(graph, data.features)
+        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in layers]
+        result["concentration"] = concentrations(model)
+    return result
+
+
+def recovery(c: Tensor, data: FactorGraph) -> dict:
+    """How well couplings (E, K) give away the factor of each edge that one factor alone generated.
+
+    Returns:
+        ``score``, the adjusted mutual information between each edge's largest coupling and its factor: 0 by chance, 1
+        where one determines the other; ``table`` (K, K), edges of each factor (rows) by capsule; ``edges`` that enter
+        node 0, as neighbour, factor, capsule.
+    """
+    which, factor = data.single()
+    capsule = c[which].argmax(dim=1)
+    size = data.num_factors
+    counts = torch.bincount(factor * c.shape[1] + capsule, minlength=size * c.shape[1]).view(size, -1)
+    src, dst = (ends[which] for ends in data.graph.edges())
+    first = dst == 0
+    edges = torch.stack([src[first], factor[first], capsule[first]], dim=1)
+    return {"score": information(factor, capsule), "table": counts.tolist(), "edges": edges.tolist()}
+
+
+def information(factor: Tensor, capsule: Tensor) -> float:
+    """Adjusted mutual information of two numberings (M,) of edges: 0 by chance, 1 where one determines the other."""
+    return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
+
+
+def upper_bound(place: Place, seed: int, factors: int) -> dict:
+    """How much there is to find: micro-F1 of the test nodes and ``recovery``'s score, of ``beliefs``."""
+    data = factor_graph(seed, factors)
+    classes, causes = beliefs(data)
+    which, factor = data.single()
+    right = (classes.argmax(dim=2) == data.labels)[data.test].double().mean()
+    return {"accuracy": float(right), "score": information(factor, causes[which].argmax(dim=1))}
+
+
+def rows(
+    place: Place, factors: int, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False
+) -> dict:
+    """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it.
+
+    Returns:
+        of each network a row, see ``table.row``; those of ``ROUTED`` with ``recovered``, how well each layer's
+        couplings give away the factor of an edge, ``concentration``, kappa of each graph's layers, and ``first``, the
+        ``recovery`` of the first graph, layer by layer.
+    """
+    tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
+    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, factors=factors, epochs=epochs)
+    graphs = [factor_graph(seed, factors) for seed in range(seeds)]
+    made = {}
+    for network, (chosen, fits) in found.items():
+        right = [run.accuracy(each, data.labels[data.test]) for each, data in zip(fits, graphs, strict=True)]
+        made[network] = table.row(network, fits, right, [chosen])
+        if network in ROUTED:
+            scores = zip(*([layer["score"] for layer in each["layers"]] for each in fits), strict=True)
+            made[network]["recovered"] = {f"layer {n}": table.spread(each) for n, each in enumerate(scores, 1)}
+            made[network]["first"] = fits[0]["layers"]
+            made[network]["concentration"] = [each["concentration"] for each in fits]
+    return made
+
+
+def part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
+    """``rows`` of all networks, what could be found, and ``picture``, what ``figures.recovered`` draws of mutual."""
+    found = rows(place, factors, seeds=seeds, quick=quick)
+    known = run.run(upper_bound, [{"seed": seed, "factors": factors} for seed in range(seeds)], place, "beliefs")
+    first = {network: found[network].pop("first") for network in ROUTED}["mutual"]
+    means = [score["mean"] for score in found["mutual"]["recovered"].values()]
+    drawn = means.index(max(means))
+    without_mutual = {network: row for network, row in found.items() if network != "mutual"}
+    return {
+        "factors": factors,
+        "rows": [*found.values()],
+        "margins": table.margins("capsules", without_mutual) | table.margins("mutual", found),
+        "known": {name: table.spread([each[name] for each in known]) for name in known[0]},
+        "protocol": f"{table.counted(seeds, 'graph')}{', mean +- standard deviation' * (seeds > 1)}. Settings: of "
+        f"{len(_OTHERS)} for each, the one with the highest validation score over {len(TRIAL_SEEDS)} other graphs. "
+        "Epoch: the lowest validation loss.",
+        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **first[drawn]},
+    }
+
+
+def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
+    """A part of the table for each number of factors."""
+    return [part(place, factors, seeds or (1 if quick else SEEDS), quick) for factors in NUMBERS]

@@ -1,0 +1,151 @@
+"""Networks for images, trained alike by a plan: each in a run folder of its own, then measured.
+
+The test images are read once per training, by the training itself. How the capsules are used is counted on validation
+images. A training that was stopped goes on where it was saved.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import numpy as np
+
+from experiments import run, table
+from experiments.plan import Plan
+from experiments.run import Missing, Place
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
+from graphcaps.analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
+from graphcaps.config import TrainConfig
+from graphcaps.data import Batches, load_affnist, load_images, within
+from graphcaps.progress import bar
+from graphcaps.training.hardware import pick_device
+from graphcaps.training.run_folder import Run, load
+from graphcaps.training.start import train
+
+MOST_VOTES = 2**20  # that counting builds at once, of a batch
+
+
+def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
+    """Train a network, or go on with its training, and measure it.
+
+    Returns:
+        the run's ``result``; which images it has ``right``, as a text of 0 and 1 for each set of images; what the sets
+        are ``named``; ``images_per_second`` of training; ``capsules``, how they are used, of each routed layer from
+        below, None without routing.
+    """
+    name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
+    config = TrainConfig(
+        **settings, seed=seed, name=name, out=place.cache / "runs", data=place.data, device=place.device
+    )
+    path = config.out / name
+    print(f"{path}: {table.settings_text(settings)}, seed {seed}")
+    if not (path / "config.json").exists():
+        train(config)
+    elif Run.open(path).result() is None:
+        train(TrainConfig(data=place.data, device=place.device), resume=path)
+    finished = Run.open(path)
+    predicted, labels = finished.answers()
+    right, named = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
+    device = pick_device(place.device)
+    model = load(finished, device=device)
+    for each in on:
+        images, named[each] = load_affnist(place.data)
+        with bar(named[each]) as on_share:
+            found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_share)
+        right[each], inside = (found.predicted == found.labels).numpy(), within(images).numpy()
+        for part, among in (("within", inside), ("beyond", ~inside)):
+            if among.any():
+                right[f"{each} {part}"], named[f"{each} {part}"] = right[each][among], f"{named[each]} ({part})"
+    return {
+        "result": finished.result(),
+        "right": {each: "".join(map(str, answers.astype(int))) for each, answers in right.items()},
+        "named": named,
+        "images_per_second": statistics.median(row["images_per_second"] for row in finished.metrics()),
+        "capsules": _usage(model, finished, place, device) if model.routes else None,
+    }
+
+
+def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
+    images = load_images(finished.config.dataset, place.data).for_augment(finished.config.augment).val
+    widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
+    batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
+    with bar("capsules used on validation images") as on_share:
+        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_share)
+    return [
+        {
+            "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
+            "starved": int(found.starved_children.sum() + found.starved_parents.sum()),
+            "capsules": len(found.entropy) + len(found.parent_length),
+            "entropy": relative_entropy(found.entropy, found.undecided),
+            "away": found.away,
+        }
+        for found in layers
+    ]
+
+
+def results(plan: Plan, place: Place, after: Callable[[dict], object] = lambda found: None) -> dict:
+    """Train what isn't trained yet, and compare; ``after`` is called with what is there after each training."""
+    run.run(fit, _trials(plan), place, plan.name, parallel=False, after=lambda: after(so_far(plan, place)))
+    return so_far(plan, place)
+
+
+def _trials(plan: Plan) -> list[dict]:
+    return [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
+
+
+def so_far(plan: Plan, place: Place) -> dict:
+    """``summary`` of the trainings that are in the cache, also by another process."""
+    found = {}
+    for (row, seed), trial in zip(plan.cells, _trials(plan), strict=True):
+        if (cell := run.cached(fit, trial, place)) is not None:
+            right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
+            found[row.name, seed] = {**cell, "right": right}
+    if not found:
+        raise Missing(f"{place.cache}: expected trainings of {plan.name}, got none")
+    return summary(plan, found)
+
+
+def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
+    """All that was measured, and each row against one.
+
+    Returns:
+        ``plan``; ``images``, the sets of images and their parts by name with what they are called; ``rows``, each with
+        its settings, its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1]
+        (``sd`` is None of one seed) and, but for the row the others are compared with, ``difference`` with its
+        ``interval`` and McNemar's p, of the seeds that both have; ``asked`` and ``trained``, numbers of trainings.
+    """
+    one = next(iter(found.values()))
+    sets, rows = [*one["named"]], []
+    for row in plan.rows:
+        seeds = [seed for seed in plan.seeds if (row.name, seed) in found]
+        if not seeds:
+            continue
+        cells = [found[row.name, seed] for seed in seeds]
+        shared = [seed for seed in seeds if (plan.against, seed) in found] if row.name != plan.against else []
+        pairs = [(found[row.name, seed], found[plan.against, seed]) for seed in shared]
+        rows.append(
+            {
+                "name": row.name,
+                "settings": row.settings,
+                "parameters": cells[0]["result"]["parameters_without_decoder"],
+                "seeds": [_numbers(seed, cell) for seed, cell in zip(seeds, cells, strict=True)],
+                "images": {name: table.compared(name, cells, pairs) for name in sets},
+            }
+        )
+    made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
+    about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
+    return {**about, "asked": len(plan.cells), "trained": len(found), "rows": rows}
+
+
+def _numbers(seed: int, cell: dict) -> dict:
+    return {
+        "seed": seed,
+        "accuracy": {name: float(right.mean()) for name, right in cell["right"].items()},
+        "wrong": {name: int((~right).sum()) for name, right in cell["right"].items()},
+        "val_accuracy": cell["result"]["val_accuracy"],
+        "best_epoch": cell["result"]["best_epoch"],
+        "seconds": cell["result"]["seconds"],
+        "images_per_second": cell["images_per_second"],
+        "capsules": cell["capsules"],
+    }

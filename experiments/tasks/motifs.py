@@ -1,0 +1,135 @@
+"""Graphs laid over each other: which of K shapes a graph is made of.
+
+The graphs are those of Yang et al. 2020 (Factorizable graph convolutional networks, NeurIPS), drawn by
+``experiments.data.motifs``, a quarter as many. Half of the motifs are in a graph, so that by chance half of the
+answers are right. Five networks of as many numbers per node, whose nodes are averaged: GCN, GAT, and ``CapsuleConv``
+with uniform couplings, routed as in the 2017 paper (dynamic), or as it does by default (capsules). The last one's
+couplings are compared with the motifs that edges belong to, which no network is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from experiments import run, table
+from experiments.data.motifs import MotifGraphs, motif_graphs
+from experiments.run import Place
+from experiments.tasks.factors import LAYERS, Layers, concentrations, information
+from graphcaps import dgl
+
+_OTHERS = [{"layers": layers, "lr": lr} for layers, lr in product((2, 4), (0.01, 0.003))]
+_CAPSULES = [{"layers": layers, "lr": 0.01, "concentration": kappa} for layers, kappa in product((2, 4), (1.0, 4.0))]
+SETTINGS = {network: _CAPSULES if network == "capsules" else _OTHERS for network in LAYERS if network != "mutual"}
+"""As many for each network."""
+GRAPHS, BATCH, DROPOUT = 5000, 320, 0.1
+SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 100, 15
+NUMBERS = (4, 6)
+"""Of motifs; a table for each."""
+
+
+class Batch(NamedTuple):
+    """Some graphs as one, a loop at each node behind all other edges."""
+
+    graph: dgl.DGLGraph
+    feat: Tensor  # (nodes, N)
+    labels: Tensor  # (graphs, K), 1 for the motifs that a graph holds
+    motifs: Tensor  # (edges but for the loops, K), those that an edge belongs to
+
+
+def batch(data: MotifGraphs, which: np.ndarray) -> Batch:
+    """These graphs."""
+    graph = data.batch(which)
+    looped = dgl.add_self_loop(graph)  # drops which nodes and edges are of which graph
+    looped.set_batch_num_nodes(graph.batch_num_nodes())
+    looped.set_batch_num_edges(graph.batch_num_edges() + graph.batch_num_nodes())
+    return Batch(looped, graph.ndata["feat"], torch.from_numpy(data.labels[which]).long(), graph.edata["factors"])
+
+
+class PooledLayers(Layers):
+    """Features (N, F) of a batch of graphs to scores (B, 2, K): is each of K motifs in a graph?"""
+
+    def __init__(self, network: str, inputs: int, motifs: int, layers: int, **own):
+        super().__init__(network, inputs, 2, motifs, layers, "all", dropout=DROPOUT, **own)
+
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        return self.scores(dgl.nn.pytorch.AvgPooling()(graph, self.nodes(graph, feat)))
+
+
+def fit(place: Place, network: str, settings: dict, seed: int, motifs: int, epochs: int) -> dict:
+    """Draw the seed's graphs and train one network on its training graphs; the validation graphs choose the epoch."""
+    data = motif_graphs(seed, motifs, GRAPHS)
+    torch.manual_seed(seed)
+    training = [batch(data, part) for part in np.array_split(data.train, -(-len(data.train) // BATCH))]
+    val, test = batch(data, data.val), batch(data, data.test)
+    shape = {name: value for name, value in settings.items() if name != "lr"}
+    model = PooledLayers(network, val.feat.shape[1], motifs, **shape)
+
+    def losses():
+        for k in torch.randperm(len(training)).tolist():
+            yield F.cross_entropy(model(training[k].graph, training[k].feat), training[k].labels)
+
+    result = run.fit(
+        model,
+        losses,
+        lambda: (model(val.graph, val.feat), val.labels),
+        lambda: model(test.graph, test.feat),
+        lr=settings["lr"],
+        epochs=epochs,
+        patience=PATIENCE,
+    )
+    if network == "capsules":
+        single = (test.motifs.sum(dim=1) == 1).nonzero().flatten()  # edges of one motif alone
+        motif = test.motifs[single].int().argmax(dim=1)
+        layers = model.couplings(test.graph, test.feat)
+        result["information"] = [information(motif, c[single].argmax(dim=1)) for c in layers]
+        result["concentration"] = concentrations(model)
+    return result
+
+
+def rows(
+    place: Place, motifs: int, networks: Sequence[str] = (*SETTINGS,), seeds: int = SEEDS, quick: bool = False
+) -> dict:
+    """Choose each network's settings on validation graphs, then train it on ``seeds`` other sets of graphs.
+
+    Returns:
+        of each network a row, see ``table.row``; that of capsules with ``recovered``, how well each layer's couplings
+        give away the motif of an edge, and ``concentration``, kappa of each training's layers.
+    """
+    tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
+    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, motifs=motifs, epochs=epochs)
+    sets = [motif_graphs(seed, motifs, GRAPHS) for seed in range(seeds)]
+    labels = [torch.from_numpy(data.labels[data.test]).long() for data in sets]
+    made = {}
+    for network, (chosen, fits) in found.items():
+        right = [run.accuracy(*pair) for pair in zip(fits, labels, strict=True)]
+        made[network] = table.row(network, fits, right, [chosen])
+        if network == "capsules":
+            layers = enumerate(zip(*(each["information"] for each in fits), strict=True), 1)
+            made[network]["recovered"] = {f"layer {n}": table.spread(each) for n, each in layers}
+            made[network]["concentration"] = [each["concentration"] for each in fits]
+    return made
+
+
+def part(place: Place, motifs: int, seeds: int, quick: bool) -> dict:
+    """``rows`` of all networks, and what they say."""
+    found = rows(place, motifs, seeds=seeds, quick=quick)
+    return {
+        "motifs": motifs,
+        "rows": [*found.values()],
+        "margins": table.margins("capsules", found),
+        "protocol": f"{table.counted(seeds, 'set')} of {GRAPHS:,} graphs"
+        f"{', mean +- standard deviation' * (seeds > 1)}. Settings: of {len(_OTHERS)} for each, the one with the "
+        "highest validation score on another set. Epoch: the lowest validation loss.",
+    }
+
+
+def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
+    """A part of the table for each number of motifs."""
+    return [part(place, motifs, seeds or (1 if quick else SEEDS), quick) for motifs in NUMBERS]

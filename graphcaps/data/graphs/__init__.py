@@ -1,1 +1,0 @@
-"""Graph data sets: read, checked, with their published splits. They need DGL."""

@@ -1,1 +1,0 @@
-"""Capsules on other people's graphs: scripts to copy from, each with the usual layers as baselines in the same run."""

@@ -1,0 +1,25 @@
+"""Small graphs under the names of the real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.data import cora, tu
+
+from . import planetoid, rings
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch) -> Path:
+    """A folder with a small Cora, MUTAG and PROTEINS, which are expected there."""
+    folder = tmp_path / "data"
+    (folder / "cora").mkdir(parents=True)
+    np.savez(folder / "cora" / "cora.npz", **planetoid.arrays())
+    monkeypatch.setattr(cora, "CORA", planetoid.SPEC)
+    for name in ("MUTAG", "PROTEINS"):
+        rings.write(folder / "tu" / name, name)
+        monkeypatch.setitem(tu.SETS, name, rings.spec())
+    return folder

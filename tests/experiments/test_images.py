@@ -1,0 +1,209 @@
+"""Plans, and trainings of networks for images that are stopped, shared and taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from experiments import run, table
+from experiments.__main__ import main
+from experiments.figures.comparison import compared
+from experiments.plan import plan_names, read_plan
+from experiments.run import Place
+from experiments.tasks import images
+from graphcaps.data import to_float
+from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.models import CNN
+from graphcaps.training import loop
+from graphcaps.training.run_folder import Run
+
+from .. import small
+from ..test_training import stop_at
+
+TINY = """
+train: {dataset: digits, epochs: 1, batch_size: 40, precision: float32}
+networks:
+  dynamic: {model: compact}
+  CNN: {model: cnn-small}
+seeds: [0, 1]
+"""
+
+
+def written(tmp_path, text: str):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(text)
+    return read_plan(str(path))
+
+
+# Plans
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_every_plan_can_be_trained(name):
+    plan = read_plan(name)
+    assert len(plan.cells) == len(plan.rows) * len(plan.seeds) > 0
+
+
+def test_a_grid_has_each_network_with_each_value_and_the_first_seed_first(tmp_path):
+    plan = written(tmp_path, TINY + "vary: {iterations: [1, 3]}\n")
+    names = ["dynamic, iterations 1", "dynamic, iterations 3", "CNN, iterations 1", "CNN, iterations 3"]
+    assert [(row.name, seed) for row, seed in plan.cells] == [(name, seed) for seed in (0, 1) for name in names]
+    assert plan.rows[1].settings["iterations"] == 3 and plan.rows[1].settings["epochs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- 1", "plan: expected entries train, networks"),
+        ("{", "plan: expected a YAML file"),
+        ("networks: {}", "networks: expected a name and settings for each, got {}"),
+        (TINY + "sedes: [1]", "entry: expected one of train, networks, vary, seeds, test_on, against, got 'sedes'."),
+        (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
+        (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, model"),
+        (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
+        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of parts, compact"),
+        (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist"),
+        (TINY + "against: CNM", "against: expected one of the rows dynamic; CNN, got CNM"),
+        (TINY.replace("cnn-small", "compact"), "networks: expected rows with different settings, got dynamic; CNN"),
+        (TINY.replace("cnn-small", "cnn-small, dataset: mnist"), "dataset: expected one for all networks, whose"),
+        (TINY.replace("CNN:", "dynamic:"), "dynamic stands twice"),
+    ],
+)
+def test_a_plan_that_can_not_be_trained_is_refused_with_its_reason(tmp_path, text, wanted):
+    with pytest.raises(InputError) as error:
+        written(tmp_path, text)
+    assert wanted in str(error.value) and "tiny.yaml" in str(error.value)
+
+
+# Trainings
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Place:
+    use(monkeypatch)
+    return Place(tmp_path, tmp_path / "cache", "cpu")
+
+
+def use(monkeypatch, data=None) -> None:
+    data = data or small.digits()
+    small.use(monkeypatch, data)
+    monkeypatch.setattr(images, "load_images", lambda name, root: data)
+
+
+def runs(place: Place) -> list[Run]:
+    return [Run.open(path.parent) for path in sorted(place.cache.glob("runs/*/config.json"))]
+
+
+def test_a_table_is_what_the_runs_say_and_nothing_is_trained_twice(place, tmp_path, monkeypatch):
+    plan, seen = written(tmp_path, TINY), []
+    results = images.results(plan, place, seen.append)
+    assert [each["trained"] for each in seen] == [1, 2, 3, 4] and seen[-1] == results and results["asked"] == 4
+    for row, model in zip(results["rows"], ("compact", "cnn-small"), strict=True):
+        found = [each.result() for each in runs(place) if each.config.model == model]
+        accuracies = [each["test_accuracy"] for each in found]
+        assert row["images"]["test"]["mean"] == pytest.approx(np.mean(accuracies))
+        assert row["images"]["test"]["sd"] == pytest.approx(np.std(accuracies, ddof=1))
+        wrong = sorted(seed["wrong"]["test"] for seed in row["seeds"])
+        assert wrong == sorted(41 - each["test_correct"] for each in found)
+    dynamic, cnn = results["rows"]
+    assert "difference" not in dynamic["images"]["test"] and len(cnn["images"]["test"]["mcnemar"]) == 2
+    assert [layer["capsules"] for layer in dynamic["seeds"][0]["capsules"]] == [26]
+    assert cnn["seeds"][0]["capsules"] is None
+    monkeypatch.setattr(images, "train", None)
+    assert images.results(plan, place) == results
+
+
+def test_stopped_and_taken_up_it_gives_the_same(place, tmp_path, monkeypatch, capsys):
+    plan = written(tmp_path, TINY)
+    whole = images.results(plan, dataclasses.replace(place, cache=tmp_path / "whole"))
+    words = [str(tmp_path / "tiny.yaml"), "--data", str(tmp_path), "--cache", str(place.cache), "--device", "cpu"]
+    words += ["--to", str(tmp_path / "to")]
+    with monkeypatch.context() as patched:
+        stop_at(patched, 5, signal.SIGINT)  # in the second training
+        assert main(words) == 128 + signal.SIGINT
+    assert "The same command goes on" in capsys.readouterr().err and not (tmp_path / "to").exists()
+    assert json.loads((place.cache / "tiny.json").read_text())["trained"] == 1
+    assert main(words) == 0
+    again = json.loads((tmp_path / "to" / "tiny.json").read_text())
+    for ours, theirs in zip(again["rows"], whole["rows"], strict=True):
+        assert ours["images"] == theirs["images"]
+    assert len(runs(place)) == 4 and (tmp_path / "to" / "tiny.png").stat().st_size > 1000
+    assert (tmp_path / "to" / "tiny.md").read_text().count("\n") == 4
+
+
+def test_a_partial_table_compares_the_seeds_that_both_have(place, tmp_path):
+    plan = written(tmp_path, TINY)
+    images.results(plan, place)
+    (trial,) = [each for each in images._trials(plan) if each["settings"]["model"] == "compact" and each["seed"] == 0]
+    (place.cache / f"{run.key(images.fit, trial)}.json").unlink()
+    found = images.so_far(plan, place)
+    dynamic, cnn = found["rows"]
+    assert found["trained"] == 3 and (len(dynamic["seeds"]), len(cnn["seeds"])) == (1, 2)
+    apart = cnn["seeds"][1]["accuracy"]["test"] - dynamic["seeds"][0]["accuracy"]["test"]
+    assert cnn["images"]["test"]["difference"] == pytest.approx(apart)
+
+
+def test_a_training_that_diverges_leaves_the_others_alone(place, tmp_path, monkeypatch):
+    step = loop.training_step
+
+    def broken(learner, *batch):
+        loss, output = step(learner, *batch)
+        return (loss * float("nan") if isinstance(learner.network, CNN) and torch.initial_seed() == 0 else loss), output
+
+    monkeypatch.setattr(loop, "training_step", broken)
+    plan = written(tmp_path, TINY)
+    with pytest.raises(GraphcapsError, match="tiny, {.*cnn-small.*'seed': 0.*}: "):
+        images.results(plan, place)
+    assert images.so_far(plan, place)["trained"] == 3
+
+
+def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(place, tmp_path, monkeypatch):
+    """On the validation images, of which the first 10 are called within."""
+    data = small.digits(size=40)
+    use(monkeypatch, data)
+    monkeypatch.setattr(images, "load_affnist", lambda root: (data.val, "other"))
+    monkeypatch.setattr(images, "within", lambda some: torch.arange(len(some)) < 10)
+    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  dynamic: {model: compact}\n", "")
+    results = images.results(written(tmp_path, text + "test_on: [affnist]"), place)
+    parts = {"affnist within": "other (within)", "affnist beyond": "other (beyond)"}
+    assert results["images"] == {"test": "test", "affnist": "other", **parts}
+    (row,) = results["rows"]
+    found, (seed,) = row["images"], row["seeds"]
+    assert [found[name]["count"] for name in ("affnist", *parts)] == [40, 10, 30] and found["affnist"]["sd"] is None
+    assert found["affnist"]["mean"] == pytest.approx(seed["val_accuracy"])  # which training has written down
+    assert seed["wrong"]["affnist within"] + seed["wrong"]["affnist beyond"] == seed["wrong"]["affnist"]
+    assert "| other (within) accuracy (10) |" in table.images(results)
+
+
+def test_capsules_are_counted_on_the_images_that_chose_the_epoch(place, tmp_path, monkeypatch):
+    seen, count = [], images.capsule_usage_of_layers
+
+    def counting(model, part, on_share):
+        seen.append(part)
+        return count(model, part, on_share)
+
+    monkeypatch.setattr(images, "capsule_usage_of_layers", counting)
+    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")
+    images.results(written(tmp_path, text.replace("compact", "compact, augment: anywhere")), place)
+    (batches,) = seen
+    counted = torch.cat([part for part, _ in batches.in_order()])
+    assert torch.equal(counted, to_float(small.digits().for_augment("anywhere").val.pixels))
+
+
+# The picture
+
+
+def test_the_picture_has_a_dot_per_seed_in_panels_that_do_not_cover_each_other():
+    results = table.read("affnist")
+    axes = compared(results).axes
+    dots = [line.get_xdata().tolist() for line in axes[0].lines if line.get_marker() == "o"]
+    assert dots == [[seed["accuracy"]["test"] for seed in row["seeds"]] for row in results["rows"]]
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == [row["name"] for row in results["rows"]]
+    boxes = [each.get_position() for each in axes]
+    assert len(boxes) == 4 and boxes[0].y0 == boxes[1].y0 > boxes[2].y1 and boxes[0].x0 == boxes[2].x0
+    assert boxes[0].x1 < boxes[1].x0 and boxes[2].y0 == boxes[3].y0 > 0

@@ -1,0 +1,148 @@
+"""The table of all tasks: stopped and taken up again, honest while it is partial, each cell what its source says."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from experiments import plan as plans
+from experiments import run, table
+from experiments.__main__ import main
+from experiments.data.cora import load_cora
+from experiments.data.tu import load_graphs
+from experiments.plan import read_plan
+from experiments.tasks import cora, factors, images, molecules, motifs, overview
+from experiments.tasks.overview import COLUMNS, TASKS, of_graphs, of_images
+from graphcaps.errors import GraphcapsError
+
+from .. import small
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MNIST = """
+train: {dataset: digits, epochs: 1, batch_size: 40, precision: float32}
+networks:
+  uniform: {model: compact, routing: uniform}
+  dynamic: {model: compact}
+seeds: [0, 1]
+"""
+
+
+def cell(row: str, column: int) -> str:
+    return row.split("|")[3 + column].strip()
+
+
+@pytest.fixture
+def tiny(data, tmp_path, monkeypatch):
+    """Tasks mnist, cora and mutag, small and quick; what was trained on graphs; and words for the command."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "mnist.yaml").write_text(MNIST)
+    monkeypatch.setattr(plans, "PLANS", tmp_path / "plans")
+    small.use(monkeypatch)
+    monkeypatch.setattr(images, "load_images", lambda name, root: small.digits())
+    monkeypatch.setattr(overview, "TASKS", {name: TASKS[name] for name in ("mnist", "cora", "mutag")})
+    monkeypatch.setattr(run, "cores", lambda: 1)
+    calls: list = []
+
+    def fitted(network: str, truth, *where: int) -> dict:
+        calls.append((network, *where))
+        random = np.random.RandomState(sum(map(ord, network)) + where[-1] + 10 * where[0])
+        predicted = np.where(random.rand(len(truth)) < 0.7, truth, 1 - truth).tolist()
+        fit = {"val_accuracy": 0.5, "val_loss": 1.0, "epoch": 1, "parameters": 10, "seconds": 0.5}
+        return fit | {"predicted": predicted, "entropy": {}}
+
+    def paper_fit(place, network, settings, seed, epochs):
+        papers = load_cora(place.data)
+        return fitted(network, papers.labels[papers.test].numpy(), seed)
+
+    def molecule_fit(place, data, network, settings, fold, seed, epochs):
+        graphs = load_graphs("MUTAG", place.data)
+        return fitted(network, graphs.labels[graphs.folds[fold]], fold, seed)
+
+    monkeypatch.setattr(cora, "fit", paper_fit)
+    monkeypatch.setattr(molecules, "fit", molecule_fit)
+    words = ["overview", "--data", str(data), "--device", "cpu", "--cache", str(tmp_path / "cache")]
+    return calls, [*words, "--to", str(tmp_path / "to")], tmp_path / "cache", tmp_path / "to"
+
+
+def test_every_task_has_a_control_and_its_plans_have_the_networks_of_its_columns():
+    titles = [title for task in TASKS.values() for title in task.rows]
+    assert len(set(titles)) == len(titles) == 12
+    layers = {"cora": cora.LAYERS, "factors": factors.LAYERS, "motifs": motifs.SETTINGS}
+    for name, task in TASKS.items():
+        assert "uniform" in task.columns and set(task.columns) <= set(COLUMNS)
+        networks = [network for some in task.columns.values() for network in some]
+        if task.train is None:
+            plan = read_plan(name)
+            assert [row.name for row in plan.rows] == networks and plan.against == "uniform"
+            assert ("affnist" in plan.on) == any(images.startswith("affnist") for images in task.rows.values())
+        else:
+            assert sorted(networks) == sorted(layers.get(name.partition("-")[0], molecules.READOUTS))
+
+
+def test_a_stopped_table_is_partial_and_goes_on(tiny, monkeypatch, capsys):
+    calls, words, cache, to = tiny
+    with monkeypatch.context() as patched:
+        patched.setattr(images, "_usage", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main([*words, "--only", "mnist", "cora"]) == 130
+    assert main([*words, "--only", "cora"]) == 0 and not to.exists()
+    lines = (cache / "overview.md").read_text().splitlines()
+    mnist, papers, graphs = lines[2:]
+    assert {cell(mnist, k) for k in range(7)} == {cell(graphs, 0)} == {""} and cell(papers, 2) == "-"
+    rows = json.loads((cache / "overview.json").read_text())["rows"]
+    assert [len(one["each"]) for some in rows[1]["cells"].values() for one in some or []] == [20] * 5
+    monkeypatch.setattr(overview, "COLUMNS", COLUMNS[:2])  # else the columns of mnist have no networks here
+    before = len(calls)
+    assert main(words) == 0
+    assert len(calls) - before == 5 * 4 * 10  # five readouts, four settings, ten folds
+    text = (cache / "overview.md").read_text()
+    assert text in capsys.readouterr().out and not re.search(r"\d of \d", text)
+    done = len(calls)
+    assert main(words) == 0 and len(calls) == done
+
+
+def test_cells_are_what_the_trainings_say(tiny):
+    calls, words, cache, _ = tiny
+    assert main([*words, "--only", "mnist", "cora"]) == 0
+    mnist, papers, graphs = json.loads((cache / "overview.json").read_text())["rows"]
+    (dynamic,), (uniform,) = mnist["cells"]["dynamic"], mnist["cells"]["uniform"]
+    reached = [json.loads(path.read_text()) for path in cache.glob("runs/*/result.json")]
+    wanted = [each["test_accuracy"] for each in reached if "uniform" not in each["command"]]
+    assert sorted(dynamic["each"]) == pytest.approx(sorted(wanted))
+    assert dynamic["difference"] == pytest.approx(dynamic["mean"] - uniform["mean"]) and "difference" not in uniform
+    gat, (uniform,) = papers["cells"]["no capsules"][1], papers["cells"]["uniform"]
+    low, high = ttest_rel(gat["each"], uniform["each"]).confidence_interval()
+    assert gat["name"] == "GAT" and gat["interval"] == pytest.approx([low, high])
+    assert set(map(str, graphs["cells"].values())) == {"[]", "None"}
+
+
+def test_a_task_that_fails_does_not_stop_the_others(tiny, monkeypatch, capsys):
+    calls, words, cache, _ = tiny
+
+    def no_papers(*given, **options):
+        raise GraphcapsError("cora: expected files")
+
+    monkeypatch.setattr(cora, "load_cora", no_papers)
+    assert main([*words, "--only", "cora", "mutag"]) == 1
+    assert "experiments: cora: cora: expected files" in capsys.readouterr().err
+    rows = json.loads((cache / "overview.json").read_text())["rows"]
+    assert [len(row["cells"]["uniform"]) for row in rows] == [0, 0, 1]
+
+
+def test_a_wrong_task_is_answered_in_one_line(tmp_path, capsys):
+    assert main(["overview", "--only", "factor-4", "--cache", str(tmp_path / "cache")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("experiments: only: expected one of mnist, pairs, places, anywhere,")
+    assert "got 'factor-4'. Did you mean 'factors-4'?" in error and not (tmp_path / "cache").exists()
+
+
+def test_an_empty_table_has_all_tasks_and_shows_what_can_not_be():
+    rows = [row for t in TASKS.values() for row in (of_graphs(t, {}) if t.train else of_images(t, None, 3))]
+    lines = table.overview({"columns": COLUMNS, "rows": rows}).splitlines()
+    assert len(lines) == 2 + sum(len(task.rows) for task in TASKS.values())
+    assert all({cell(line, k) for k in range(7)} <= {"", "-"} and line.count("|") == 10 for line in lines[2:])
+    assert [cell(lines[3], k) for k in range(7)] == [*[""] * 6, "-"]  # two digits: no CNN

@@ -1,0 +1,125 @@
+"""A pruned layer routes on fewer edges: against masks and a sort per child; what it loses: against evaluation."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+
+from experiments.__main__ import main
+from experiments.tasks import pruning
+from experiments.tasks.pruning import DRAWS, PrunedCaps, mean_coupling, prune, strongest_edges
+from graphcaps import CapsNet, InputError, bipartite_graph, complete_graph, dynamic_routing
+from graphcaps.analysis.accuracy import evaluate
+from graphcaps.data import Batches, Images, to_float
+from graphcaps.graph import links
+from graphcaps.nn import CapsuleLayer
+from graphcaps.training.start import train
+
+from .. import small
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SOME = torch.tensor([1, 2, 5, 6, 7, 11])
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 1000])
+@pytest.mark.parametrize("few_values", [False, True])
+def test_each_child_keeps_its_strongest_edges(k, few_values):
+    torch.manual_seed(0)
+    sparse = bipartite_graph(torch.randint(7, (20,)), torch.randint(5, (20,)), 7, 5)
+    for graph in (complete_graph(4, 3), sparse):
+        strength = torch.randn(graph.num_edges())
+        strength = strength.round() if few_values else strength  # many are equally strong
+        edges, wanted = links(graph), []
+        for i in range(edges.num_children):
+            own = [e for e in range(len(edges.src)) if edges.src[e] == i]
+            wanted += sorted(own, key=lambda e: (-strength[e].item(), e))[:k]
+        assert strongest_edges(graph, strength, k).tolist() == sorted(wanted)
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_a_pruned_layer_routes_as_if_the_other_edges_had_no_coupling(prior):
+    torch.manual_seed(0)
+    layer, u = CapsuleLayer(4, 3, child_dim=5, parent_dim=6, learned_prior=prior), torch.randn(4, 7, 5)
+    if prior:
+        torch.nn.init.normal_(layer.prior)
+    masked = torch.full((12,), -torch.inf)
+    masked[SOME] = layer.prior.detach()[SOME] if prior else 0
+    wanted = dynamic_routing(layer.graph(), layer.votes(u).tensor(layer.graph()), prior=masked, engine="torch")
+    torch.testing.assert_close(PrunedCaps(layer, SOME)(u), wanted)
+    torch.testing.assert_close(PrunedCaps(layer, torch.arange(12))(u), layer(u))
+
+
+@pytest.fixture(scope="module")
+def images():
+    source = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (30, 1, 12, 12), dtype=torch.uint8, generator=source)
+    return Images(pixels, torch.randint(3, (30,), generator=source))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    model = CapsNet.from_preset("compact", (1, 12, 12), num_classes=3)
+    with torch.no_grad():
+        model.capsules.weight *= 30  # decided couplings without training
+    return model
+
+
+def test_the_mean_coupling_is_that_of_one_image_after_the_other(model, images):
+    found = mean_coupling(model, Batches(images, 7))
+    model.eval()
+    graph, total = model.capsules.graph(), torch.zeros(48, dtype=torch.float64)
+    for image in images.pixels:
+        with torch.no_grad():
+            votes = model.capsules.votes(model.children_of(to_float(image[None])))
+        total += dynamic_routing(graph, votes, return_graph=True)[1].edata["c"][:, 0]
+    torch.testing.assert_close(found, total / 30, rtol=1e-4, atol=1e-6)
+    assert torch.allclose(found.view(16, 3).sum(1), torch.ones(16, dtype=torch.float64)) and found.max() > 0.4
+
+
+def test_every_count_is_what_evaluating_the_pruned_network_gives(model, images):
+    parts = {
+        "val": Images(images.pixels[:13], images.labels[:13]),
+        "test": Images(images.pixels[13:], images.labels[13:]),
+    }
+
+    def by_evaluate(edges) -> list[int]:
+        cut = copy.deepcopy(model)
+        cut.capsules = PrunedCaps(cut.capsules, edges)
+        return [evaluate(cut, Batches(part, 30)).correct for part in parts]
+
+    strength = mean_coupling(model, Batches(images, 30))
+    found = prune(model, strength, (2, 1, 2, 3), *(Batches(part, 5) for part in parts))
+    assert [(row["k"], row["edges"]) for row in found["rows"]] == [(1, 16), (2, 32), (None, 48)]
+    ranks = torch.rand(DRAWS, 48, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for row in found["rows"][:-1]:
+        counted = [row["strongest"], *row["random"], row["weakest"]]
+        for by, score in zip((strength, *ranks, -strength), counted, strict=True):
+            edges = strongest_edges(model.capsules.graph(), by, row["k"])
+            assert [score["val_correct"], score["test_correct"]] == by_evaluate(edges)
+            assert score["test_accuracy"] == score["test_correct"] / 17
+    whole = found["rows"][-1]["strongest"]
+    assert [whole["val_correct"], whole["test_correct"]] == by_evaluate(torch.arange(48))
+    enough = [row["k"] for row in found["rows"] if row["strongest"]["val_correct"] >= whole["val_correct"]]
+    assert found["enough"] == enough[0] and len(model.capsules.weight) == 48
+
+
+def test_more_edges_than_a_child_has_are_refused(model, images):
+    part, strength = Batches(images, 30), torch.zeros(48, dtype=torch.float64)
+    assert [row["k"] for row in prune(model, strength, (3,), part, part)["rows"]] == [None]
+    with pytest.raises(InputError, match="keep: expected an integer from 1 to 3, got 4"):
+        prune(model, strength, (1, 4), part, part)
+
+
+def test_the_command_writes_the_table_of_a_run(tmp_path, monkeypatch, capsys):
+    small.use(monkeypatch)
+    monkeypatch.setattr(pruning, "load_images", lambda name, root: small.digits())
+    train(small.config(tmp_path, epochs=1), progress=False)
+    assert main(["pruning", str(tmp_path / "run"), "--keep", "1", "3", "--to", str(tmp_path / "to")]) == 0
+    found = json.loads((tmp_path / "to" / "pruning.json").read_text())
+    assert [row["k"] for row in found["rows"]] == [1, 3, None] and found["train_images"] == 120
+    assert found["command"] == "python -m experiments pruning RUN --keep 1 3"
+    assert (tmp_path / "to" / "pruning.md").read_text() in capsys.readouterr().out

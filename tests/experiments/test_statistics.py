@@ -1,0 +1,95 @@
+"""Tests of differences: against the binomial distribution, formulas for what accuracies vary by, and simulations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.statistics import CASES, coverage, difference, mcnemar, paired
+from graphcaps.errors import InputError
+
+
+def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
+    right, other = np.zeros(100, bool), np.zeros(100, bool)
+    right[:7], other[5:17] = True, True  # 5 and 10, both on 2
+    both_tails = 2 * sum(np.prod([(15 - k) / (k + 1) for k in range(n)]) for n in range(6)) / 2**15
+    assert mcnemar(right, other) == mcnemar(other, right) == pytest.approx(both_tails)
+    assert mcnemar(right, right) == 1
+
+
+def of_accuracies(*accuracies, images=1000):
+    """(S, N) bool: the first images are right, as many as say the accuracies."""
+    return np.arange(images) < np.round(np.array(accuracies)[:, None] * images)
+
+
+def test_of_one_seed_each_it_is_the_interval_of_paired_images():
+    random = np.random.default_rng(0)
+    ours, theirs = random.random((1, 2000)) < 0.9, random.random((1, 2000)) < 0.9
+    apart, low, high = difference(ours, theirs)
+    assert apart == ours.mean() - theirs.mean() and (low + high) / 2 == pytest.approx(apart)
+    each = ours[0].astype(float) - theirs[0]
+    assert (high - low) / 2 == pytest.approx(1.959964 * each.std() / 2000**0.5)
+
+
+def test_images_that_both_have_right_or_wrong_do_not_widen_the_interval():
+    right = np.random.default_rng(0).random((1, 1000)) < 0.5
+    other = right.copy()
+    other[0, :10] ^= True
+    _, low, high = difference(right, other)
+    assert high - low < 0.02  # without pairs it would be 4 * sqrt(0.5 / 1000) = 0.09
+
+
+@pytest.mark.parametrize("theirs", [(0.5, 0.51, 0.55), (0.49, 0.51), (0.5, 0.501)])
+def test_where_networks_differ_on_no_image_by_themselves_it_is_welchs(theirs):
+    # seeds that answer at random: what images add is what chance adds to the seeds, no part of it is the images' own
+    ours = (0.45, 0.5, 0.52, 0.53)
+    random = np.random.default_rng(3)
+    right, other = (np.stack([random.permutation(row) for row in of_accuracies(*each)]) for each in (ours, theirs))
+    apart, low, high = difference(right, other)
+    wanted = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    images = np.var(right.mean(0) - other.mean(0)) / 1000  # the images' own part is small against it
+    assert apart == pytest.approx(np.mean(ours) - np.mean(theirs))
+    assert 0 <= (high - low) ** 2 - (wanted.high - wanted.low) ** 2 < (2 * 1.96) ** 2 * images / 4
+
+
+def test_images_that_are_hard_for_every_seed_of_one_network_widen_it_as_much_as_one_seed_says():
+    random = np.random.default_rng(1)
+    one, other = random.random((1, 4000)) < 0.9, random.random((1, 4000)) < 0.9
+    alone = difference(one, other)
+    many = difference(one.repeat(5, axis=0), other.repeat(3, axis=0))  # no seed differs from another
+    assert many == pytest.approx(alone)
+
+
+def test_a_seed_that_failed_makes_it_wide():
+    good = of_accuracies(0.9, 0.9)
+    assert difference(of_accuracies(0.9, 0.0), good)[1] == -1  # and no further than a difference can be
+    low, high = difference(of_accuracies(0.9, 0.91), good)[1:]
+    assert low < 0 < high < 0.1
+
+
+def test_networks_of_other_images_are_an_error():
+    with pytest.raises(InputError, match=r"other: expected \(T, N=5\), got \(2, 4\)"):
+        difference(np.ones((2, 5), bool), np.ones((2, 4), bool))
+
+
+def test_intervals_of_two_seeds_hold_the_truth():
+    # 0.97 of these draws; a bootstrap over two seeds and the images has 0.88 of them
+    assert coverage(2, 0.9, 0.02, 0.02, images=2000, draws=300) > 0.93
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("about", CASES)
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_hold_the_truth_in_95_percent(about, seeds):
+    # of 1,000 draws of a share of 0.95, three standard deviations are 0.021; no wider than it has to be either
+    assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995
+
+
+def test_folds_that_share_their_training_graphs_have_a_wider_interval():
+    ours, theirs = [0.8, 0.7, 0.9, 0.75], [0.7, 0.7, 0.8, 0.8]
+    low, high = stats.ttest_rel(ours, theirs).confidence_interval()
+    assert paired([*ours, 0.1], theirs) == pytest.approx((0.0375, low, high))
+    apart, wide_low, wide_high = paired(ours, theirs, 0.25)
+    assert wide_high - wide_low == pytest.approx((high - low) * 2**0.5) and apart == pytest.approx(0.0375)
+    assert paired([0.8], theirs) is None

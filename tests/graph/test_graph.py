@@ -1,0 +1,187 @@
+"""Building graphs, their cached index arrays, networkx, and what importing costs."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import _dgl_wheel, bipartite_graph, complete_graph, dynamic_routing, to_networkx
+from graphcaps.errors import InputError
+from graphcaps.graph import EDGE_TYPE, links
+from graphcaps.graph.links import links_on
+
+
+def ends(graph):
+    return [end.tolist() for end in graph.edges(order="eid")]
+
+
+# Builders
+
+
+def test_a_complete_graph_is_source_major():
+    graph = complete_graph(3, 2)
+    assert ends(graph) == [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
+    assert graph.canonical_etypes == [EDGE_TYPE] == [("child", "votes", "parent")]
+
+
+def test_a_complete_graph_is_built_once_and_shares_no_features():
+    first, second = complete_graph(3, 2), complete_graph(3, 2)
+    assert first._graph is second._graph
+    first.edata["b"] = torch.zeros(6)
+    first.dstdata["v"] = torch.zeros(2)
+    assert not second.edata and not second.dstdata and not complete_graph(3, 2).edata
+
+
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.int32)])
+def test_edges_keep_the_order_they_were_given_in(make):
+    graph = bipartite_graph(make([2, 0, 2, 0]), make([1, 0, 1, 1]), 4, 3)
+    assert ends(graph) == [[2, 0, 2, 0], [1, 0, 1, 1]]
+    assert (graph.num_src_nodes(), graph.num_dst_nodes()) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (([3], [0], 3, 2), "src: expected indices in [0, num_children=3), got 3 to 3"),
+        (([0, 1], [0, 2], 3, 2), "dst: expected indices in [0, num_parents=2), got 0 to 2"),
+        (([0], [-1], 3, 2), "dst: expected indices in [0, num_parents=2), got -1 to -1"),
+        (([0, 1], [0], 3, 2), "dst: expected as many indices as src, 2, got 1"),
+        (([0.5], [0], 3, 2), "src: expected int32 or int64, got torch.float32"),
+        (([True], [0], 3, 2), "src: expected int32 or int64, got torch.bool"),
+        (([[0]], [0], 3, 2), "src: expected one dimension, (E,), got (1, 1)"),
+        ((torch.tensor([0], dtype=torch.int32), [0], 3, 2), "dst: expected torch.int32 as src, got torch.int64"),
+        (([0], [0], -1, 2), "num_children: expected an integer >= 0, got -1"),
+        (([0], [0], 3, 2.0), "num_parents: expected an integer >= 0, got 2.0"),
+    ],
+)
+def test_edges_that_do_not_fit_are_named(arguments, text):
+    with pytest.raises(InputError) as caught:
+        bipartite_graph(*arguments)
+    assert str(caught.value) == text
+
+
+# Links
+
+
+def test_links_are_taken_once_per_structure():
+    graph = bipartite_graph([0, 1], [1, 0], 2, 2)
+    assert links(graph) is links(graph) is links(graph.local_var())
+    assert links(graph) is not links(bipartite_graph([0, 1], [1, 0], 2, 2))
+
+
+def test_links_know_a_complete_graph():
+    grid = torch.cartesian_prod(torch.arange(3), torch.arange(2))
+    assert links(complete_graph(3, 2)).complete
+    assert links(bipartite_graph(*grid.T, 3, 2)).complete
+    assert not links(bipartite_graph(*grid.flip(0).T, 3, 2)).complete
+    assert not links(bipartite_graph([0, 0, 1, 1], [0, 1, 0, 0], 2, 2)).complete
+    assert not links(bipartite_graph([0], [0], 3, 2)).complete
+
+
+def test_links_follow_edges_added_and_removed_in_place():
+    graph = bipartite_graph([0, 1], [0, 1], 2, 2)
+    assert links(graph).src.tolist() == [0, 1]
+    graph.add_edges([1], [0])
+    assert (links(graph).src.tolist(), links(graph).dst.tolist()) == ([0, 1, 1], [0, 1, 0])
+    graph.remove_edges([0])
+    assert (links(graph).src.tolist(), links(graph).dst.tolist()) == ([1, 1], [1, 0])
+    graph.add_nodes(3, ntype="parent")
+    assert links(graph).num_parents == 5
+
+
+def test_links_are_freed_with_their_graph():
+    gc.collect()
+    before = set(links_on.cache)
+    graph = bipartite_graph([0, 1], [0, 1], 2, 2)
+    index = weakref.ref(links(graph).src)
+    assert len(set(links_on.cache) - before) == 1
+    del graph
+    gc.collect()
+    assert index() is None
+    assert set(links_on.cache) <= before
+
+
+# networkx
+
+
+@pytest.fixture
+def routed():
+    graph = bipartite_graph([2, 0, 2, 2], [1, 0, 1, 0], 4, 2)
+    votes = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    return dynamic_routing(graph, votes, return_graph=True)[1]
+
+
+def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
+    drawn = to_networkx(routed, index=(1,))
+    children, parents = [("child", i) for i in range(4)], [("parent", j) for j in range(2)]
+    assert list(drawn.nodes) == children + parents
+    assert drawn.nodes["child", 1] == {"layer": 0, "index": 1, "x": 0.0, "y": 0.625}
+    assert drawn.nodes["parent", 1] == {"layer": 1, "index": 1, "x": 1.0, "y": 0.25}
+    wanted = {
+        (("child", i), ("parent", j), e): {name: routed.edata[name][e, 1].item() for name in ("c", "b")}
+        for e, (i, j) in enumerate([(2, 1), (0, 0), (2, 1), (2, 0)])
+    }
+    assert {edge[:3]: edge[3] for edge in drawn.edges(keys=True, data=True)} == wanted
+
+
+# Importing
+
+
+def python(code, tmp_path=None):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+
+def test_importing_graphcaps_imports_neither_torch_nor_dgl():
+    seen = python("import sys, graphcaps; dir(graphcaps); print(sorted({'torch', 'dgl', 'numpy'} & set(sys.modules)))")
+    assert seen.stdout.strip() == "[]", seen.stderr
+
+
+def fake_dgl(tmp_path, trouble):
+    """A package with what graphcaps takes from DGL, which prints, imports a part of itself and then has trouble."""
+    package = tmp_path / "dgl"
+    (package / "nn").mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import sys\nsys.tries = getattr(sys, 'tries', 0) + 1\nprint('try', sys.tries, file=sys.stderr)\n"
+        f"from . import function\n{trouble}\nclass DGLGraph: ...\n"
+    )
+    (package / "function.py").write_text("import sys\nhome = sys.modules['dgl']\n")
+    (package / "ops.py").write_text("")
+    (package / "nn" / "__init__.py").write_text("")
+    (package / "nn" / "functional.py").write_text("edge_softmax = None\n")
+    return package
+
+
+IMPORT = "import sys; sys.path.insert(0, '.'); import graphcaps; dgl = graphcaps.dgl; "
+IMPORT += "print(dgl.__file__, dgl.function.home is dgl)"
+
+
+def test_a_dgl_whose_graphbolt_fails_is_imported_without_it(tmp_path):
+    package = fake_dgl(tmp_path, "import dgl.graphbolt")
+    (package / "graphbolt.py").write_text("raise FileNotFoundError('libgraphbolt_pytorch_9.9.9.so')")
+    seen = python(IMPORT, tmp_path)
+    assert seen.returncode == 0, seen.stderr
+    file, nothing_of_the_first_try_is_left = seen.stdout.split()
+    assert (tmp_path / file).samefile(package / "__init__.py") and nothing_of_the_first_try_is_left == "True"
+    assert seen.stderr == "try 2\n"
+
+
+def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
+    """With the torch installed here; nobody has touched ``graphcaps.dgl`` before."""
+    script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
+    script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
+    script += "fn.sum('m', 'y')); print(g.ndata['y'].tolist(), graphcaps.dgl is dgl, dgl.__spec__.loader.get_source)"
+    seen = python(script, tmp_path)
+    assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
+
+
+def test_without_dgl_the_error_says_what_to_run():
+    seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
+    assert seen.returncode == 1
+    assert f"dgl: expected it to be installed, got none. Run: {_dgl_wheel.line()}\n" in seen.stderr

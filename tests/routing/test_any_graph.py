@@ -1,0 +1,148 @@
+"""Graphs that break layers, in DGL and in PyTorch Geometric: hubs, lonely nodes, loops, parallel edges, many graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import dgl, nn, squash
+from graphcaps.routing import Spherical
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+F, D, K = 6, 4, 3
+# float64: means of up to 30,000 votes of size 1, three iterations.
+EXACT = dict(rtol=1e-9, atol=1e-9)
+
+
+class InDGL:
+    """The layers on edges (2, E) of N nodes, whatever library has them."""
+
+    @staticmethod
+    def conv(**options):
+        return nn.CapsuleConv(F, D, K, allow_zero_in_degree=True, **options)
+
+    readout = nn.CapsuleReadout
+
+    @staticmethod
+    def convolve(layer, x, edges):
+        return layer(dgl.graph(tuple(edges), num_nodes=len(x)), x, get_coupling=True)
+
+    @staticmethod
+    def pool(layer, x, sizes):
+        batch = dgl.graph(([], []), num_nodes=len(x))
+        batch.set_batch_num_nodes(sizes)
+        return layer(batch, x)
+
+
+class InPyG:
+    @staticmethod
+    def conv(**options):
+        return _pyg().CapsuleConv(F, D, K, add_self_loops=False, **options)
+
+    @staticmethod
+    def readout(*sizes, **options):
+        return _pyg().CapsuleReadout(*sizes, **options)
+
+    @staticmethod
+    def convolve(layer, x, edges):
+        out, (_, c) = layer(x, edges, return_coupling=True)
+        return out, c
+
+    @staticmethod
+    def pool(layer, x, sizes):
+        return layer(x, torch.arange(len(sizes)).repeat_interleave(sizes), dim_size=len(sizes))
+
+
+def _pyg():
+    pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
+    from graphcaps import pyg
+
+    return pyg
+
+
+@pytest.fixture(params=[InDGL, InPyG], ids=["dgl", "pyg"])
+def library(request):
+    return request.param
+
+
+def conv_in(library, **options):
+    torch.manual_seed(0)
+    layer = library.conv(**options).double()
+    torch.nn.init.normal_(layer.capsules.bias)
+    return layer
+
+
+def readout_in(library):
+    torch.manual_seed(0)
+    readout = library.readout(F, D, 2).double()
+    torch.nn.init.normal_(readout.capsules.bias)
+    return readout
+
+
+def no_edges():
+    return torch.empty(2, 0, dtype=torch.int64)
+
+
+def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(library, draw):
+    """Routing must not depend on degree alone: what neighbours say decides, and in what proportion."""
+    layer, kinds = conv_in(library, routing=Spherical(concentration=4.0)), draw(3, F)
+    few = torch.stack((torch.tensor([1, 2, 3]), torch.zeros(3).long()))
+    wanted, c = library.convolve(layer, torch.cat((kinds[:1], kinds)), few)
+    many = torch.stack((torch.arange(1, 30_001), torch.zeros(30_000).long()))
+    out, couplings = library.convolve(layer, torch.cat((kinds[:1], kinds.repeat(10_000, 1))), many)
+    torch.testing.assert_close(out[0], wanted[0], **EXACT)
+    torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
+    assert c.std() > 0.03  # routing did route
+
+
+def test_isolated_nodes_give_the_bias_and_change_nobody(library, draw):
+    layer, x = conv_in(library), draw(9, F)
+    edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
+    alone, _ = library.convolve(layer, x[:3], edges)
+    among, _ = library.convolve(layer, x, edges)
+    torch.testing.assert_close(among[:3], alone, **EXACT)
+    torch.testing.assert_close(among[3:], squash(layer.capsules.bias).expand(6, -1, -1), **EXACT)
+    x = x.requires_grad_()
+    (gradient,) = torch.autograd.grad(library.convolve(layer, x, edges)[0].square().sum(), x)
+    assert gradient[:3].abs().min() > 0 and not gradient[3:].any()
+
+
+def test_parallel_edges_vote_as_edges_of_copies_of_their_source(library, draw):
+    layer, x = conv_in(library), draw(3, F)
+    edges = torch.tensor([[0, 0, 0, 1, 2], [2, 2, 2, 2, 1]])
+    out, c = library.convolve(layer, x, edges)
+    copies = torch.tensor([[0, 3, 4, 1, 2], [2, 2, 2, 2, 1]])
+    wanted, of_copies = library.convolve(layer, torch.cat((x, x[:1], x[:1])), copies)
+    torch.testing.assert_close(out, wanted[:3], **EXACT)
+    torch.testing.assert_close(c, of_copies, **EXACT)
+    once, _ = library.convolve(layer, x, edges[:, 2:])
+    assert (once[2] - out[2]).abs().max() > 1e-3
+    twice, _ = library.convolve(layer, x, edges.repeat(1, 2))
+    torch.testing.assert_close(twice, out, **EXACT)
+
+
+def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(library, draw):
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(0, 7, (10_000,), generator=generator)
+    starts = sizes.cumsum(0) - sizes
+    x = draw(int(sizes.sum()), F).requires_grad_()
+    owners = torch.arange(10_000).repeat_interleave(sizes)
+    sources = torch.randint(len(x), (40_000,), generator=generator)
+    of = owners[sources]
+    edges = torch.stack((sources, starts[of] + (sources * 7 + 3) % sizes[of]))
+    layer, readout = conv_in(library), readout_in(library)
+
+    def through(x, edges, sizes):
+        h = library.convolve(layer, x, edges)[0]
+        return h, library.pool(readout, x, sizes)
+
+    h, pooled = through(x, edges, sizes)
+    assert pooled.shape == (10_000, 2, D)
+    for g in (0, 1, 17, 4_000, 9_998, 9_999, int((sizes == 0).nonzero()[0])):
+        mine, ours = slice(starts[g], starts[g] + sizes[g]), edges[:, of == g] - starts[g]
+        alone = through(x[mine], ours, sizes[g : g + 1])
+        torch.testing.assert_close(h[mine], alone[0], **EXACT)
+        torch.testing.assert_close(pooled[g], alone[1][0], **EXACT)
+    (gradient,) = torch.autograd.grad(h.square().sum() + pooled.square().sum(), x)
+    assert gradient.isfinite().all() and gradient.abs().max() < 1e3

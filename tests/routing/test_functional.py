@@ -1,0 +1,74 @@
+"""Losses and measures by hand; squash is in test_facts.py."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import (
+    complete_graph,
+    coupling_entropy,
+    dynamic_routing,
+    margin_loss,
+    spread_loss,
+    squash,
+)
+from graphcaps.errors import InputError
+
+LENGTHS = torch.tensor([[0.5, 0.3, 0.05], [0.95, 0.7, 0.1]])
+
+
+def test_margin_loss_is_zero_inside_the_margins_with_a_zero_gradient():
+    lengths = torch.tensor([[0.95, 0.05]], requires_grad=True)
+    loss = margin_loss(lengths, torch.tensor([0]))
+    loss.backward()
+    assert loss == 0 and not lengths.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "labels", "text"),
+    [
+        (LENGTHS[0], torch.tensor([0]), "lengths: expected (B, J), got (3,)"),
+        (LENGTHS, torch.tensor([0]), "labels: expected (B=2,) or (B, J), got (1,)"),
+        (LENGTHS, torch.tensor([0.0, 1.0]), "labels: expected int64 classes for labels (B,), got torch.float32"),
+        (LENGTHS, torch.zeros(2, 4), "labels: expected (B,) or (B, J)=(2, 3), got (2, 4)"),
+    ],
+)
+def test_margin_loss_names_what_does_not_fit(lengths, labels, text):
+    with pytest.raises(InputError) as caught:
+        margin_loss(lengths, labels)
+    assert str(caught.value) == text
+
+
+def test_spread_loss_is_the_sum_over_wrong_classes_and_the_mean_over_the_batch():
+    # first: (0.4 - (0.5 - 0.3))^2 + 0 = 0.04; second, true class 1: (0.4 - (0.7 - 0.95))^2 + 0 = 0.4225
+    loss = spread_loss(LENGTHS, torch.tensor([0, 1]), margin=0.4)
+    torch.testing.assert_close(loss, torch.tensor((0.04 + 0.4225) / 2))
+
+
+def test_squash_keeps_shape_and_dtype_and_squashes_nothing_to_nothing():
+    for shape in [(0,), (3, 0), (0, 4), (2, 3, 4)]:
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            v = squash(torch.ones(shape, dtype=dtype))
+            assert v.shape == shape and v.dtype == dtype
+
+
+def test_entropy_takes_the_couplings_of_a_routed_graph():
+    votes = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
+    _, routed = dynamic_routing(complete_graph(3, 2), votes, return_graph=True)
+    assert torch.equal(coupling_entropy(routed), coupling_entropy(routed, routed.edata["c"]))
+    assert coupling_entropy(routed).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("c", "text"),
+    [
+        (None, 'graph: expected edata "c", got []. Pass c, or route with return_graph=True'),
+        (torch.ones(5), "c: expected (E=6, *), got (5,)"),
+        (torch.tensor(1.0), "c: expected (E=6, *), got ()"),
+    ],
+)
+def test_entropy_names_what_does_not_fit(c, text):
+    with pytest.raises(InputError) as caught:
+        coupling_entropy(complete_graph(3, 2), c)
+    assert str(caught.value) == text

@@ -1,0 +1,166 @@
+"""The fused engine beyond the facts: shapes that its tiles split, threads, memory, what NaN does, what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import oracle
+import pytest
+import torch
+
+from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
+from graphcaps.routing import Dynamic
+from graphcaps.routing.fused.cpu import passes
+from graphcaps.routing.fused.cpu.tiles import LANES
+from graphcaps.routing.names import ROUTINGS, as_routing
+
+FUSED = [name for name in ROUTINGS if name not in ("inverted", "em")]
+
+
+@pytest.fixture(autouse=True, params=[3, pytest.param(1, marks=pytest.mark.long)])
+def threads(request):
+    """Each test with its children shared out, and in one range, as the facts' tests have them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    with engine("fused"):
+        yield request.param
+    torch.set_num_threads(before)
+
+
+def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, tolerance=1e-9):
+    """In value and in the gradients of these leaves."""
+    routing, built = as_routing(routing), votes.tensor(graph) if isinstance(votes, LinearVotes) else votes
+    found = []
+    for v, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
+        cotangent = torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(1))
+        found.append([v, *torch.autograd.grad(v, leaves, cotangent)])
+    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("images", [1, LANES - 1, 3 * LANES + 5])
+@pytest.mark.parametrize("dim", [3, 16, pytest.param(21, marks=pytest.mark.long)])
+def test_batches_and_widths_that_no_tile_fits_equal_the_oracle(images, dim, draw):
+    graph = bipartite_graph(torch.randint(0, 6, (23,)), torch.randint(0, 4, (23,)), 8, 5)
+    votes, prior = draw(23, images, dim).requires_grad_(), draw(23, images).requires_grad_()
+    assert_equals_oracle(graph, votes, (votes, prior), prior=prior)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("images", [1, 2 * LANES + 3])
+@pytest.mark.parametrize("votes_of", ["in_place", "in_order", "children"])
+def test_children_and_batches_that_no_block_fits_equal_the_oracle(images, votes_of, monkeypatch, draw):
+    """From no edge to 80 per child, with blocks of few children and tiles of few images."""
+    monkeypatch.setattr(passes, "TILE", 1)
+    monkeypatch.setattr(passes, "BLOCK", 64)
+    monkeypatch.setattr(passes, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
+    src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
+    graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
+    shapes = ((6, images, 5), (len(src), 5, 4)) if votes_of == "children" else ((len(src), images, 4),)
+    leaves = [draw(*shape).requires_grad_() for shape in shapes]
+    assert_equals_oracle(graph, LinearVotes(*leaves) if votes_of == "children" else leaves[0], leaves)
+
+
+WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("complete", [True, False], ids=["complete", "sparse"])
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("routing", FUSED)
+def test_linear_votes_equal_the_oracle_in_value_and_every_gradient(routing, kind, complete, draw):
+    sparse = bipartite_graph(torch.arange(35) * 3 % 7, torch.arange(35) * 2 % 5, 7, 5)
+    u, weight, prior = draw(7, LANES + 3, 8), draw(*WEIGHTS[kind]), draw(35)
+    votes = LinearVotes(u, weight, torch.arange(35) * 3 % 4 if kind == "by index" else None)
+    leaves = [x.requires_grad_() for x in (u, weight, prior)]
+    assert_equals_oracle(complete_graph(7, 5) if complete else sparse, votes, leaves, routing, prior)
+
+
+@pytest.mark.parametrize("index", [None, torch.arange(12) % 3], ids=["per edge", "by index"])
+def test_linear_votes_are_never_built(index, monkeypatch):
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
+    u, weight = torch.randn(6, 4, 8, requires_grad=True), torch.randn(12 if index is None else 3, 8, 16)
+    weight.requires_grad_()
+    dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight, index)).sum().backward()
+    assert u.grad.any() and weight.grad.any()
+
+
+def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch, draw):
+    """Room for its linear votes, in each thread, would be more than the votes of all."""
+    monkeypatch.setattr(passes, "HUB", 0)
+    graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
+    built, build = [], LinearVotes.build
+    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: built.append(1) or build(self, graph))
+    leaves = [draw(4, 3, 5).requires_grad_(), draw(5, 6).requires_grad_()]
+    dynamic_routing(graph, LinearVotes(*leaves))
+    assert built == [1]
+    assert_equals_oracle(graph, LinearVotes(*leaves), leaves)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_exp_of_a_vector_is_right_to_two_units_in_the_last_place(dtype):
+    """Through a softmax of pairs (0, x): c of the second is exp(x) / (1 + exp(x)), and 0 from where exp(x) vanishes."""
+    x = torch.cat([-torch.logspace(-6, 1.9, 4001, dtype=dtype), torch.tensor([-1e4, -torch.inf], dtype=dtype)])
+    graph = bipartite_graph(torch.arange(len(x)).repeat_interleave(2), torch.arange(2).repeat(len(x)), len(x), 2)
+    prior, seen = torch.stack([torch.zeros_like(x), x], dim=1).flatten(), []
+    votes = torch.zeros(2 * len(x), 3, dtype=dtype)
+    route(graph, votes, Dynamic(1), prior=prior, on_iteration=lambda r, b, c, v, agreement: seen.append(c))
+    wanted = torch.exp(x.double()) / (1 + torch.exp(x.double()))
+    torch.testing.assert_close(seen[0][1::2].double(), wanted, rtol=4 * torch.finfo(dtype).eps, atol=1e-37)
+
+
+def test_four_python_threads_get_what_one_gets():
+    graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)
+    alone = dynamic_routing(graph, votes)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: dynamic_routing(graph, votes), range(12)))
+    assert all(torch.equal(v, alone) for v in together)
+
+
+def test_a_forked_process_can_route():
+    code = (
+        "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
+        "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
+        "from graphcaps.routing.fused.cpu import passes; passes.pool(2).submit(int).result()\n"
+        "child = os.fork()\n"
+        "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
+
+
+@pytest.mark.parametrize("name", ["fused", "dgl"])
+@pytest.mark.parametrize("routing", FUSED)
+@pytest.mark.parametrize("kind", ["given", "transposed", "linear"])
+def test_a_second_derivative_is_refused_not_wrong(routing, name, kind, draw):
+    x = draw(*((4, 12) if kind == "transposed" else (12, 4))).requires_grad_()
+    votes = {"given": x, "transposed": x.t(), "linear": LinearVotes(x, draw(24, 4, 3))}[kind]
+    with engine(name):
+        v = route(complete_graph(12 if kind == "linear" else 6, 2), votes, routing).v
+    (gradient,) = torch.autograd.grad(v.sum(), x, create_graph=True)
+    for loss in ((gradient * x).sum(), v.sum() + (gradient**2).sum()):
+        with pytest.raises(RuntimeError, match="second derivative: expected routing on engine torch"):
+            torch.autograd.grad(loss, x, retain_graph=True)
+
+
+@pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
+def test_a_prior_that_is_no_number_gives_nan(number):
+    for prior in (number, torch.full((12, 2), number)):
+        assert route(complete_graph(4, 3), torch.randn(12, 2, 5), prior=prior).v.isnan().all()
+
+
+def test_a_second_backward_equals_the_first_and_changed_inputs_are_refused():
+    """Votes that were put in order for the first are given up before it ends."""
+    graph = bipartite_graph(torch.randint(0, 9, (60,)), torch.randint(0, 5, (60,)), 9, 5)
+    u, index = torch.randn(9, 4, requires_grad=True), torch.arange(60) % 3
+    for votes, changed in ((torch.randn(60, 4, requires_grad=True), None), (u, index)):
+        given = votes if changed is None else LinearVotes(u, torch.randn(3, 4, 4), index)
+        v = route(graph, given).v
+        first, second = (torch.autograd.grad(v.sum(), votes, retain_graph=True)[0] for _ in range(2))
+        assert first.any() and torch.equal(first, second)
+        with torch.no_grad():
+            (votes if changed is None else changed).zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            v.sum().backward()

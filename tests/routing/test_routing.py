@@ -1,0 +1,366 @@
+"""The door to routing: every routing and engine against the oracle on random graphs, observers, bad input."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ways import Way, routings_and_engines
+
+from graphcaps import (
+    LinearVotes,
+    bipartite_graph,
+    choose_engine,
+    complete_graph,
+    dgl,
+    dynamic_routing,
+    engine,
+    route,
+    squash,
+)
+from graphcaps.errors import InputError
+from graphcaps.graph import links
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import EM, Dynamic, Inverted, MatrixVotes, Spherical
+from graphcaps.routing.engines import asked_engine
+from graphcaps.routing.names import as_routing, from_json, to_json
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+D = 4
+
+
+def assert_same(got, wanted):
+    """Equal up to the order of float64 sums of at most 100 terms."""
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+# Against the oracle
+
+
+@st.composite
+def graphs_of_votes(draw):
+    """Complete graphs, and others with duplicate edges, isolated nodes or no edges at all."""
+    children, parents = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        return complete_graph(children, parents)
+    ends = st.tuples(st.integers(0, children - 1), st.integers(0, parents - 1))
+    edges = torch.tensor(draw(st.lists(ends, max_size=14)), dtype=draw(st.sampled_from([torch.int32, torch.int64])))
+    return bipartite_graph(*edges.reshape(-1, 2).T, children, parents)
+
+
+PRIORS = {
+    "none": lambda edges, trailing: None,
+    "number": lambda edges, trailing: (),
+    "(E,)": lambda edges, trailing: (edges,),
+    "(E, 1)": lambda edges, trailing: (edges, *[1] * len(trailing)),
+    "(E, *)": lambda edges, trailing: (edges, *trailing),
+}
+# float64: eps 2e-16, and what three iterations and a layer norm of nearly equal numbers multiply it by.
+# float32: eps 1.2e-7, likewise. bfloat16 keeps 8 bits of a result that is computed in float32.
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3, torch.bfloat16: 1e-2}
+WAYS = [Way(*name, "cpu") for name in [*routings_and_engines(), ("em", "fused")] if name[1] != "oracle"]
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("router", WAYS, ids=str)
+@given(data=st.data())
+@settings(
+    max_examples=30,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
+    draw = data.draw
+    graph, trailing = draw(graphs_of_votes()), draw(st.sampled_from([(), (3,), (2, 3)]))
+    dtype = draw(st.sampled_from([torch.float64, torch.float32, torch.bfloat16]))
+    prior_shape = PRIORS[draw(st.sampled_from(list(PRIORS)))](graph.num_edges(), trailing)
+    options = {"iterations": draw(st.integers(1, 4)), "squash_output": draw(st.booleans())}
+    matrices = router == ("em", "fused", "cpu")  # which it has passes for
+    linear = draw(st.booleans()) and dtype != torch.bfloat16  # whose votes would be rounded before they are routed
+    dim = 16 if matrices else draw(st.sampled_from([1, 4]))  # Numba compiles for each
+    source = torch.Generator().manual_seed(draw(st.integers(0, 999)))
+
+    def numbers(*shape):
+        return torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
+
+    edges, children, parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
+    if matrices:
+        leaves = [numbers(children, *trailing, 16), numbers(3, 4, 4)]
+    elif linear:
+        leaves = [numbers(children, *trailing, 3), numbers(edges, 3, dim)]
+    else:
+        leaves = [numbers(edges, *trailing, dim)]
+    prior = None if prior_shape is None else numbers(*prior_shape)
+    present = numbers(children, *trailing).sigmoid()
+    cotangents, found = (numbers(parents, *trailing, dim), numbers(parents, *trailing)), []
+    for each, precision in ((router, dtype), (router._replace(engine="oracle"), torch.float64)):
+        own = [x.detach().to(precision).requires_grad_() for x in leaves]
+        votes = own[0]
+        if len(own) > 1:
+            votes = MatrixVotes(*own, torch.arange(edges) * 5 % 3) if matrices else LinearVotes(*own)
+        also = [x.detach().to(precision).requires_grad_() for x in (present, prior) if x is not None]
+        options |= {"activation": also[0], "prior": also[1] if len(also) > 1 else None}
+        found.append(each.value_and_gradient(graph, votes, own + also, cotangents, **options))
+    got, wanted = found
+    assert got[0].dtype == got[1].dtype == dtype
+    assert got[0].shape == (parents, *trailing, dim) and got[1].shape == (parents, *trailing)
+    compared = 2 if dtype == torch.bfloat16 else len(wanted)  # slopes of half precision add up rounded numbers
+    for mine, theirs in zip(got[:compared], wanted[:compared], strict=True):
+        torch.testing.assert_close(mine.double(), theirs.double(), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+# Graphs, votes and priors
+
+
+@pytest.mark.parametrize("shape", [(0, D), (3, 0)], ids=["no_images", "no_numbers"])
+def test_empty_trailing_dims_route_to_nothing(way, graphs, shape):
+    graph, votes = graphs["complete"], torch.zeros(12, *shape, requires_grad=True)
+    v, activation = way(graph, votes)
+    assert v.shape == (3, *shape) and activation.shape == v.shape[:-1]
+    v.sum().backward()
+    assert votes.grad.shape == votes.shape
+
+
+def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, draw):
+    graph, votes = graphs["complete"], draw(12, 3, D)
+    clean = way(graph, votes).v
+    votes[5, 1, 2] = float("nan")
+    v = way(graph, votes).v
+    assert_same(v[:, [0, 2]], clean[:, [0, 2]])
+    assert not v[:, 1].isfinite().all()
+
+
+# Observer
+
+
+def softmax_by_child(graph, b):
+    c, src = torch.zeros_like(b), links(graph).src
+    for i in src.unique():
+        c[src == i] = b[src == i].softmax(dim=0)
+    return c
+
+
+def test_an_observer_sees_couplings_and_parents_that_belong_together(way, graph, trailing, draw):
+    votes, dst = draw(graph.num_edges(), *trailing, D).requires_grad_(), links(graph).dst
+    seen = way.watch(graph, votes)
+    assert [r for r, *_ in seen] == [0, 1, 2]
+    for _, b, c, v, agreement in seen:
+        assert not any(x.requires_grad for x in (b, c, v, agreement))
+        assert_same(c, softmax_by_child(graph, b))
+        assert_same(agreement, (votes * v[dst]).sum(-1).detach())
+    v, activation = way(graph, votes)
+    assert_same(seen[-1][3], v.detach())
+    assert_same(v.norm(dim=-1), activation)
+
+
+@pytest.mark.routings("dynamic")
+def test_an_observer_sees_every_iteration_of_the_procedure(way, graph, trailing, draw):
+    votes, prior = draw(graph.num_edges(), *trailing, D), draw(graph.num_edges(), *trailing)
+    expected_b = prior
+    for _, b, c, v, agreement in way.watch(graph, votes, prior=prior, iterations=5):
+        assert_same(b, expected_b)
+        s = votes.new_zeros(v.shape).index_add(0, links(graph).dst, c.unsqueeze(-1) * votes)
+        assert_same(v, squash(s))
+        expected_b = b + agreement
+
+
+def test_an_observer_may_change_its_tensors_and_take_gradients(way, graphs, draw):
+    graph, votes = graphs["complete"], draw(12, 3, D).requires_grad_()
+
+    def meddle(r, *state):
+        leaf = state[2].clone().requires_grad_()
+        assert torch.autograd.grad(leaf.square().sum(), leaf)[0].any()
+        for tensor in state:
+            tensor.fill_(7)
+
+    found = [way(graph, votes, on_iteration=observer).v for observer in (None, meddle)]
+    assert torch.equal(*found)
+    assert_same(*(torch.autograd.grad(v.sum(), votes)[0] for v in found))
+
+
+# Routed graph
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("name", ["dgl", "torch", "fused"])
+def test_the_routed_graph_holds_the_last_iteration_detached(name, linear, graphs, draw):
+    graph, votes, seen = graphs["complete"], draw(12, 2, D).requires_grad_(), []
+    votes = LinearVotes(draw(4, 2, 5), draw(12, 5, D).requires_grad_()) if linear else votes
+    with engine(name):
+        v, routed = dynamic_routing(graph, votes, on_iteration=lambda r, *x: seen.append(x), return_graph=True)
+    b, c, last_v, _ = seen[-1]
+    u_hat = votes.tensor(graph) if linear else votes
+    kept = routed.edata["u_hat"], routed.edata["b"], routed.edata["c"], routed.dstdata["v"]
+    for got, wanted in zip(kept, (u_hat, b, c, last_v), strict=True):
+        assert torch.equal(got, wanted) and not got.requires_grad
+    assert torch.equal(v, last_v) and v.requires_grad
+    assert not graph.edata and not graph.dstdata and routed.canonical_etypes == graph.canonical_etypes
+    assert torch.equal(dynamic_routing(graph, u_hat, 4), route(graph, u_hat, Dynamic(4)).v)
+
+
+# Linear votes
+
+
+@pytest.mark.parametrize("kind", ["per_edge", "per_type", "shared", "by_index"])
+@pytest.mark.parametrize("complete", [True, False], ids=["complete", "sparse"])
+def test_linear_votes_equal_a_loop_over_edges(kind, complete, draw):
+    sparse = bipartite_graph([5, 0, 0, 3, 3, 3], [1, 0, 2, 1, 1, 0], 6, 3)
+    graph = complete_graph(6, 3) if complete else sparse
+    edges = graph.num_edges()
+    shape = {"per_edge": (edges,), "per_type": (2, 3), "shared": (), "by_index": (4,)}[kind]
+    index = torch.arange(edges) * 3 % 4 if kind == "by_index" else None
+    u, weight = draw(6, 2, 5).requires_grad_(), draw(*shape, 5, D).requires_grad_()
+    taken = weight if index is None else weight[index]  # (E, 5, D), (2, 3, 5, D) or (5, D)
+    rows = []
+    for e, (i, j) in enumerate(zip(*(end.tolist() for end in graph.edges(order="eid")), strict=True)):
+        matrix = taken[e] if taken.dim() == 3 else taken[i // 3, j] if taken.dim() == 4 else taken
+        rows.append(u[i] @ matrix)
+    got, wanted = LinearVotes(u, weight, index).tensor(graph), torch.stack(rows)
+    assert_same(got, wanted)
+    cotangent = draw(*wanted.shape)
+    for slopes in zip(*(torch.autograd.grad(votes, (u, weight), cotangent) for votes in (got, wanted)), strict=True):
+        assert_same(*slopes)
+
+
+def test_an_index_that_changed_is_read_anew(way, graphs, draw):
+    graph, index = graphs["sparse_7x5"], torch.zeros(63, dtype=torch.int64)
+    votes = LinearVotes(draw(7, 2, 5), draw(4, 5, D), index)
+    before = way(graph, votes).v
+    index += 1
+    assert_same(way(graph, votes).v, way(graph, votes._replace(index=torch.ones(63, dtype=torch.int64))).v)
+    assert not torch.equal(way(graph, votes).v, before)
+
+
+# Engine
+
+
+def test_auto_is_the_fastest_engine_that_a_routing_has(graphs, draw):
+    complete, sparse = graphs["complete"], graphs["sparse_7x5"]
+    assert choose_engine(complete, draw(12, D)) == choose_engine(sparse, draw(63, D), Spherical()) == "fused"
+    assert choose_engine(complete, draw(12, D), EM()) == choose_engine(complete, draw(12, D), "inverted") == "torch"
+    assert choose_engine(sparse, draw(63, D), "em") == "dgl"
+    assert choose_engine(complete, torch.zeros(12, D, device="meta")) == "torch"
+    assert choose_engine(complete, draw(12, 1200)) == "torch"  # wider than a kernel's vectors
+
+
+def test_the_innermost_engine_block_counts_until_it_ends():
+    with engine("torch"):
+        with pytest.raises(ZeroDivisionError), engine("dgl"):
+            assert asked_engine() == "dgl"
+            raise ZeroDivisionError
+        assert asked_engine() == "torch"
+    assert asked_engine() == "auto"
+
+
+def test_an_engine_block_is_its_threads_own():
+    inherited = getattr(sys.flags, "thread_inherit_context", 0)  # of Python 3.14 on, where it was asked for
+    with ThreadPoolExecutor(1) as pool, engine("torch"):
+        assert pool.submit(asked_engine).result() == ("torch" if inherited else "auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "routing", "votes", "text"),
+    [
+        ("dlg", "dynamic", torch.ones(6, 4), "one of auto, dgl, torch, fused, got 'dlg'. Did you mean 'dgl'?"),
+        ("fused", "dynamic", torch.ones(6, 300), "capsules of at most 256 numbers for 'fused', got (6, 300) on cpu. "),
+        ("fused", "em", torch.ones(6, 4), "EM of MatrixVotes) for 'fused', got (6, 4) on cpu. Use engine 'torch'"),
+        (
+            "dgl",
+            "dynamic",
+            torch.ones(6, 4, device="meta"),
+            "votes on the graph's device cpu for 'dgl', got meta. Use engine 'torch'",
+        ),
+    ],
+)
+def test_an_engine_that_can_not_run_is_refused(name, routing, votes, text):
+    with pytest.raises(InputError) as caught, engine(name):
+        route(complete_graph(3, 2), votes, routing)
+    assert str(caught.value).startswith("engine: expected ") and text in str(caught.value)
+
+
+# Bad input
+
+NAMES = "dynamic, uniform, attention, spherical, inverted, em"
+VOTES = torch.ones(6, 5, 4)
+META = torch.zeros(6, device="meta")
+TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
+U, MATRICES = torch.ones(3, 8), torch.ones(2, 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"votes": torch.ones(2, 6, 3)},
+            "u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)",
+        ),
+        ({"votes": torch.ones(6, 4).long()}, "u_hat: expected floating point, got torch.int64. Convert it: "),
+        ({"votes": [[1.0] * 4] * 6}, "u_hat: expected a tensor or LinearVotes, got list"),
+        ({"graph": 5}, "graph: expected a DGLGraph, got int"),
+        ({"graph": TWO_TYPES}, "graph: expected one canonical edge type, got [('a', 'q', 'b'), ('a', 'r', 'b')]. "),
+        ({"routing": "dynamo"}, f"routing: expected one of {NAMES}, got 'dynamo'. Did you mean 'dynamic'?"),
+        ({"routing": 3}, f"routing: expected a Routing such as Dynamic(3), or a name ({NAMES}), got 3"),
+        ({"routing": Spherical(mutual=True)}, "routing: expected one without mutual=True, got Spherical("),
+        ({"routing": EM().to("meta")}, "routing.costs: expected device cpu as the votes, got meta"),
+        ({"prior": torch.zeros(5)}, "prior: expected broadcastable from the left to (E, *)=(6, 5), got (5,)"),
+        ({"prior": torch.zeros(6, 5, 1)}, "prior: expected broadcastable from the left to (E, *)=(6, 5), got (6, 5, "),
+        ({"prior": META}, "prior: expected device cpu as the votes, got meta"),
+        ({"activation": torch.ones(3)}, "activation: expected (I, *)=(3, 5), got (3,)"),
+        ({"activation": -torch.ones(3, 5)}, "activation: expected numbers in [0, 1], got -1. They are probabilities"),
+        ({"votes": LinearVotes(torch.ones(4, 8), MATRICES)}, "u: expected (I=3, *, P), got (4, 8)"),
+        ({"votes": LinearVotes(U, MATRICES.double())}, "weight: expected torch.float32 as u, got torch.float64"),
+        ({"votes": LinearVotes(U, torch.ones(8))}, "weight: expected (E, P, D), (T, J, P, D) or (P, D), got (8,)"),
+        ({"votes": LinearVotes(U, torch.ones(6, 7, 4))}, "weight: expected P=8 as in u, got (6, 7, 4)"),
+        ({"votes": LinearVotes(U, MATRICES)}, "weight: expected (E=6, P, D), got (2, 8, 4)"),
+        (
+            {"votes": LinearVotes(U, torch.ones(2, 2, 8, 4))},
+            "weight: expected (T, J=2, P, D) with T a divisor of I=3, got (2, 2, 8, 4)",
+        ),
+        ({"votes": LinearVotes(U, MATRICES, torch.zeros(5).long())}, "index: expected (E=6,), got (5,)"),
+        (
+            {"votes": LinearVotes(U, MATRICES, torch.arange(6))},
+            "index: expected matrices in [0, M=2), got 0 to 5",
+        ),
+        ({"votes": MatrixVotes(U, MATRICES, torch.arange(6))}, "u: expected (I, *, 16), got (3, 8)"),
+    ],
+    ids=lambda value: value.split(":")[0] if isinstance(value, str) else "",
+)
+def test_bad_input_is_named_with_what_was_wanted_and_what_came(arguments, text):
+    with pytest.raises(InputError) as caught:
+        route(**{"graph": complete_graph(3, 2), "votes": VOTES, **arguments})
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Dynamic(0), "iterations: expected an integer >= 1, got 0"),
+        (lambda: Dynamic(True), "iterations: expected an integer >= 1, got True"),
+        (lambda: Inverted(2.5), "iterations: expected an integer >= 1, got 2.5"),
+        (lambda: EM(final_lambda=0), "final_lambda: expected a number > 0, got 0"),
+        (lambda: EM(variance_floor="1"), "variance_floor: expected a number > 0, got '1'"),
+        (lambda: Spherical(concentration=float("inf")), "concentration: expected a finite number > 0, got inf"),
+        (lambda: Spherical(rate=0), "rate: expected a finite number > 0, got 0"),
+        (lambda: CapsuleLayer(3, 2, routing="zzz"), f"routing: expected one of {NAMES}, got 'zzz'"),
+    ],
+)
+def test_a_setting_is_refused_where_it_is_given(make, text):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_a_routing_is_its_settings():
+    routing = as_routing("spherical", iterations=2, unit_votes=True)
+    assert repr(routing).startswith("Spherical(iterations=2, concentration=0.5, unit_votes=True")
+    again = from_json(to_json(routing))
+    assert type(again) is Spherical and again.settings() == routing.settings()
+    more = routing.with_iterations(5)
+    assert (more.iterations, routing.iterations) == (5, 2) and more.exponent is routing.exponent

@@ -1,0 +1,233 @@
+"""Uniform, attention, inverted and EM routing against their papers' formulas on dense arrays, and the known errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import complete_graph, local_graph
+from graphcaps.graph import links
+from graphcaps.routing import EM
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+N, J, B, D = 4, 3, 2, 4  # N children: the docstrings' I
+GRAPH = complete_graph(N, J)
+
+
+def assert_same(got, wanted):
+    """Equal up to the order of float64 sums of few terms, some multiplied by up to 1e4."""
+    torch.testing.assert_close(got, torch.as_tensor(wanted), rtol=1e-10, atol=1e-10)
+
+
+def assert_near(got, wanted):
+    """Equal but for the 1e-9 by which EM's sums of R are more."""
+    torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-8)
+
+
+def dense(votes):
+    """(E, B, D) of a complete graph -> numpy (B, I, J, D)."""
+    return votes.reshape(N, J, B, D).permute(2, 0, 1, 3).numpy()
+
+
+def softmax_over_parents(logits):
+    return np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)  # (B, I, J)
+
+
+def squashed(s):
+    length = np.linalg.norm(s, axis=-1, keepdims=True)
+    return length**2 / (1 + length**2) * s / length
+
+
+def stretched(pose, length):
+    return pose / np.linalg.norm(pose, axis=-1, keepdims=True) * length[..., None]
+
+
+def by_edge(numbers):
+    """(B, I, J) -> (E, B)."""
+    return torch.from_numpy(numbers.transpose(1, 2, 0).reshape(N * J, B).copy())
+
+
+def by_parent(numbers):
+    """(B, J, ...) -> (J, B, ...)."""
+    return torch.from_numpy(np.swapaxes(numbers, 0, 1).copy())
+
+
+# Uniform
+
+
+# Attention
+
+
+@pytest.mark.fact(7)
+@pytest.mark.routings("attention")
+def test_attention_is_the_papers_self_attention(way, draw):
+    votes = draw(N * J, B, D)
+    u = dense(votes)
+    pairs = np.einsum("bijd,bkjd->bjik", u, u) / np.sqrt(D)  # A of each parent, over pairs of its children
+    c = softmax_over_parents(pairs.sum(axis=3).transpose(0, 2, 1))
+    v = squashed(np.einsum("bij,bijd->bjd", c, u))
+    assert_same(way(GRAPH, votes).v, by_parent(v))
+    for _, _, coupling, _, _ in way.watch(GRAPH, votes, iterations=2):
+        assert_same(coupling, by_edge(c))
+
+
+# Inverted
+
+
+def inverted_densely(u, iterations, routing):
+    weight, bias, head, head_bias = (x.detach().numpy() for x in routing.parameters())
+    head = head[0]
+    pose = np.zeros((B, J, D))
+    for _ in range(iterations):
+        r = softmax_over_parents(np.einsum("bijd,bjd->bij", u, pose) / np.sqrt(D))
+        pose = np.einsum("bij,bijd->bjd", r, u)
+        pose = (pose - pose.mean(-1, keepdims=True)) / np.sqrt(pose.var(-1, keepdims=True) + 1e-5) * weight + bias
+    return r, pose, 1 / (1 + np.exp(-(pose @ head + head_bias)))
+
+
+@pytest.mark.fact(7)
+@pytest.mark.routings("inverted")
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_inverted_attention_is_the_papers_procedure(way, iterations, draw):
+    votes = draw(N * J, B, D)
+    r, pose, activation = inverted_densely(dense(votes), iterations, way.learned(GRAPH, votes))
+    assert_same(way.watch(GRAPH, votes, iterations=iterations)[-1][2], by_edge(r))
+    for squash_output, wanted in ((False, pose), (True, stretched(pose, activation))):
+        routed = way(GRAPH, votes, iterations=iterations, squash_output=squash_output)
+        assert_same(routed.v, by_parent(wanted))
+        assert_same(routed.activation, by_parent(activation))
+
+
+# EM
+
+
+def em(**settings):
+    """The routing with these settings exactly, not as float32 has them."""
+    routing = EM(**settings).double()
+    routing.reset_parameters()
+    return routing
+
+
+def em_densely(votes, present, routing, iterations):
+    """Procedure 1 of Hinton, Sabour & Frosst 2018: votes (B, I, J, D), activations (B, I)."""
+    beta_u, bias = (x.detach().numpy() for x in routing.of_parents())
+    assigned = np.full((B, N, J), 1 / J)
+    for t in range(iterations):
+        r = assigned * present[:, :, None]
+        total = r.sum(axis=1)  # (B, J)
+        mu = np.einsum("bij,bijd->bjd", r, votes) / (total[..., None] + 1e-9)
+        squares = (votes - mu[:, None]) ** 2
+        variance = np.einsum("bij,bijd->bjd", r, squares) / (total[..., None] + 1e-9) + routing.variance_floor
+        cost = ((beta_u[:, None] + np.log(np.sqrt(variance))) * total[..., None]).sum(-1)
+        a = 1 / (1 + np.exp(routing.scaled_lambda * (1 - 0.95 ** (t + 1)) * cost - bias))
+        last = assigned
+        p = np.exp(-squares / (2 * variance[:, None])).prod(-1) / np.sqrt((2 * np.pi * variance).prod(-1))[:, None]
+        assigned = a[:, None] * p / (a[:, None] * p).sum(axis=2, keepdims=True)
+    return last, mu, a
+
+
+@pytest.mark.fact(7)
+@pytest.mark.routings("em")
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_em_is_the_papers_procedure(way, iterations, draw):
+    votes, present = draw(N * J, B, D), draw(N, B).sigmoid()
+    r, mu, a = em_densely(dense(votes), present.T.numpy(), way.learned(GRAPH, votes), iterations)
+    options = {"activation": present, "iterations": iterations}
+    assert_same(way.watch(GRAPH, votes, **options)[-1][2], by_edge(r))
+    for squash_output, wanted in ((False, mu), (True, stretched(mu, a))):
+        routed = way(GRAPH, votes, squash_output=squash_output, **options)
+        assert_same(routed.v, by_parent(wanted))
+        assert_same(routed.activation, by_parent(a))
+
+
+@pytest.mark.routings("em")
+def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activations(way, draw):
+    """Dropped in the E-step by many: R_ij is a_j p_ij over its sum, not p_ij."""
+    votes = draw(N, D).repeat_interleave(2, dim=0)  # each child votes the same for both parents
+    routing = em(iterations=2, final_lambda=N / 200).for_layer(N, 2, D, 2).double()
+    with torch.no_grad():
+        routing.biases.copy_(torch.tensor([0.0, 0.5]))
+    first, second = way.watch(complete_graph(N, 2), votes, routing=routing)
+    a = first[3].norm(dim=-1)
+    assert a[1] - a[0] > 0.05
+    assert_same(second[2].view(N, 2), (a / a.sum()).expand(N, 2))
+
+
+@pytest.mark.routings("em")
+def test_the_cost_has_ln_sigma_and_no_half_of_it(way):
+    """ln sigma is half of ln sigma^2: the half is in it once."""
+    votes = torch.tensor([[2.0, 30.0], [-2.0, -30.0]], dtype=torch.float64)  # sigma 2 and 30 around 0
+    routing = em(iterations=1, beta_u=0.7, bias=0.3, final_lambda=0.1, variance_floor=1e-6)
+    _, activation = way(complete_graph(2, 1), votes, routing=routing)
+    cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # of two children, for each of two numbers
+    wanted = 1 / (1 + np.exp(0.1 * (1 - 0.95) * cost - 0.3))
+    torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # for the floor
+
+
+@pytest.mark.routings("em")
+def test_the_densities_exponent_has_one_half(way):
+    """A vote one sigma off costs a logit of 1/2."""
+    # Child 0 stands on parent 0's mean; children 1 and 2 give it sigma^2 = 2/3 * 9 = 6; parent 1 has the same votes.
+    votes = torch.tensor([0.0, 3.0, -3.0], dtype=torch.float64).repeat_interleave(2)[:, None]
+    _, (_, b, _, _, _) = way.watch(complete_graph(3, 2), votes, routing=em(iterations=2, variance_floor=1e-6))
+    torch.testing.assert_close(b[0] - b[2], torch.tensor(9 / (2 * 6)).double(), rtol=1e-4, atol=0)
+
+
+@pytest.mark.routings("em")
+def test_children_count_by_their_activation(way):
+    """Divided away by some: R_ij a_i must not be normalised over the parents again."""
+    votes = torch.tensor([[4.0, 1.0], [4.0, 1.0], [-2.0, 1.0], [-2.0, 1.0]], dtype=torch.float64)
+    options = {"squash_output": False, "routing": em(iterations=1, beta_u=0.0, bias=0.0, final_lambda=1.0)}
+    both, faint = (torch.tensor(a, dtype=torch.float64) for a in ([1.0, 1.0], [1.0, 0.5]))
+    assert_near(way(complete_graph(2, 2), votes, activation=both, **options).v[0, 0], torch.tensor(1.0).double())
+    assert_near(way(complete_graph(2, 2), votes, activation=faint, **options).v[0, 0], torch.tensor(2.0).double())
+    whole, half = (way(complete_graph(2, 2), votes, activation=both * part, **options) for part in (1, 0.5))
+    logits = [torch.logit(routed.activation) for routed in (whole, half)]
+    assert_near(half.v, whole.v)
+    assert_near(logits[1], logits[0] / 2)  # half the data, half the cost
+
+
+@pytest.mark.routings("em")
+def test_a_child_is_shared_by_all_its_parents_at_all_positions(way, draw):
+    """Normalised inside one position by most: a child in two windows would give all of itself to each."""
+    graph = local_graph((1, 3), (1, 2), 1, 1, 2)  # three positions, two windows, two types of parent
+    votes = draw(3, D)[links(graph).src]  # a child votes the same everywhere
+    edges, (_, (_, _, c, _, _)) = links(graph), way.watch(graph, votes, iterations=2)
+    total = torch.zeros(3, dtype=torch.float64).index_add(0, edges.src, c)
+    assert_same(total, torch.ones(3, dtype=torch.float64))
+    middle = edges.src == 1
+    assert middle.sum() == 4 and (c[middle] < 0.999).all()
+
+
+@pytest.mark.routings("em")
+def test_the_inverse_temperature_grows_as_the_authors_say(way):
+    """With one parent the couplings are always 1, and so the cost never changes: only lambda does."""
+    votes = torch.tensor([[2.0, 1.0], [-1.0, 5.0], [0.5, 3.0]], dtype=torch.float64)
+    seen = way.watch(complete_graph(3, 1), votes, routing=em(beta_u=0.0, bias=0.0))
+    logits = torch.stack([torch.logit(v.norm(dim=-1)).squeeze() for _, _, _, v, _ in seen])
+    growth = torch.tensor([1 - 0.95, 1 - 0.95**2, 1 - 0.95**3], dtype=torch.float64)
+    torch.testing.assert_close(logits / logits[0], growth / growth[0], rtol=1e-9, atol=0)
+
+
+COLLAPSES = {
+    "equal_votes": lambda votes, present: (votes[:1].expand_as(votes), present),
+    "huge_votes": lambda votes, present: (1e9 * votes, present),
+    "tiny_votes": lambda votes, present: (1e-15 * votes, present),
+    "nobody_there": lambda votes, present: (votes, 0 * present),
+    "one_there": lambda votes, present: (votes, present * (torch.arange(len(present)) == 1)[:, None]),
+    "hardly_there": lambda votes, present: (votes, 1e-30 * present),
+}
+
+
+@pytest.mark.routings("em")
+@pytest.mark.parametrize("collapse", COLLAPSES)
+def test_em_gives_no_nan(way, graph, dtype, collapse, draw):
+    """Single children are in the graphs: some parents have one in-edge, others none."""
+    votes, present = draw(graph.num_edges(), 2, D, dtype=dtype), draw(graph.num_src_nodes(), 2, dtype=dtype).sigmoid()
+    votes, present = (x.clone().requires_grad_() for x in COLLAPSES[collapse](votes, present))
+    routed = way(graph, votes, activation=present, iterations=5)
+    assert all(x.isfinite().all() for x in routed)
+    for gradient in torch.autograd.grad([x.sum() for x in routed], (votes, present), materialize_grads=True):
+        assert gradient.isfinite().all()

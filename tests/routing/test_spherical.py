@@ -1,0 +1,62 @@
+"""Spherical routing: what its docstring promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import complete_graph
+from graphcaps.graph import links
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import Spherical
+
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.routings("spherical")]
+
+B, D = 3, 4
+
+
+def assert_same(got, wanted):
+    """Equal up to the order of float64 sums of few terms."""
+    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+def couplings(way, graph, votes, **options):
+    return torch.stack([c for _, _, c, _, _ in way.watch(graph, votes, **options)])
+
+
+@pytest.mark.parametrize("scale", [10, 1e6, 1e-8])
+def test_longer_votes_are_coupled_alike(way, graphs, scale, draw):
+    graph, votes = graphs["sparse_7x5"], draw(63, B, D)
+    assert_same(couplings(way, graph, scale * votes), couplings(way, graph, votes))
+
+
+def test_a_logit_is_at_most_kappa_times_a_votes_share_of_the_usual_length(way, graph, draw):
+    """And just that for the only vote of a parent."""
+    votes, prior, dst = draw(graph.num_edges(), B, D), draw(graph.num_edges()), links(graph).dst
+    squares = torch.zeros(graph.num_dst_nodes(), B).double().index_add(0, dst, votes.square().sum(-1))
+    rho = (squares / graph.in_degrees()[:, None].clamp_min(1)).sqrt()
+    most = 2.5 * votes.norm(dim=-1) / rho[dst]
+    for r, b, _, _, _ in way.watch(graph, votes, prior=prior, iterations=5):  # kappa is 2.5 but for rounding
+        change = (b - prior[:, None]).abs()
+        assert (change <= most + 1e-5).all() and change.any() == (r > 0 and len(votes) > 0)
+    (_, (_, b, _, _, _)) = way.watch(complete_graph(1, 2), draw(2, B, D), routing=Spherical(2, concentration=1.0))
+    assert_same(b, torch.ones(2, B).double())
+
+
+def test_unit_votes_are_votes_divided_by_their_length(way, graphs, draw):
+    graph, votes = graphs["sparse_7x5"], draw(63, B, D)
+    votes[3] = 0  # which stays
+    of_length_1 = votes / votes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    assert_same(way(graph, votes, routing=Spherical(unit_votes=True)).v, way(graph, of_length_1, routing=Spherical()).v)
+
+
+@pytest.mark.parametrize("routing", [Spherical(concentration=3.0), Spherical(concentration=3.0, rate=10.0)], ids=str)
+def test_a_step_of_adam_changes_log_kappa_by_so_many_learning_rates(routing, draw):
+    layer = CapsuleLayer(6, 3, routing=routing).double()
+    before, adam = layer.routing.kappa.detach(), torch.optim.Adam(layer.parameters(), lr=0.001)
+    layer(draw(6, 2, 8)).square().sum().backward()
+    adam.step()
+    assert before.item() == pytest.approx(3.0)
+    change = (layer.routing.kappa / before).log().abs().item()
+    assert change == pytest.approx(0.001 * routing.rate, rel=1e-3)
+    assert routing.kappa.item() == pytest.approx(3.0)  # the layer's is a copy

@@ -1,0 +1,110 @@
+"""A routing of the user's own: the code of docs/routings.md runs wherever the routings of the package do."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcaps import CapsNet, complete_graph, dgl, engine, load, nn, route, squash, train
+from graphcaps.config import TrainConfig
+from graphcaps.errors import GraphcapsError
+from graphcaps.graph import links
+from graphcaps.trace import RoutingTrace
+from graphcaps.viz import GraphPicture
+
+PAGE = (Path(__file__).parent.parent / "docs" / "routings.md").read_text(encoding="utf-8")
+RING = dgl.graph((list(range(6)), [1, 2, 3, 4, 5, 0]))
+
+
+@pytest.fixture
+def nobody(tmp_path, monkeypatch):
+    """The page's class, in a file of the user's that Python can import."""
+    (code,) = re.findall(r"<!-- my_routing.py -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "my_routing.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_routing", raising=False)
+    import my_routing
+
+    yield my_routing.Nobody
+    sys.modules.pop("my_routing", None)
+
+
+def by_hand(votes, children, parents, iterations):
+    """The page's procedure on dense arrays: votes (E, D), source-major -> v (J, D)."""
+    votes, b = votes.reshape(children, parents, -1), torch.zeros(children, parents, dtype=votes.dtype)
+    for _ in range(iterations):
+        c = torch.cat([b, torch.zeros(children, 1, dtype=votes.dtype)], 1).softmax(1)[:, :-1]
+        v = squash(torch.einsum("ij,ijd->jd", c, votes))
+        b = b + torch.einsum("ijd,jd->ij", votes, v)
+    return v
+
+
+@pytest.mark.parametrize("name", ["auto", "dgl", "torch"])
+def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name):
+    votes = draw(18, 4).requires_grad_()
+    with engine(name):
+        v, _ = route(complete_graph(6, 3), votes, nobody(iterations=2))
+    wanted = by_hand(votes, 6, 3, 2)
+    torch.testing.assert_close(v, wanted)
+    (gradient,), (right,) = (torch.autograd.grad(x.square().sum(), votes) for x in (v, wanted))
+    torch.testing.assert_close(gradient, right)
+
+
+def test_it_is_refused_by_the_fused_engine_in_a_sentence(nobody, draw):
+    with (
+        engine("fused"),
+        pytest.raises(GraphcapsError, match="engine: expected a routing and votes that it has passes"),
+    ):
+        route(complete_graph(6, 3), draw(18, 4), nobody())
+
+
+def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):
+    graph, votes, seen = complete_graph(6, 3), draw(18, 2, 4), []
+    route(graph, votes, nobody(), on_iteration=lambda r, b, c, v, agreement: seen.append(c))
+    child = links(graph).src
+    assert len(seen) == 3 and all((torch.zeros(6, 2).double().index_add(0, child, c) < 1).all() for c in seen)
+    trace = RoutingTrace.of(graph, votes, nobody(), iterations=5)
+    assert trace.c.shape == (1, 5, 2, 18)
+    assert GraphPicture(trace).figure.canvas is not None
+
+
+@pytest.mark.parametrize("make", [
+    lambda routing: nn.CapsuleLayer(6, 3, child_dim=8, routing=routing),
+    lambda routing: nn.SharedCaps(2, torch.rand(3, 2), num_parents=3, routing=routing),
+    lambda routing: nn.ConvCaps((1, 6), 1, 3, (1, 2), routing=routing),
+], ids=["CapsuleLayer", "SharedCaps", "ConvCaps"])  # fmt: skip
+def test_image_layers_route_by_it(nobody, make):
+    layer, u = make(nobody(iterations=2)), torch.rand(6, 2, 8, requires_grad=True)
+    assert repr(layer.routing) == "Nobody(iterations=2)"
+    layer(u).square().sum().backward()
+    assert u.grad.abs().sum() > 0
+
+
+def test_layers_for_graphs_route_by_it(nobody):
+    conv, x = nn.CapsuleConv(5, 4, num_caps=3, routing=nobody()), torch.rand(6, 5, requires_grad=True)
+    out, c = conv(RING, x, get_coupling=True)
+    assert out.shape == (6, 3, 4) and (c.sum(-1) < 1).all()
+    out.square().sum().backward()
+    assert x.grad.abs().sum() > 0
+    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    same = pyg.CapsuleConv(5, 4, num_caps=3, add_self_loops=False, routing=nobody())
+    same.load_state_dict(conv.state_dict())
+    torch.testing.assert_close(same(x, torch.stack(RING.edges())), out)
+
+
+def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, monkeypatch):
+    config = TrainConfig(
+        dataset="digits", model="compact", epochs=1, iterations=2, routing="my_routing:Nobody", out=tmp_path / "runs"
+    )
+    run = train(config, progress=False)["run"]
+    network = load(run)
+    assert type(network.capsules.routing) is nobody and network.capsules.routing.iterations == 2
+    assert isinstance(network, CapsNet)
+    monkeypatch.undo()  # its folder leaves Python's path
+    sys.modules.pop("my_routing")
+    with pytest.raises(GraphcapsError, match="routing: expected to import my_routing:Nobody, got: No module named"):
+        load(run)
