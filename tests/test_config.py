@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import shlex
 import typing
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.config import OF_THE_MACHINE, PRESETS
+from graphcaps.config import PRESETS
 from graphcaps.data import AUGMENTS, DATASETS
 from graphcaps.routing.engines import ENGINES
 
@@ -54,23 +53,9 @@ def test_choices_are_what_the_code_has(key, have):
     assert set(typing.get_args(typing.get_type_hints(TrainConfig)[key])) == set(have)
 
 
-def test_every_setting_has_a_help_text(capsys):
-    main(["train", "--help"])
-    shown = capsys.readouterr().out
-    for field in dataclasses.fields(TrainConfig):
-        after = re.split(rf"(?m)^\W*--{field.name.replace('_', '-')}\b", shown)[1]
-        after = re.split(r"\n\W*--", after)[0]
-        assert len(re.findall("[a-z]{2,}", after)) > 4, field.name
-
-
 @pytest.mark.parametrize("config", [TrainConfig(), UNUSUAL], ids=["defaults", "unusual"])
 def test_settings_come_back_from_json(config):
     assert TrainConfig.from_json(config.to_json(made_with={"torch": "2.4"})) == config
-
-
-def test_unusual_differs_everywhere_it_can():
-    assert set(UNUSUAL.changed()) == {field.name for field in dataclasses.fields(TrainConfig)} - {"routing"}
-    assert set(OF_THE_MACHINE) < set(UNUSUAL.changed())
 
 
 def test_the_command_makes_the_same_settings(monkeypatch):
@@ -93,7 +78,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         ("epochs", True, "epochs: expected of type int, got True"),
         ("seed", 2**63, "seed: expected an integer from 0 to"),
         ("learning_rate", float("nan"), "learning_rate: expected a number > 0 and < 1e30, got nan"),
-        ("protocol", "official", "protocol: expected paper for model parts, got official"),
+        ("protocol", "official", "protocol: expected paper for model compact, got official"),
         ("reconstruction_weight", -1.0, "reconstruction_weight: expected a number >= 0 and < 1e30, got -1.0"),
         ("deterministic", 1, "deterministic: expected of type bool, got 1"),
         ("name", "a/b", "name: expected a folder name without slashes, got 'a/b'. Use --out"),

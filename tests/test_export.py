@@ -5,23 +5,18 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from packaging.version import Version
-from PIL import Image
 
 import graphcaps
 from graphcaps import export
 from graphcaps.config import PRESETS
-from graphcaps.errors import GraphcapsError, InputError, MissingError
+from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.models import from_preset
 
-ROOT = Path(__file__).parent.parent
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
 SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # 17 where not said
@@ -162,6 +157,13 @@ def test_what_has_no_export_says_so(tmp_path):
         export.export(network, tmp_path / "net.onnx", "pt2")
     with pytest.raises(GraphcapsError, match="got nothing there. Write one: graphcaps export RUN"):
         export.ask(tmp_path / "net.pt2", images(network, 1))
+    for misfits, wanted in (
+        (torch.zeros(0, 1, 12, 12), "one or more, got none, (0, 1, 12, 12)"),
+        (torch.zeros(2, 1, 13, 12), "(B, C=1, H=12, W=12), got (2, 1, 13, 12)"),
+        (torch.full((2, 1, 12, 12), 255.0), "numbers in [0, 1], got 255 to 255. Divide them: images / 255"),
+    ):
+        with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
+            export.export(network, tmp_path / "x", "pt2", images=misfits)
     with pytest.raises(InputError, match="format: expected one of onnx, pt2, got 'pt'. Did you mean 'pt2'"):
         export.export(network, tmp_path / "x", "pt")
     with pytest.raises(InputError, match="network: expected torch.float32 on cpu, got torch.float64 on cpu"):
@@ -173,55 +175,3 @@ def test_what_has_no_export_says_so(tmp_path):
     with pytest.raises(InputError, match="capsules: expected a last layer in which all children.*got Identity"):
         export.export(network, tmp_path / "x", "pt2")
     assert not list(tmp_path.iterdir())
-
-
-MISFITS = {
-    "none": (torch.zeros(0, 1, 12, 12), "one or more, got none, (0, 1, 12, 12)"),
-    "of another size": (torch.zeros(2, 1, 13, 12), "(B, C=1, H=12, W=12), got (2, 1, 13, 12)"),
-    "in float64": (torch.zeros(2, 1, 12, 12).double(), "torch.float32 on cpu, got torch.float64 on cpu. images.cpu()"),
-    "of bytes": (torch.full((2, 1, 12, 12), 255.0), "numbers in [0, 1], got 255 to 255. Divide them: images / 255"),
-}
-
-
-@pytest.mark.parametrize("format", [pytest.param("onnx", marks=onnx_only), "pt2"])
-@pytest.mark.parametrize("which", MISFITS)
-def test_images_that_a_file_does_not_take_are_named(tmp_path, exported, format, which):
-    (network, files), (misfits, wanted) = exported, MISFITS[which]
-    with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
-        export.ask(files[format], misfits)
-    with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
-        export.export(network, tmp_path / "x", format, images=misfits)
-    assert not list(tmp_path.iterdir())
-
-
-def test_libraries_that_onnx_needs_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "_installed", lambda name: name != "onnxscript")
-    with pytest.raises(MissingError, match=r"^onnxscript: expected.*\.\[export\].*Or write --format pt2"):
-        export.export(small(), tmp_path / "x", "onnx")
-    monkeypatch.setattr(export, "_installed", lambda name: True)
-    monkeypatch.setattr(torch, "__version__", "2.8.1")
-    with pytest.raises(MissingError, match="torch: expected 2.9 or newer, to write ONNX, got 2.8.1"):
-        export.export(small(), tmp_path / "x", "onnx")
-    monkeypatch.setattr(export, "_installed", lambda name: False)
-    (tmp_path / "x.onnx").write_bytes(b"\x08")
-    with pytest.raises(MissingError, match="onnxruntime: expected it to be installed"):
-        export.ask(tmp_path / "x.onnx", torch.zeros(1, 1, 12, 12))
-
-
-@onnx_only
-def test_the_script_on_the_page_classifies_an_image_without_graphcaps(tmp_path, exported):
-    """As it stands in docs/export.md, in a folder of its own."""
-    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
-    script = re.search(r"^```\n(import json.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
-    assert len([line for line in script.splitlines() if line.strip()]) <= 12
-    network, files = exported
-    shutil.copy(files["onnx"], tmp_path / "network.onnx")
-    drawing = torch.randint(256, (12, 12), dtype=torch.uint8)
-    Image.fromarray(drawing.numpy()).save(tmp_path / "digit.png")
-    (tmp_path / "classify.py").write_text(script)
-    run = "import sys; sys.modules['graphcaps'] = sys.modules['torch'] = None; exec(open('classify.py').read())"
-    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
-    with torch.no_grad():
-        lengths = network(drawing.float()[None, None] / 255).lengths[0]
-    answer = int(lengths.argmax())
-    assert done.stdout.split() == [network.class_names[answer], f"{float(lengths[answer]):.2f}"], done.stderr

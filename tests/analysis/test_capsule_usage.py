@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -75,29 +74,6 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
     assert usage_tables(found, tuple("0123456789")).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
     assert shares == [4 / 9, 8 / 9, 1] and model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_types_are_outermost():
-    torch.manual_seed(0)
-    model = CapsNet.from_preset("paper", (1, 19, 19)).eval()  # 32 types at 2 x 2 positions
-    with torch.no_grad():
-        model.primary.conv.weight[8:16], model.primary.conv.bias[8:16] = 0, 0  # type 1
-        model.primary.conv.weight *= 10  # an untrained network's capsules are short
-    pixels = torch.randint(256, (2, 1, 19, 19), dtype=torch.uint8)
-    found = capsule_usage(model, Batches(Images(pixels, torch.arange(2)), 2))
-    assert found.by_type(found.dead_children).sum(1).tolist() == [0, 4] + 30 * [0]
-    lines = usage_tables(found, tuple("0123456789")).splitlines()
-    assert lines[0] == "2 test images: of 128 children 4 dead, 4 starved; of 10 parents 0 dead, 0 starved"
-    assert lines[3].startswith("dead: ")  # columns are explained before they come
-    rows = lines[9:42]
-    assert lines[8].startswith("child type") and [row.split()[:3] for row in rows[:2]] == [
-        ["0", "4", "0"],
-        ["1", "4", "4"],
-    ]
-    assert rows[-1].split()[:3] == ["all", "128", "4"]
-    stored = json.loads(found.to_json(tuple("0123456789")))
-    assert stored["children"]["dead"] == [4, 5, 6, 7] and stored["parents"]["dead"] == []
-    assert stored["children"]["largest_length"] == pytest.approx(found.child_length.tolist(), abs=1e-6)
 
 
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcaps import CapsNet, InputError
+from graphcaps import CapsNet
 from graphcaps.analysis.equivariance import (
     FEWEST,
     Equivariance,
@@ -105,17 +105,6 @@ def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was(monkeypatch)
     assert model.training and found.sweeps["rotation"].vectors.shape == (3, 13, 16)
     alone = equivariance(model, Batches(images, 1))
     np.testing.assert_allclose(alone.sweeps["shift y"].vectors, found.sweeps["shift y"].vectors, atol=1e-5)
-
-
-def test_networks_without_capsules_and_of_several_objects_are_refused():
-    model = nn.Linear(2, 2)
-    model.objects = 1
-    with pytest.raises(InputError, match="^model: expected a network with capsules, got Linear. CNNs have none$"):
-        equivariance(model, Batches(dots(), 5))
-    pairs = Ink()
-    pairs.objects = 2
-    with pytest.raises(InputError, match="^model: expected a network whose images show one object, got 2$"):
-        equivariance(pairs, Batches(dots(), 5))
 
 
 # What is written, printed and drawn

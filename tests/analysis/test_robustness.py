@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 
-import matplotlib
 import numpy as np
 import pytest
 import small
 import torch
 from torch import nn
 
-from graphcaps import InputError
 from graphcaps.analysis.accuracy import wilson_interval
-from graphcaps.analysis.robustness import Robustness, Row, evaluate_transform
+from graphcaps.analysis.robustness import evaluate_transform
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, rotated, scrambled, shifted
 from graphcaps.models import CapsNetOutput
-from graphcaps.viz import robustness
-
-CLASSES = ("ant", "bee", "cat")
 
 
 @pytest.fixture
@@ -137,45 +131,3 @@ def test_every_number_is_that_of_one_image_after_the_other(model, images, name, 
         assert (row.hits, row.of_class) == (tuple(hits), tuple(of_class))
         assert row.score == pytest.approx(sum(lengths) / 23, rel=1e-4)
     assert len({row.score for row in found.rows}) == len(found.rows) and len({row.hits for row in found.rows}) > 1
-
-
-def test_wrong_names_and_sizes_are_refused(model, images, pictures):
-    wanted = "^transform: expected one of rotated, .* got 'rotate'. Did you mean 'rotated'"
-    with pytest.raises(InputError, match=wanted):
-        evaluate_transform(model, Batches(images, 23), "rotate")
-    with pytest.raises(InputError, match="^side: expected 2 to 10 patches per side, got 11$"):
-        scrambled(pictures, 11, torch.arange(6))
-
-
-# What is printed and drawn
-
-
-def table(on: str = "noisy", says: str = "noise") -> Robustness:
-    rows = Row("0", 19, 20, (9, 10, 0), (10, 10, 0), 0.9), Row("0.5", 8, 20, (8, 0, 0), (10, 10, 0), 0.8)
-    return Robustness(on, says, rows, 0)
-
-
-def found(**settings) -> dict:
-    about = {"dataset": "digits", "model": "compact", "class_names": CLASSES}
-    return json.loads(table(**settings).to_json(**about))
-
-
-def test_the_json_has_every_number_and_none_for_a_class_without_images():
-    rows = found()["rows"]
-    assert [row["recall"] for row in rows] == [[0.9, 1.0, None], [0.8, 0.0, None]]
-    assert (rows[1]["accuracy"], rows[1]["winning_score"], rows[1]["name"]) == (0.4, 0.8, "0.5")
-
-
-def test_the_picture_has_accuracy_score_and_recall_over_the_same_columns():
-    figure = robustness(found())
-    above, below = figure.axes
-    lines = {line.get_label(): line.get_xydata().tolist() for line in above.lines}
-    assert lines == {"accuracy": [[0, 0.95], [1, 0.4]], "mean winning score": [[0, 0.9], [1, 0.8]]}
-    assert below.images[0].get_array().filled(-1).tolist() == [[0, pytest.approx(0.1)], [0, 1], [-1, -1]]
-    assert [text.get_text() for text in below.texts] == ["90", "80", "100", "0", "-", "-"]
-    figure.canvas.draw()
-    assert above.get_window_extent().x0 == below.get_window_extent().x0 and above.get_xlim() == below.get_xlim()
-    words = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip()]
-    boxes = [text.get_window_extent() for text in words]
-    assert all(box.x0 >= 0 and box.x1 <= 720 and box.y0 >= 0 for box in boxes)
-    assert "0\nclean" in [text.get_text() for text in words]

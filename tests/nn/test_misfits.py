@@ -16,7 +16,6 @@ from graphcaps.nn import (
     CapsuleLayer,
     ConvCaps,
     Decoder,
-    DepthwisePrimaryCaps,
     MatrixClassCaps,
     MatrixConvCaps,
     Poses,
@@ -51,12 +50,6 @@ def test_images_that_a_network_would_misread_are_refused(network, images, text):
         network(images)
 
 
-def test_rounding_beyond_black_and_white_is_not_refused(network):
-    with torch.no_grad():
-        assert network(1.01 * IMAGES - 0.004).scores.isfinite().all()
-        assert len(network(IMAGES[:0]).scores) == 0
-
-
 LAYERS = [
     (CapsuleLayer(12, 3), 12, 8),
     (SharedCaps(2, torch.rand(6, 2), num_parents=3), 12, 8),
@@ -86,23 +79,6 @@ def test_a_batch_before_the_capsules_is_refused_with_what_to_do(layer, num_child
 def test_matrix_capsules_want_poses_by_name(layer):
     with pytest.raises(InputError, match=r"^capsules: expected Poses\(.*\), got tuple"):
         layer((torch.rand(12, 4, 16), torch.rand(12, 4)))
-
-
-@pytest.mark.parametrize(
-    "make", [lambda at: SharedCaps(2, at, 3), lambda at: MatrixClassCaps(2, at, 3)], ids=["shared", "matrix"]
-)
-def test_centres_in_pixels_are_refused(make):
-    with pytest.raises(InputError, match=r"^centres: expected numbers in \[0, 1\], .*\. They are shares of the image"):
-        make(28 * torch.rand(6, 2))
-
-
-def test_a_map_of_another_size_is_refused_where_it_would_become_more_images():
-    layer = DepthwisePrimaryCaps(16, (5, 4))
-    assert layer(torch.rand(2, 16, 5, 4)).shape == (2, 2, 8)
-    with pytest.raises(InputError, match=r"^features: expected \(B, 16, H=5, W=4\), got \(2, 16, 6, 4\)"):
-        layer(torch.rand(2, 16, 6, 4))
-    with pytest.raises(InputError, match=r"^channels: expected a multiple of dim=8, got 12"):
-        DepthwisePrimaryCaps(12, (3, 3))
 
 
 def test_the_decoder_wants_the_batch_first():

@@ -11,7 +11,7 @@ from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
 from graphcaps.data import Batches, to_float
 from graphcaps.nn import CapsuleLayer, ConvCaps, SharedCaps
-from graphcaps.routing import EM, Dynamic, Routing, Spherical
+from graphcaps.routing import Dynamic, Routing, Spherical
 from graphcaps.routing.names import ROUTINGS, name_of
 from graphcaps.trace.recording import routing_of
 from graphcaps.training.run_folder import Run, load
@@ -86,17 +86,6 @@ def test_em_takes_a_childs_length_for_its_activation(make, draw):
     wanted = route(layer.graph(), layer.votes(u), layer.routing, activation=u.norm(dim=-1)).v
     torch.testing.assert_close(layer(u), wanted)
     assert not torch.allclose(layer(u), route(layer.graph(), layer.votes(u), layer.routing).v, atol=1e-3)
-
-
-def test_types_of_convolutional_capsules_have_costs_of_their_own_at_all_positions(draw):
-    layer = ConvCaps((3, 4), child_types=2, parent_types=2, kernel=2, routing=EM())
-    with torch.no_grad():
-        layer.routing.biases.copy_(torch.tensor([0.0, -100.0]))
-    lengths = (
-        layer(draw(24, 2, 8, dtype=torch.float32) / 4).norm(dim=-1).view(2, 2 * 3, 2)
-    )  # (types, positions, images)
-    assert layer.routing.of_parents()[1].tolist() == [0] * 6 + [-100] * 6
-    assert lengths[1].amax() < lengths[0].amin()
 
 
 @pytest.mark.parametrize("routing", EVERY, ids=str)

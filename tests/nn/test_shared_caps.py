@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 import graphcaps
-from graphcaps import InputError, route
+from graphcaps import route
 from graphcaps.nn import SharedCaps
 from graphcaps.routing import Uniform, choose_engine
 
@@ -50,9 +49,3 @@ def test_an_untrained_sum_is_about_as_long_as_a_child():
         s = route(layer.graph(), layer.votes(u), Uniform(), squash_output=False).v
         ratios.append(s.norm(dim=-1).mean())
     assert 0.7 < torch.stack(ratios).mean() < 1.5
-
-
-def test_places_are_the_layers_own_and_no_part_of_its_weights():
-    assert list(layer_of().state_dict()) == ["weight"]
-    with pytest.raises(InputError, match=r"centres: expected \(positions, 2\), got \(3,\)"):
-        SharedCaps(2, torch.rand(3), 4)

@@ -16,9 +16,6 @@ from torch_geometric.explain import AttentionExplainer, Explainer  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
     HeteroConv,
     MeanAggregation,
-    MultiAggregation,
-    SAGEConv,
-    to_hetero,
 )
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
@@ -129,16 +126,6 @@ def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps,
         assert_same(torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient)
 
 
-def test_nodes_are_read_out_along_any_dim_and_into_one_graph_by_default(draw):
-    readout, x = readout_of(), draw(N, 5, F)
-    index = torch.tensor([0] * 4 + [1] * 5)
-    wanted = readout(x, index)
-    assert wanted.shape == (2, 5, 2, D)
-    torch.testing.assert_close(readout(x.movedim(0, 1), index, dim=-2), wanted.movedim(0, 1), **EXACT)
-    torch.testing.assert_close(readout(x[:4])[0], wanted[0], **EXACT)
-    assert readout_of(in_caps=5)(x).shape == (1, 2, D)
-
-
 @pytest.mark.parametrize("loops", [False, True])
 def test_every_form_of_the_edges_gives_the_same_and_comes_back_with_the_couplings(loops, draw):
     edges = torch.unique(edges_of(), dim=1).contiguous()  # a matrix has no parallel edges
@@ -186,25 +173,13 @@ def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(competi
 def test_features_are_counted_at_the_first_input(draw):
     x, own, attr, edges = draw(5, F), draw(3, 7), draw(E, 2), edges_of(sources=5, targets=3)
     lazy = pyg.CapsuleConv([-1, -1], D, K, residual=True, edge_dim=-1).double()
-    assert repr(lazy) == "CapsuleConv([-1, -1], 4, num_caps=3, edge_dim=-1, residual=True)" and "-1 -> 3 x 4" in repr(
-        lazy.capsules
-    )
     lazy.reset_parameters()
-    twin, early = copy.deepcopy(lazy), lazy.state_dict()
-    optimizer = torch.optim.SGD(lazy.parameters(), 0.1)
+    twin, known = copy.deepcopy(lazy), pyg.CapsuleConv((F, 7), D, K, residual=True, edge_dim=2).double()
     out = lazy((x, own), edges, attr)
-    known = pyg.CapsuleConv((F, 7), D, K, residual=True, edge_dim=2).double()
-    assert {key: value.shape for key, value in lazy.state_dict().items()} == {
-        key: value.shape for key, value in known.state_dict().items()
-    }
     for layer in (known, twin):  # weights that were not there yet take the shape of those they are given
         layer.load_state_dict(lazy.state_dict())
         torch.testing.assert_close(layer((x, own), edges, attr), out, **EXACT)
-    assert lazy.capsules.weight.std() > 0.1 and early.keys() == lazy.state_dict().keys()
-    before = lazy.capsules.weight.clone()
-    out.sum().backward()
-    optimizer.step()
-    assert not torch.equal(lazy.capsules.weight, before)
+    assert lazy.capsules.weight.std() > 0.1
     readout = pyg.CapsuleReadout(-1, D, 2).double()
     assert readout(x).shape == (1, 2, D) and readout.capsules.weight.shape == (1, F, 2, D)
     with pytest.raises(ValueError, match=r"expected \(N=5, \*, 6\), got \(5, 7\)"):
@@ -249,26 +224,6 @@ def test_layers_stand_among_pygs_own(draw):
     torch.testing.assert_close(both(nodes, edges)["text"], wanted, **EXACT)
 
 
-def test_to_hetero_takes_a_network_as_it_is(draw):
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = pyg.CapsuleConv((-1, -1), D, K, residual=True, concat=True)
-            self.second = pyg.CapsuleConv((-1, -1), 5, 1, residual=True, concat=True)
-
-        def forward(self, x, edge_index):
-            return self.second(self.first(x, edge_index).relu(), edge_index)
-
-    types = [("word", "in", "text"), ("text", "has", "word"), ("text", "cites", "text")]
-    net = to_hetero(Net(), (["word", "text"], types)).double()
-    x = {"word": draw(5, F), "text": draw(N, 7)}
-    edges = dict(zip(types, (edges_of(sources=5), edges_of(targets=5), edges_of()), strict=True))
-    out = net(x, edges)
-    assert out["word"].shape == (5, 5) and out["text"].shape == (N, 5)
-    out["text"].sum().backward()
-    assert all(weight.grad is not None for name, weight in net.named_parameters() if "first" in name)
-
-
 def test_a_readout_keeps_the_contract_of_aggregations(draw):
     """Beside PyG's mean in all ways of calling it, which one iteration, an identity and no squash are."""
     readout = pyg.CapsuleReadout(4, 4, 1, routing=Uniform(), squash_output=False, concat=True).double()
@@ -288,18 +243,6 @@ def test_a_readout_keeps_the_contract_of_aggregations(draw):
         for aggregation in (readout, mean):
             with pytest.raises(ValueError):
                 aggregation(x[0], **wrong)
-
-
-def test_a_readout_stands_among_aggregations_and_in_convolutions(draw):
-    x, edges = draw(N, 8), edges_of()
-    readout = pyg.CapsuleReadout(8, 4, 2, concat=True).double()
-    index = torch.tensor([0] * 4 + [1] * 5)
-    both = MultiAggregation(["mean", readout])
-    torch.testing.assert_close(both(x, index), torch.cat((MeanAggregation()(x, index), readout(x, index)), 1), **EXACT)
-    sage = SAGEConv(8, 5, aggr=readout).double()
-    told = readout(x[edges[0]], edges[1], dim_size=N)
-    torch.testing.assert_close(sage(x, edges), sage.lin_l(told) + sage.lin_r(x), **EXACT)
-    assert SAGEConv(8, 5, aggr=["mean", copy.deepcopy(readout)]).double()(x, edges).shape == (N, 5)
 
 
 def test_an_explainer_of_attention_finds_the_couplings(draw):

@@ -50,30 +50,6 @@ def test_a_point_is_shared_out_among_the_places_that_see_it():
     assert shares.sum(axis=0)[3:8, 3:8].min() > 0.6 and not shares[:, 11].any(), "no child sees the last row"
 
 
-def test_a_place_that_votes_lights_up_in_its_parents_panel_and_in_no_other(trace):
-    agreement = np.zeros_like(trace.agreement)
-    agreement[..., 3 * 5 + 1] = 1.0  # child 5, at place (1, 1), for parent 1
-    black = dataclasses.replace(trace, agreement=agreement, images=np.zeros_like(trace.images))
-    picture = PlacesPicture(black, image=0)
-    everything, *each = (np.asarray(panel.get_array()) for panel in picture.panels)
-    fine = len(everything) // 12
-    assert everything[fine * 4, fine * 4].max() > 0.3 and not everything[fine * 9 :].any()
-    np.testing.assert_allclose(everything, each[1])
-    assert not each[0].any() and not each[2].any()
-
-
-def test_it_moves_with_the_routing_and_names_the_parents_and_their_lengths(trace):
-    picture = PlacesPicture(trace, image=1)
-    last = np.asarray(picture.panels[0].get_array()).copy()
-    picture.show(0)
-    assert np.abs(np.asarray(picture.panels[0].get_array()) - last).max() > 0.05
-    said = {text.get_text() for text in picture.figure.texts}
-    lengths = trace.lengths[-1, 0, 1]
-    longest, label = int(lengths.argmax()), int(trace.labels[1])
-    assert longest != label  # so that the longest is marked as wrong
-    assert {f"class {j}: {lengths[j]:.2f}{' ✗' if j == longest else ''}" for j in range(3)} <= said
-
-
 def test_places_are_drawn_only_where_children_see_different_parts(trace, tmp_path):
     everywhere = dataclasses.replace(trace, fields=np.tile(np.array([0, 0, 12, 12], np.int32), (32, 1)))
     assert has_places(trace) and not has_places(everywhere)
