@@ -1,6 +1,6 @@
 """Whether the network in the explorer's page says what PyTorch says of all test images of a run's data set.
 
-``python tests/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
+``python tests/viz/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
 couplings are apart after the trained iterations, and how many milliseconds routing takes in Chromium; of all test
 images, or of so many from the first one on.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from browser import browser, page_that_computes
 
 from graphcaps.data import load_images, to_float
 from graphcaps.explore.network import network_data
@@ -20,9 +21,6 @@ from graphcaps.nn.routed import options_of
 from graphcaps.progress import bar
 from graphcaps.trace.image_trace import observe
 from graphcaps.training.run_folder import Run, load_routing
-
-sys.path.insert(0, str(Path(__file__).parent))
-from browser import browser, page_that_computes
 
 BATCH = 50
 LOAD = "(found) => { window.network = new Network(asBytes(found)); }"

@@ -1,6 +1,6 @@
 """How soon the explorer's page shows the answer to a stroke, in Chromium.
 
-``python tests/stroke_in_browser.py PAGE`` draws on a page that ``graphcaps explore`` wrote, and prints the milliseconds
+``python tests/viz/stroke_in_browser.py PAGE`` draws on a page that ``graphcaps explore`` wrote, and prints the milliseconds
 from a pointer's move until the network's answer stands in the page, and until the frame that shows it with all else
 redrawn, by the clock; and how long the page's process computed meanwhile. Where other programs run, the last says more.
 """
@@ -11,7 +11,6 @@ import statistics
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
 from browser import browser, settle
 
 MOVES = 20

@@ -281,38 +281,6 @@ def test_while_the_network_is_busy_only_the_newest_question_waits(page):
     assert np.array_equal(seen(page).ravel(), asked[1])
 
 
-BELOW = "() => document.querySelector('#child table').getBoundingClientRect().bottom - innerHeight"
-
-
-def test_what_a_child_says_stands_beside_the_graph_or_is_scrolled_to(chromium, text):
-    def choose(page, share):
-        canvas = page.locator(".stage > canvas")
-        canvas.evaluate("(canvas) => scrollBy(0, canvas.getBoundingClientRect().top - 90)")
-        canvas.click(position={"x": 8, "y": share * canvas.bounding_box()["height"]})
-        page.locator("#child table").wait_for()
-
-    with opened(chromium, text, width=1280, height=800) as page:
-        answered(page)
-        page.locator(".stage > canvas").click(position={"x": 8, "y": 60})
-        page.locator("#child table").wait_for()
-        assert page.evaluate("scrollY") == 0 and page.evaluate(BELOW) <= 0
-        choose(page, 0.9)
-        assert page.evaluate(BELOW) <= 0
-        page.locator("#votes").evaluate("(votes) => votes.scrollIntoView()")  # it doesn't go along over what is below
-        child, why = (page.locator(each).bounding_box() for each in ("#child", "#why"))
-        assert child["y"] + child["height"] <= why["y"]
-    with opened(chromium, text, width=400, height=800, reduced_motion="reduce") as page:
-        answered(page)
-        choose(page, 0.1)
-        settle(page)
-        assert page.evaluate(BELOW) > 0
-    with opened(chromium, text, width=400, height=800) as page:
-        answered(page)
-        choose(page, 0.1)
-        page.wait_for_function(f"() => ({BELOW})() <= 0")
-        assert page.evaluate("document.activeElement === document.querySelector('.stage > canvas')")
-
-
 def test_a_page_cut_short_says_so(chromium, text):
     for share in (0.5, 0.99):
         with opened(chromium, text[: int(share * len(text))], trouble="cut short") as page:

@@ -12,7 +12,7 @@ import pytest
 from traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 from graphcaps import viz
-from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.errors import GraphcapsError
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
@@ -100,14 +100,6 @@ def test_places_without_saliency_hold_the_credit_of_their_children():
     assert wanted.any() and np.abs(read[2, 9].reshape(3, 2) - wanted).max() <= step[2, 9, 0] / 2 + 1e-12
 
 
-def test_saliency_takes_the_place_of_fields(trace):
-    whole = dataclasses.replace(trace, fields=np.zeros((16, 4), np.int32))
-    for image in explorer_data(whole)["images"]:
-        assert image["credit"] is None and image["saliency"]["shape"] == [16, 12, 12]
-        spots = np.frombuffer(base64.b64decode(image["saliency"]["data"]), np.uint8).reshape(16, -1)
-        assert (spots.max(axis=1) == 255).all()
-
-
 def test_images_lengths_and_names_are_those_of_the_trace(trace):
     data = explorer_data(trace, image=1)
     assert (data["version"], data["start"], data["title"]) == (VERSION, 1, "compact on digits")
@@ -191,8 +183,3 @@ def test_the_explorer_is_one_file_that_replaces_the_old_one(trace, tmp_path):
     assert written == [path] and path == tmp_path / "explorer.html"
     assert path.read_text(encoding="utf-8") == viz.explorer_page(trace)
     assert [each.name for each in tmp_path.iterdir()] == ["explorer.html"]
-
-
-def test_a_part_of_the_explorer_is_refused(trace, tmp_path):
-    with pytest.raises(InputError, match="what and over: expected all and both for html, got .*shows everything"):
-        viz.draw(trace, tmp_path, format="html", what="graph")

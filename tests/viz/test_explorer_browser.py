@@ -260,20 +260,6 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.4 + 0.55 * share), abs=0.25)
 
 
-def test_the_glow_follows_the_parent_that_is_chosen(page):
-    def glow():
-        settle(page)
-        return page.evaluate("document.querySelector('#picture canvas').toDataURL()")
-
-    by_parent = set()
-    for j in (0, 4, 7):
-        page.locator("#parents button").nth(j).click()
-        by_parent.add(glow())
-    assert len(by_parent) == 3
-    go(page, 1, 2)
-    assert "No child has chosen class 7 yet" in text(page, "#picture figcaption")
-
-
 def test_places_are_painted_in_the_colours_of_the_parents_they_vote_for(chromium, files):
     def pixels(page):
         settle(page)
@@ -312,28 +298,6 @@ def test_keys_move_through_time_and_children(page):
     page.keyboard.press("Escape")
     settle(page)
     assert text(page, "#child h2") == "One child"
-
-
-def test_tab_reaches_every_control_in_order_and_shows_where_it_is(page):
-    reached = []
-    page.locator("#begin").focus()  # the tour's, before them
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate(
-                """() => {
-                  const now = document.activeElement, shown = now.matches(".thumbs input") ? now.parentElement : now;
-                  const name = now.id || now.getAttribute("aria-label") || now.tagName;
-                  return [name, getComputedStyle(shown).outlineStyle];
-                }"""
-            )
-        )
-    names = [name for name, _ in reached]
-    assert names[:3] == ["copy", "save-png", "save-svg"] and names[3].startswith("class 0")
-    assert names[4:8] == ["Play the iterations", "iteration", "Play the epochs of training", "epoch"]
-    assert names[8].startswith("Couplings of 16 children with 10 parents")
-    assert [name.split(",")[0] for name in names[9:19]] == [f"class {j}" for j in range(10)]
-    assert {style for _, style in reached[:19]} == {"solid"}
 
 
 def test_play_runs_to_the_end_and_begins_again(page):

@@ -259,20 +259,6 @@ def check_texts_stand_out(page) -> None:
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
 
 
-def test_the_tour_is_left_and_taken_up_where_it_was(page):
-    page.locator("#begin").focus()
-    page.keyboard.press("Enter")
-    press_next(page)
-    press_next(page)
-    page.keyboard.press("Escape")
-    assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"
-    assert page.locator("#begin").inner_text() == "Take up the tour at 3 of 8"
-    page.keyboard.press("Enter")
-    assert page.locator("#tour-head").inner_text() == "3 of 8: Agreement"
-    assert page.evaluate("document.activeElement.id") == "tour-head"
-    page.keyboard.press("Escape")
-
-
 def test_every_term_has_a_sentence_on_focus_and_on_hover(page):
     page.mouse.move(2, 2)
     terms = page.locator("#terms button")

@@ -9,7 +9,6 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from PIL import Image
 from traces import entropy_by_hand, make_trace, with_pictures
 
@@ -45,21 +44,6 @@ def test_the_entropy_line_is_the_mean_over_children_of_the_traces_entropies(trac
     assert [label.get_text() for label in picture.figure.axes[0].get_xticklabels()] == ["0", "2", "6"]
 
 
-def test_the_entropy_band_is_one_standard_deviation_wide_on_either_side(trace):
-    picture = viz.EntropyPicture(trace)
-    low, high = np.split(picture.band.get_xy()[:20, 1], 2)
-    spread = [entropy_by_hand(trace, trace.c[-1, r, 0])[1] for r in range(10)]
-    assert (high[::-1] - low) / 2 == pytest.approx(spread, **ROUNDED)
-
-
-def test_the_entropy_line_grows_to_the_position_shown(trace):
-    picture = viz.EntropyPicture(trace)
-    whole = picture.mean.get_ydata()
-    picture.show(2.5)
-    assert picture.mean.get_xdata() == pytest.approx([1, 2, 3, 3.5])
-    assert picture.mean.get_ydata() == pytest.approx([*whole[:3], (whole[2] + whole[3]) / 2])
-
-
 def test_uniform_couplings_lie_on_the_uniform_level_in_spite_of_float16():
     picture = viz.EntropyPicture(make_trace(30, 10, epochs=(1,)))
     level = picture.uniform.get_ydata()[0]
@@ -67,14 +51,6 @@ def test_uniform_couplings_lie_on_the_uniform_level_in_spite_of_float16():
     picture.show(0)
     assert picture.mean.get_ydata() == pytest.approx([level])
     assert "H / ln 10 = 1.000" in words(picture.figure)
-
-
-def test_the_uniform_level_of_a_sparse_graph_is_the_mean_over_linked_children():
-    sparse = make_trace(4, 3, edges=([0, 0, 0, 1, 1, 3, 3], [0, 1, 2, 0, 2, 1, 2]))
-    picture = viz.EntropyPicture(sparse)
-    assert picture.uniform.get_ydata()[0] == pytest.approx((math.log(3) + math.log(2) + math.log(2)) / 3)
-    assert len(picture.children.get_segments()) == 3
-    assert picture.mean.get_ydata()[-1] == pytest.approx(entropy_by_hand(sparse, sparse.c[-1, -1, 0])[0], **ROUNDED)
 
 
 def test_iterations_beyond_training_are_named_and_those_of_training_are_not(trace):
@@ -158,16 +134,6 @@ def test_a_large_graph_shows_the_strongest_couplings_of_the_answer_and_says_how_
     assert "strongest" not in words(viz.GraphPicture(make_trace()).figure)
 
 
-def test_where_couplings_hardly_move_nobody_is_said_to_choose(trace):
-    still = viz.GraphPicture(make_trace(60, 10, speed=0.0001))
-    still.show(2)
-    assert "Couplings, iteration 3 of 3: nearly equal" in words(still.figure)
-    assert "entropy 100.0% of undecided" in words(still.figure)
-    picture = viz.GraphPicture(make_trace(60, 10, speed=1.0))
-    picture.show(0)  # equal here too, but this is how the choice begins
-    assert "Children choose parents: iteration 1 of 3" in words(picture.figure)
-
-
 def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
     picture = viz.HistogramPicture(trace)
     to_winner = trace.dst == trace.lengths[-1, 2, 0].argmax()
@@ -187,18 +153,6 @@ def test_the_histogram_marks_one_over_the_number_of_edges(trace):
     sparse = make_trace(4, 3, edges=([0, 0, 0, 1, 1, 3], [0, 1, 2, 0, 2, 1]))
     marked = [line.get_xdata()[0] for line in viz.HistogramPicture(sparse).uniform]
     assert sorted(marked) == pytest.approx([1 / 3, 1 / 2, 1])
-
-
-def test_a_class_has_one_colour_in_every_picture(trace):
-    graph, histogram = viz.GraphPicture(trace), viz.HistogramPicture(trace)
-    winner = int(trace.lengths[-1, 2, 0].argmax())
-    for j in range(10):
-        assert tuple(graph.bars.get_facecolors()[j, :3]) == pytest.approx(viz.color(j))
-        assert tuple(graph.nodes.get_facecolors()[j, :3]) == pytest.approx(viz.color(j))
-    assert histogram.winner_bars[0].get_facecolor()[:3] == pytest.approx(viz.color(winner))
-    assert len({viz.color(j) for j in range(30)}) == 30
-    line = viz.EntropyPicture(trace).mean.get_color()
-    assert min(math.dist(to_rgb(line), viz.color(j)) for j in range(10)) > 0.3
 
 
 @pytest.mark.parametrize("kind", PICTURES)
@@ -303,15 +257,6 @@ def test_stills_are_made_for_a_column_of_a_paper(tmp_path, format):
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
-def test_the_text_of_vector_pictures_is_text(trace, tmp_path):
-    (svg,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="svg")
-    said = re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
-    lengths = trace.lengths[-1, 2, 0]
-    assert {"class 0", "coupling c", f"{lengths.max():.2f}", f"{lengths.min():.2f}"} <= set(said)
-    (pdf,) = viz.draw(trace, tmp_path, what="graph", over="iterations", format="pdf")
-    assert b"/FontFile2" in pdf.read_bytes() and b"/Type3" not in pdf.read_bytes()
-
-
 @pytest.mark.parametrize("what", ["graph", "histogram", "entropy"])
 def test_a_still_is_the_networks_answer_and_of_entropy_the_whole_curve(trace, tmp_path, what):
     beyond = dataclasses.replace(trace, trained_iterations=3)
@@ -366,13 +311,6 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 
-def test_mp4_without_ffmpeg_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(GraphcapsError, match=r'expected imageio-ffmpeg.*pip install -e "\.\[video\]"'):
-        viz.draw(make_trace(), tmp_path / "none", format="mp4")
-    assert not (tmp_path / "none").exists()
-
-
 def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     def parts(**fields):
         figure = viz.sheet(dataclasses.replace(trace, **fields))
@@ -391,15 +329,6 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     assert (mosaic[2 * 13 : 2 * 13 + 12, 3 * 13 : 3 * 13 + 12] == trace.perturbed[0, 2, 3, 0]).all()
     assert "changed by −0.25 to +0.25" in words(figure)
     assert words(figure).count("(wrong)") == 1 and "class 7 (wrong)" in words(figure)
-
-
-def test_colour_images_are_shown_in_colour():
-    colour = with_pictures(make_trace(4, 3), channels=3)
-    graph, sheet = viz.GraphPicture(colour), viz.sheet(colour)
-    assert graph.figure.axes[0].images[0].get_array().shape == (12, 12, 3)
-    sheet.canvas.draw()
-    places = {axes.get_label(): axes for axes in sheet.axes}
-    assert places["perturbed 0"].images[0].get_array().shape == (4 * 13, 5 * 13, 3)
 
 
 def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
@@ -454,13 +383,6 @@ def test_numbers_that_are_not_finite_are_named_and_spoil_no_other_image(trace, n
     viz.GraphPicture(broken, over="epochs", image=1)
 
 
-def test_a_folder_that_is_a_file_is_refused_before_anything_is_drawn(trace, tmp_path):
-    (tmp_path / "file").write_text("kept")
-    with pytest.raises(GraphcapsError, match=r"folder: expected one that can be written, got .*file: .*Choose another"):
-        viz.draw(trace, tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "kept"
-
-
 def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     short = make_trace(4, 3, iterations=2, epochs=(0,))
     (path,) = viz.draw(short, tmp_path, what="entropy")
@@ -474,14 +396,6 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
         viz.draw(short, tmp_path, what="entropy")
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["entropy.gif"]
-
-
-def test_the_callers_matplotlib_settings_are_neither_used_nor_changed(trace):
-    with matplotlib.rc_context({"font.size": 40, "axes.spines.top": True}):
-        picture = viz.HistogramPicture(trace)
-        assert matplotlib.rcParams["font.size"] == 40
-    assert {text.get_size() for text in picture.figure.axes[0].get_xticklabels()} == {9}
-    assert not picture.figure.axes[0].spines.top.get_visible()
 
 
 def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
