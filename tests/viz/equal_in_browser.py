@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
 from browser import browser, page_that_computes
 
 from graphcaps.data import load_images, to_float

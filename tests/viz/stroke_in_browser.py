@@ -11,6 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 from browser import browser, settle
 
 MOVES = 20

@@ -47,7 +47,7 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
         wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
         for n, example in enumerate(examples):
             left = _LEFT + n * (wide + _GAP)
-            axes = _panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
+            axes = style.panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
             _numbers(axes, np.array(example["vectors"]), np.array(rotation["values"], float), reach)
             axes.set_xlabel("turned, degrees" if n == 0 else "")
             if n:
@@ -58,22 +58,19 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
             )
             for place, image in enumerate(images[n]):
                 at = left + place * (wide - _SIDE) / 2
-                style.show_image(_panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE), image)
+                style.show_image(
+                    style.panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE), image
+                )
         wide = (_WIDTH - _LEFT - _RIGHT - 40) / 2
         titles = {"fit": "fit: change of v that a line in p explains", "readout": "read-out: p from v, held-out images"}
         for n, (kind, title) in enumerate(titles.items()):
-            axes = _panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
+            axes = style.panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
             _by_class(axes, found, kind)
             axes.set_title(title, pad=22)
             axes.set_ylabel("R²" if n == 0 else "")
             if n == 0:
                 axes.legend(loc="lower left", bbox_to_anchor=(-0.03, 0.97), ncols=3, handletextpad=0.2, columnspacing=1)
     return figure
-
-
-def _panel(figure: Figure, label: str, left: float, top: float, wide: float, tall: float) -> Axes:
-    box = (left / _WIDTH, (_HEIGHT - top - tall) / _HEIGHT, wide / _WIDTH, tall / _HEIGHT)
-    return figure.add_axes(box, label=label)
 
 
 def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:

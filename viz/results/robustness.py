@@ -31,13 +31,12 @@ def robustness(found: dict) -> Figure:
     columns = np.arange(len(rows))
     tall = _CELL * len(names)
     height = _TOP + _CURVE + _BETWEEN + tall + _BELOW
-    across = _LEFT / _WIDTH, (_WIDTH - _LEFT - _RIGHT) / _WIDTH
+    wide = _WIDTH - _LEFT - _RIGHT
     with style.applied():
         figure = style.blank(_WIDTH, height)
-        low = (_BELOW + tall + _BETWEEN) / height
-        above = figure.add_axes((across[0], low, across[1], _CURVE / height), label="accuracy")
+        above = style.panel(figure, "accuracy", _LEFT, _TOP, wide, _CURVE)
         _curve(above, found, columns)
-        below = figure.add_axes((across[0], _BELOW / height, across[1], tall / height), label="recall")
+        below = style.panel(figure, "recall", _LEFT, _TOP + _CURVE + _BETWEEN, wide, tall)
         _cells(below, found)
         below.set_xticks(columns, [_marked(row["name"], n == found["clean"]) for n, row in enumerate(rows)])
         below.set_xlabel(found["says"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
@@ -39,9 +38,9 @@ def sheet(trace: RoutingTrace) -> Figure:
         figure = style.blank(_WIDTH, height)
         source = [word for word in caption(trace, "iterations", 0) if not word.startswith("image")]
         style.Heading.on(figure).say("What the network learned", ", ".join(source))
-        paper, top = _Paper(figure), 70
+        top = 70
         for part in parts:
-            part.draw(paper, top)
+            part.draw(figure, top)
             top += part.height
     return figure
 
@@ -63,23 +62,6 @@ def _parts(trace: RoutingTrace) -> list[_Curves | _Reconstructions | _Perturbed]
     return parts
 
 
-class _Paper:
-    """A figure on which places are given in pixels from the top left."""
-
-    def __init__(self, figure: Figure):
-        self.figure = figure
-        self._width, self._height = figure.get_size_inches() * figure.dpi
-
-    def axes(self, name: str, left: float, top: float, width: float, height: float) -> Axes:
-        low = 1 - (top + height) / self._height
-        box = (left / self._width, low, width / self._width, height / self._height)
-        return self.figure.add_axes(box, label=name)
-
-    def text(self, left: float, top: float, text: str, **looks: Any) -> None:
-        looks = {"va": "top", "size": style.TEXT, **looks}
-        self.figure.text(left / self._width, 1 - top / self._height, text, **looks)
-
-
 class _Curves:
     """Loss and accuracy over epochs, of training and validation images."""
 
@@ -92,10 +74,10 @@ class _Curves:
         self._shown = [kind for kind in kinds if any(self._history.get(f"{part}_{kind}") for part in self._LOOKS)]
         self.height = 250 if self._shown else 0
 
-    def draw(self, paper: _Paper, top: float) -> None:
+    def draw(self, figure: Figure, top: float) -> None:
         room = (_RIGHT - _LEFT - 70) / 2
         for k, kind in enumerate(self._shown):
-            axes = paper.axes(kind, _LEFT + k * (room + 70), top + 25, room, self.height - 90)
+            axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, self.height - 90)
             for part, looks in self._LOOKS.items():
                 values = self._history.get(f"{part}_{kind}", [])
                 epochs = self._history.get("epoch") or range(1, len(values) + 1)
@@ -117,26 +99,30 @@ class _Reconstructions:
     def __init__(self, trace: RoutingTrace, images: np.ndarray, reconstructions: np.ndarray):
         self._trace, self._images, self._reconstructions = trace, images, reconstructions
 
-    def draw(self, paper: _Paper, top: float) -> None:
+    def draw(self, figure: Figure, top: float) -> None:
         trace, chosen = self._trace, _one_per_class(self._trace)
         names = [style.cut(name, 10) for name in trace.class_names or map(str, range(trace.num_parents))]
         longest = trace.lengths[-1, min(trace.trained_iterations, trace.num_iterations) - 1].argmax(axis=-1)  # (N,)
-        paper.text(25, top, "Images, and what the decoder makes of the longest capsule", weight="bold")
+        style.write(
+            figure, 25, top, "Images, and what the decoder makes of the longest capsule", size=style.TEXT, weight="bold"
+        )
         rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
         for name, down in rows.items():
-            paper.text(25, top + down, name, size=style.SMALL, color=style.MUTED, va="center")
+            style.write(figure, 25, top + down, name, color=style.MUTED, va="center")
         step = (_RIGHT - 90) / _MOST
         for k, n in enumerate(chosen):
             left, size = 90 + k * step, step - 6
-            middle: dict[str, Any] = {"ha": "center", "va": "center", "size": style.SMALL}
+            middle: dict[str, Any] = {"ha": "center", "va": "center"}
             right = trace.labels is None or longest[n] == trace.labels[n]
             if trace.labels is not None:
-                paper.text(left + size / 2, top + rows["true"], _name(names, trace.labels[n]), **middle)
-            style.show_image(paper.axes(f"input {n}", left, top + 43, size, size), self._images[n])
-            below = paper.axes(f"reconstruction {n}", left, top + 123, size, size)
+                style.write(figure, left + size / 2, top + rows["true"], _name(names, trace.labels[n]), **middle)
+            style.show_image(style.panel(figure, f"input {n}", left, top + 43, size, size), self._images[n])
+            below = style.panel(figure, f"reconstruction {n}", left, top + 123, size, size)
             style.show_image(below, self._reconstructions[n])
             said = _name(names, longest[n]) + ("" if right else " (wrong)")
-            paper.text(left + size / 2, top + rows["longest"], said, weight="normal" if right else "bold", **middle)
+            style.write(
+                figure, left + size / 2, top + rows["longest"], said, weight="normal" if right else "bold", **middle
+            )
 
 
 class _Perturbed:
@@ -152,27 +138,21 @@ class _Perturbed:
         self._each = self._tall + 52
         self.height = round(45 + self._each * -(-len(self._chosen) // self._columns))
 
-    def draw(self, paper: _Paper, top: float) -> None:
+    def draw(self, figure: Figure, top: float) -> None:
         trace = self._trace
         dimensions = self._perturbed.shape[1]
         low, high = (f"{step:+.2f}".replace("-", "−") for step in (self._steps[0], self._steps[-1]))
         said = (
             f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
         )
-        paper.text(25, top, said, weight="bold")
+        style.write(figure, 25, top, said, size=style.TEXT, weight="bold")
         names = [style.cut(name, 14) for name in trace.class_names or map(str, range(trace.num_parents))]
         for k, n in enumerate(self._chosen):
             row, column = divmod(k, self._columns)
             place = (60 + column * (self._width + 14), top + 45 + row * self._each, self._width, self._tall)
-            axes = paper.axes(f"perturbed {n}", *place)
-            looks: dict[str, Any] = {
-                "cmap": "gray",
-                "vmin": 0,
-                "vmax": 255,
-                "aspect": "auto",
-                "interpolation": "hanning",
-            }
-            axes.imshow(_mosaic(self._perturbed[n]), extent=(0, 1, 1, 0), **looks)
+            axes = style.panel(figure, f"perturbed {n}", *place)
+            gray: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "hanning"}
+            axes.imshow(_mosaic(self._perturbed[n]), extent=(0, 1, 1, 0), aspect="auto", **gray)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
             title = f"image {n}" if trace.labels is None else _name(names, trace.labels[n])

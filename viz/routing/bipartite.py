@@ -180,8 +180,7 @@ class GraphPicture:
             size = self._layout.node * np.clip(600 / trace.num_children, 2, 30)
             drawn = self._child_y[np.isfinite(self._child_y)]
             return [axes.scatter(np.zeros_like(drawn), drawn, s=size, color=style.INK, zorder=3, lw=0)]
-        seen = style.displayed(trace.images[image]) / 255
-        seen = 0.45 * (seen if seen.ndim == 3 else seen[..., None])
+        seen = 0.45 * style.rgb(trace.images[image])
         height = 0.94 / trace.num_children
         width = height * axes.bbox.height / axes.bbox.width * 1.15
         for y, saliency in zip(self._child_y, trace.saliency[image], strict=True):

@@ -7,7 +7,7 @@ against it, and isn't painted.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -124,9 +124,7 @@ class PlacesPicture:
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
         self._windows = windows(fields, pixels.shape[1], pixels.shape[2], fine)
-        displayed = style.displayed(pixels) / 255
-        displayed = displayed if displayed.ndim == 3 else np.repeat(displayed[..., None], 3, axis=2)
-        self._image = displayed.repeat(fine, axis=0).repeat(fine, axis=1)
+        self._image = style.rgb(pixels).repeat(fine, axis=0).repeat(fine, axis=1)
         self._most = float(self._spread(self.maps[answer]).sum(axis=0).max())
         with style.applied(medium):
             self._lay_out(medium)
@@ -162,13 +160,11 @@ class PlacesPicture:
         self._titles[0].set_text("all votes")
 
     def _panel(self, left: float, top: float, side: float, label: str, medium: style.Medium) -> None:
-        width, height = (100 * size for size in self.figure.get_size_inches())
-        box = (left / width, 1 - (top + side) / height, side / width, side / height)
-        axes = self.figure.add_axes(box, label=label)
+        axes = style.panel(self.figure, label, left, top, side, side)
         self.panels.append(axes.imshow(self._image, interpolation="bilinear"))
         style.bare(axes)
-        above: dict[str, Any] = {"size": medium.small, "va": "bottom", "linespacing": 1.05}
-        self._titles.append(self.figure.text(box[0], box[1] + box[3] + 4 / height, "", **above))
+        title = style.write(self.figure, left, top - 4, "", size=medium.small, va="bottom", linespacing=1.05)
+        self._titles.append(title)
 
     def _spread(self, maps: np.ndarray) -> np.ndarray:
         """(J, H, W) of credits (J, F)."""
