@@ -166,10 +166,10 @@ def whole(values: torch.Tensor) -> dict:
 
 def _finite(values: torch.Tensor, kind: str, name: str) -> dict:
     with np.errstate(over="ignore"):
-        kept = values.detach().cpu().numpy().astype(kind)
-    if not np.isfinite(kept).all():
+        converted = values.detach().cpu().numpy().astype(kind)
+    if not np.isfinite(converted).all():
         raise NotCarried(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
-    return array(kept, kind)
+    return array(converted, kind)
 
 
 def array(values: np.ndarray, kind: str) -> dict:

@@ -172,7 +172,7 @@ def test_a_large_graph_says_how_much_of_it_is_shown_and_frames_what_a_child_sees
     with opened(chromium, files["large"]) as page:
         assert re.fullmatch(r"\d+ of 1152 children", text(page, "#children-head"))
         children = int(text(page, "#children-head").split()[0])
-        assert f"{children * 10:,} of 11,520 couplings".replace(",", "\u202f") in text(page, "#kept")
+        assert f"{children * 10:,} of 11,520 couplings".replace(",", "\u202f") in text(page, "#shown-edges")
         largest = LARGE.c[-1, LARGE.trained_iterations - 1, 0].astype(np.float64).max()
         assert f"Largest {largest:.3f}" in text(page, "#histogram figcaption")
         page.locator(".stage > canvas").focus()

@@ -209,7 +209,7 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
             assert float(cells[2 + side].split()[0]) == pytest.approx(entropy, abs=5e-3)
             assert cells[side].split()[0] == str(lengths.argmax())
         child, parent, *values = re.match(
-            r"child (\d+) → (\d): (\S+), (\S+)", page.locator("#moved li").first.inner_text()
+            r"child (\d+) → (\d): (\S+), (\S+)", page.locator("#differences li").first.inner_text()
         ).groups()
         edge, apart = int(child) * 10 + int(parent), abs(couplings[0] - couplings[1])
         assert apart[edge] > apart.max() - 5e-3

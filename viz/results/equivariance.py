@@ -1,4 +1,4 @@
-"""How class capsules move as digits turn and shift: their numbers over the angle, and R^2 per parameter and class."""
+"""How class capsules change as digits turn and shift: their numbers over the angle, R^2 per parameter and class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEFT, _RIGHT, _GAP = 62, 26, 34
 _SIDE = 44  # of a thumbnail
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # of those with R^2
-_LOUD = 3  # numbers that move most, drawn strong
+_STRONG = 3  # numbers with the largest variance, drawn with strong lines
 _LOOKS = {"rotation": ("o", style.ACCENT), "shift x": ("s", style.INK), "shift y": ("^", style.MUTED)}
 
 
@@ -75,9 +75,9 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
 
 def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
     """The D numbers of (T, D) vectors over the angle; those that move most are strong, with their fitted lines."""
-    loud = np.argsort(-vectors.var(axis=0))[:_LOUD]
-    axes.plot(angles, np.delete(vectors, loud, axis=1), color=style.FAINT, lw=1)
-    for d, color in zip(loud, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
+    strong = np.argsort(-vectors.var(axis=0))[:_STRONG]
+    axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
+    for d, color in zip(strong, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
         axes.plot(angles, vectors[:, d], color=color, lw=1.8)
         axes.plot(angles, np.polyval(np.polyfit(angles, vectors[:, d], 1), angles), ":", color=color, lw=1.2)
     axes.set(xlim=(angles[0], angles[-1]), ylim=(-reach, reach), xticks=(angles[0], 0, angles[-1]))

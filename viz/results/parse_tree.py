@@ -81,8 +81,10 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         for n, part in enumerate(found[:_MOST]):
             row, column = divmod(n, _COLUMNS)
             place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
-            said = f" to {names[part.parent]}" if short else ""  # the colour says it where names have no room
-            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{said}", place)
+            target = (
+                f" to {names[part.parent]}" if short else ""
+            )  # long names have no room; the colour shows the parent
+            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{target}", place)
             axes.title.set_fontsize(style.SMALL)
             _draw(axes, image, [part])
         if found:

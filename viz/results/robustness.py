@@ -73,8 +73,8 @@ def _cells(axes: Axes, found: dict) -> None:
     axes.spines[:].set_visible(False)
     axes.hlines(np.arange(len(names) + 1) - 0.5, -0.5, recall.shape[1] - 0.5, color="white", lw=1)
     for (row, column), share in np.ndenumerate(recall):
-        said = "-" if np.isnan(share) else f"{100 * share:.0f}"
-        axes.text(column, row, said, ha="center", va="center", size=style.SMALL)
+        text = "-" if np.isnan(share) else f"{100 * share:.0f}"
+        axes.text(column, row, text, ha="center", va="center", size=style.SMALL)
     axes.set_yticks(range(len(names)), [style.cut(name, _NAME) for name in names])
     axes.tick_params(length=0)
     axes.set_title("recall of each class, %; coloured: lost against the clean images", size=style.TEXT)

@@ -119,9 +119,9 @@ class _Reconstructions:
             style.show_image(style.panel(figure, f"input {n}", left, top + 43, size, size), self._images[n])
             below = style.panel(figure, f"reconstruction {n}", left, top + 123, size, size)
             style.show_image(below, self._reconstructions[n])
-            said = _name(names, longest[n]) + ("" if right else " (wrong)")
+            text = _name(names, longest[n]) + ("" if right else " (wrong)")
             style.write(
-                figure, left + size / 2, top + rows["longest"], said, weight="normal" if right else "bold", **middle
+                figure, left + size / 2, top + rows["longest"], text, weight="normal" if right else "bold", **middle
             )
 
 
@@ -142,10 +142,10 @@ class _Perturbed:
         trace = self._trace
         dimensions = self._perturbed.shape[1]
         low, high = (f"{step:+.2f}".replace("-", "−") for step in (self._steps[0], self._steps[-1]))
-        said = (
+        text = (
             f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
         )
-        style.write(figure, 25, top, said, size=style.TEXT, weight="bold")
+        style.write(figure, 25, top, text, size=style.TEXT, weight="bold")
         names = [style.cut(name, 14) for name in trace.class_names or map(str, range(trace.num_parents))]
         for k, n in enumerate(self._chosen):
             row, column = divmod(k, self._columns)
