@@ -257,30 +257,6 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     assert pixels_of(page, "#bend > canvas") == before and page.locator("#number-5").input_value() == "0"
 
 
-def test_while_the_network_is_busy_only_the_newest_question_waits(page):
-    asked = page.evaluate(
-        """() => new Promise((done) => {
-          const asked = [], post = Worker.prototype.postMessage;
-          Worker.prototype.postMessage = function (question) {
-            if (question.kind === "explain") asked.push([...question.pixels]);
-            post.call(this, question);
-          };
-          for (const value of [5, 10, 15, 20, 25, 30]) {
-            const input = document.querySelector("#turn");
-            input.value = value;
-            input.dispatchEvent(new Event("input"));
-          }
-          const wait = () => document.querySelector("main").ariaBusy === "true" ? setTimeout(wait, 20) : done(asked);
-          wait();
-        })"""
-    )
-    assert len(asked) == 2
-    slide(page, "turn", 5)
-    assert np.array_equal(seen(page).ravel(), asked[0])
-    slide(page, "turn", 30)
-    assert np.array_equal(seen(page).ravel(), asked[1])
-
-
 def test_a_page_cut_short_says_so(chromium, text):
     for share in (0.5, 0.99):
         with opened(chromium, text[: int(share * len(text))], trouble="cut short") as page:

@@ -174,12 +174,3 @@ def test_a_trace_with_numbers_that_are_not_finite_is_refused_and_says_where(trac
     with pytest.raises(GraphcapsError, match=f"trace: {field} of image 1: expected finite .* at epoch 2, iteration 5"):
         viz.draw(dataclasses.replace(trace, **{field: values}), tmp_path, format="html")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_explorer_is_one_file_that_replaces_the_old_one(trace, tmp_path):
-    (tmp_path / "explorer.html").write_text("old")
-    written = []
-    (path,) = viz.draw(trace, tmp_path, format="html", on_written=written.append)
-    assert written == [path] and path == tmp_path / "explorer.html"
-    assert path.read_text(encoding="utf-8") == viz.explorer_page(trace)
-    assert [each.name for each in tmp_path.iterdir()] == ["explorer.html"]

@@ -196,34 +196,8 @@ def test_a_window_of_400_pixels_needs_no_scrolling_sideways(chromium, files, nam
         assert page.evaluate("document.querySelector('.stage > canvas').clientWidth") > 180
         page.locator("#iteration").fill("4")
         settle(page)
-        last = "10" if name != "large" else "4"
-        assert text(page, "#iterations output").split("\n") == [f"4 of {last}", "beyond training"]
+        assert text(page, "#iterations output").endswith("beyond training") == (name != "random")  # no network there
         assert page.locator("#images").is_hidden() == page.locator("#picture").is_hidden() == (name == "random")
-
-
-def test_hovering_a_line_tells_the_traces_numbers(page):
-    canvas = page.locator(".stage > canvas")
-    width = canvas.bounding_box()["width"]
-    seen = set()
-    for y in range(15, 540, 35):
-        canvas.hover(position={"x": width * 0.4, "y": y})
-        settle(page)
-        if not page.locator("#tip").is_visible():
-            continue
-        said = text(page, "#tip").replace("\u2212", "-")
-        numbers = re.search(
-            r"child (\d+) → class (\d)\ncoupling c +(\S+)\nlogit b +(\S+)\nvote agreement +(\S+)", said
-        ).groups()
-        child, parent = map(int, numbers[:2])
-        edge = child * 10 + parent
-        for name, digits, shown in zip(("c", "b", "agreement"), (3, 2, 2), numbers[2:], strict=True):
-            state = getattr(TRACE, name)[-1, -1, 0].astype(np.float64)
-            assert float(shown) == pytest.approx(state[edge], abs=half_step(state, digits))
-        seen.add(edge)
-    assert len(seen) > 5
-    page.mouse.move(2, 2)
-    settle(page)
-    assert not page.locator("#tip").is_visible()
 
 
 def test_a_parent_filters_lines_and_escape_shows_all_again(page):

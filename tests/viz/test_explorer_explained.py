@@ -179,20 +179,6 @@ def test_a_vote_is_decoded_as_if_it_were_the_parent(page):
         assert np.ptp(wanted) > 50 and np.abs(got - wanted).max() <= 5
 
 
-def test_lines_are_stepped_through_from_one_iteration_to_the_next(page):
-    page.locator("#iteration").fill("1")
-    page.locator("#line-next").focus()
-    for r, name in ((1, "softmax"), (1, "sum"), (1, "squash"), (1, "agreement"), (2, "softmax")):
-        page.keyboard.press("Enter")
-        settle(page)
-        assert page.locator("#lines [aria-current=step] strong").inner_text() == name
-        assert page.locator("#lines-head").inner_text().startswith(f"Iteration {r} ")
-    page.locator("#line-back").click()
-    settle(page)
-    assert page.locator("#lines [aria-current=step] strong").inner_text() == "agreement"
-    assert page.locator("#iteration").input_value() == "1"
-
-
 BOXES = """() => {
   const [time, target, tour] = ["#time", ".toured", "#tour"].map((name) => document.querySelector(name));
   const box = (element) => element.getBoundingClientRect(), inner = target.querySelector("canvas, ol, table");
@@ -257,26 +243,6 @@ def check_texts_stand_out(page) -> None:
     pairs = {tuple(tuple(map(int, re.findall(r"\d+", color)[:3])) for color in pair) for pair in colors}
     assert len(pairs) > 2
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
-
-
-def test_every_term_has_a_sentence_on_focus_and_on_hover(page):
-    page.mouse.move(2, 2)
-    terms = page.locator("#terms button")
-    assert terms.count() == 12
-    said = set()
-    for n in range(12):
-        terms.nth(n).focus()
-        card = page.locator("#card")
-        assert card.is_visible() and terms.nth(n).get_attribute("aria-describedby") == "card"
-        assert re.fullmatch(r"[A-Z][^.]+(?:\.[^ ][^.]*)*\.", card.inner_text())
-        said.add(card.inner_text())
-    assert len(said) == 12
-    page.keyboard.press("Escape")
-    assert page.locator("#card").is_hidden()
-    page.locator("#children-head").hover()
-    assert page.locator("#card").inner_text().startswith("A child is")
-    used = page.evaluate("[...document.querySelectorAll('[data-term]')].map(({ dataset }) => dataset.term)")
-    assert set(used) == set(terms.all_inner_texts())
 
 
 def test_a_page_without_a_network_has_the_terms_and_the_stops_that_need_no_votes(chromium):

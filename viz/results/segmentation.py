@@ -14,7 +14,7 @@ from graphcaps.errors import expect
 from graphcaps.viz import style
 
 COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
-"""RGB of the lower and of the higher class: orange and blue differ for colour-blind readers too; their sum is nearly white."""
+"""RGB of the lower and of the higher class, which colour-blind readers can tell apart; their sum is nearly white."""
 
 _SIDE, _STEP = 84, 90  # pixels at 100 dpi
 _LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
