@@ -90,7 +90,7 @@ gpu: $(VENV)/installed-dev
 	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
 # What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.
-NOT_OLDEST = --ignore-glob='tests/test_*_browser.py' $(addprefix --ignore=tests/test_,bench.py notebooks.py wheel.py)
+NOT_OLDEST = --ignore-glob='tests/viz/test_*_browser.py' $(addprefix --ignore=tests/test_,bench.py notebooks.py wheel.py)
 
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)

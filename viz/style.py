@@ -205,6 +205,24 @@ def bare(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
+def rgb(image: np.ndarray) -> np.ndarray:
+    """A (C, H, W) uint8 image as (H, W, 3) in [0, 1]."""
+    shown = displayed(image) / 255
+    return shown if shown.ndim == 3 else np.repeat(shown[..., None], 3, axis=2)
+
+
+def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes in pixels from the top left of a figure."""
+    wide, tall = figure.get_size_inches() * figure.dpi
+    return figure.add_axes((left / wide, 1 - (top + height) / tall, width / wide, height / tall), label=label)
+
+
+def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
+    """Text under a place in pixels from the top left of a figure."""
+    wide, tall = figure.get_size_inches() * figure.dpi
+    return figure.text(left / wide, 1 - top / tall, text, **{"va": "top", "size": SMALL, **looks})
+
+
 def turn_names(axes: Axes) -> None:
     """Turn the names under the axes by 45 degrees, so that long ones have room."""
     for text in axes.get_xticklabels():

@@ -84,8 +84,8 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
             whole = scale if layer is layers[-1] else 1.0
             assert layer.bias is not None
             arrays = {
-                "weight": half(layer.weight * whole, "a convolution"),
-                "bias": single(layer.bias, "a convolution"),
+                "weight": packed(layer.weight * whole, "float16", "a convolution"),
+                "bias": packed(layer.bias, "float32", "a convolution"),
             }
             steps.append({"kind": "conv", **arrays, "stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
@@ -94,7 +94,13 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
             assert layer.running_var is not None and layer.running_mean is not None
             factor = layer.weight / (layer.running_var + layer.eps).sqrt()
             shift = layer.bias - factor * layer.running_mean
-            steps.append({"kind": "affine", "scale": single(factor, "the stem"), "shift": single(shift, "the stem")})
+            steps.append(
+                {
+                    "kind": "affine",
+                    "scale": packed(factor, "float32", "the stem"),
+                    "shift": packed(shift, "float32", "the stem"),
+                }
+            )
         else:
             raise NotCarried(f"a stem with {type(layer).__name__} isn't computed in the page")
     return steps
@@ -103,25 +109,24 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
 def _layer(layer: Any) -> dict:
     """A layer of capsules, its edges in the order of their numbers."""
     src, dst = layer.graph().edges(order="eid")
-    positions = layer.num_children // layer.child_types if hasattr(layer, "child_types") else 1
     places = None
     if isinstance(layer, ConvCaps):
         matrix = layer.index
     elif isinstance(layer, SharedCaps):
         positions = layer.num_children * layer.num_parents // len(layer.weight)
-        matrix, places = (src // positions) * layer.num_parents + dst, single(layer.places[:, 0], "places")
+        matrix, places = (src // positions) * layer.num_parents + dst, packed(layer.places[:, 0], "float32", "places")
     else:
         matrix = torch.arange(len(src))
     kappa = float(layer.routing.kappa.detach()) if isinstance(layer.routing, Spherical) else 1.0
     return {
         "children": layer.num_children,
         "parents": layer.num_parents,
-        "src": whole(src),
-        "dst": whole(dst),
-        "matrix": whole(matrix),
-        "weight": half(layer.weight, "the votes' matrices"),
+        "src": array(src.numpy(), "int32"),
+        "dst": array(dst.numpy(), "int32"),
+        "matrix": array(matrix.numpy(), "int32"),
+        "weight": packed(layer.weight, "float16", "the votes' matrices"),
         "places": places,
-        "prior": None if layer.prior is None else single(layer.prior, "the prior"),
+        "prior": None if layer.prior is None else packed(layer.prior, "float32", "the prior"),
         "routing": name_of(layer.routing),
         "iterations": layer.routing.iterations,
         "concentration": kappa,
@@ -142,33 +147,19 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
                 {
                     "weight": array(q, "int8"),
                     "scale": array(scale, "float32"),
-                    "bias": single(linear.bias, "the decoder"),
+                    "bias": packed(linear.bias, "float32", "the decoder"),
                 }
             )
     return found
 
 
-def half(values: torch.Tensor, name: str) -> dict:
-    """Packed in float16; raise ``NotCarried`` where a number isn't finite there."""
-    return _finite(values, "float16", name)
-
-
-def single(values: torch.Tensor, name: str) -> dict:
-    """Packed in float32."""
-    return _finite(values, "float32", name)
-
-
-def whole(values: torch.Tensor) -> dict:
-    """Packed in int32."""
-    return array(values.numpy(), "int32")
-
-
-def _finite(values: torch.Tensor, kind: str, name: str) -> dict:
+def packed(values: torch.Tensor, kind: str, name: str) -> dict:
+    """{"type", "shape", "data"} of numbers in this type; raise ``NotCarried`` where one isn't finite in it."""
     with np.errstate(over="ignore"):
-        kept = values.detach().cpu().numpy().astype(kind)
-    if not np.isfinite(kept).all():
+        converted = values.detach().cpu().numpy().astype(kind)
+    if not np.isfinite(converted).all():
         raise NotCarried(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
-    return array(kept, kind)
+    return array(converted, kind)
 
 
 def array(values: np.ndarray, kind: str) -> dict:

@@ -22,7 +22,7 @@ Version 1, keys at the top::
 
       label      index of the true parent, or null
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
-      src, dst   ends of the M edges kept for this image; all of them where there are at most 120 children, else all
+      src, dst   ends of the M edges shown of this image; all of them where there are at most 120 children, else all
                  edges of the children that couple most strongly with each parent at the end
       order      children of those edges, in that order
       range      [smallest, largest] coupling of those edges, which the scale of the lines holds
@@ -58,7 +58,7 @@ from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wi
 
 VERSION = 1
 MOST_CHILDREN = 120
-"""Children that an image of a larger graph keeps, at most; more lines can't be told apart."""
+"""Children shown of an image of a larger graph, at most; more lines would run into one another."""
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
@@ -120,7 +120,7 @@ def _fields(trace: RoutingTrace) -> dict | None:
 
 def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
-    kept = _kept_edges(trace, c[-1, -1])
+    shown = _shown_edges(trace, c[-1, -1])
     states = c.reshape(-1, trace.num_edges)  # (K * R, E)
     linked = np.zeros((*c.shape[:2], trace.num_children))
     linked[..., degrees > 0] = entropies(trace, states)[0].reshape(*c.shape[:2], -1)
@@ -128,13 +128,13 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if pixels is None else packed(pixels),
-        "src": trace.src[kept].tolist(),
-        "dst": trace.dst[kept].tolist(),
-        "order": order[np.isin(order, trace.src[kept])].tolist(),
-        "range": list(wide_range(c[..., kept])),
-        "c": _quantised(c[..., kept]),
-        "b": _quantised(trace.b[:, :, n, kept]),
-        "agreement": _quantised(trace.agreement[:, :, n, kept]),
+        "src": trace.src[shown].tolist(),
+        "dst": trace.dst[shown].tolist(),
+        "order": order[np.isin(order, trace.src[shown])].tolist(),
+        "range": list(wide_range(c[..., shown])),
+        "c": _quantised(c[..., shown]),
+        "b": _quantised(trace.b[:, :, n, shown]),
+        "agreement": _quantised(trace.agreement[:, :, n, shown]),
         "entropy": _quantised(linked),
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "largest": c.max(axis=-1).tolist(),
@@ -146,7 +146,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     }
 
 
-def _kept_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
+def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
     """Indices of the edges shown: all, or those of the children that couple most with each parent; ``last`` is (E,)."""
     children = np.unique(trace.src)
     if len(children) > MOST_CHILDREN:

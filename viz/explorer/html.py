@@ -63,22 +63,27 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         InputError: the trace doesn't fit together, has no edges, or doesn't hold this image.
         GraphcapsError: numbers that are not finite.
     """
-    data = explorer_data(trace, image) | {"network": network, "without": without}
-    style, scripts, worker = [*STYLES], [*SCRIPTS, "file.js"], ""
+    return with_data(explorer_data(trace, image) | {"network": network, "without": without})
+
+
+def with_data(data: dict) -> str:
+    """The page that shows what ``explorer_data`` gives, together with "network" and "without" of ``explorer_page``."""
+    styles, scripts, worker = [*STYLES], [*SCRIPTS, "file.js"], ""
     parts = dict.fromkeys(LIVE_PARTS, "")
-    if network is not None:
-        style, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
+    if data["network"] is not None:
+        styles, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
-    look, script = ("\n".join(map(_read, names)) for names in (style, scripts))
-    lanes = " 'wasm-unsafe-eval'" * (network is not None)  # WebAssembly, which lanes.js assembles; no eval
+    style, script = ("\n".join(map(_read, names)) for names in (styles, scripts))
+    # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
+    assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}{lanes}; style-src {_hash(look)}; worker-src blob:; "
+        f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     filled = {
         "policy": policy,
         "title": html.escape(" - ".join(["Routing explorer", data["title"], *data["source"]])),
-        "style": look,
+        "style": style,
         "script": script,
         "worker": worker,
         "data": _compressed(data),
@@ -88,26 +93,28 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 
 def _compressed(data: dict) -> str:
-    """JSON, a line's end, and the bytes of all its arrays, gzipped, as base64. In the JSON an array's data are [start,
-    end] of its bytes; bytes gzip better than their letters. No letter of it could end a script element, and the same
-    data give the same page."""
+    """Base64 of a gzip of one line of JSON, a line's end, and the bytes of all arrays, one after the other.
+
+    In the JSON an array's "data" are [start, end] of its bytes: bytes compress better than base64. Nothing in the text
+    can end a script element, and the same data give the same page.
+    """
     arrays: list[bytes] = []
-    text = json.dumps(_apart(data, arrays), separators=(",", ":")) + "\n"
+    text = json.dumps(_without_arrays(data, arrays), separators=(",", ":")) + "\n"
     return base64.b64encode(gzip.compress(text.encode() + b"".join(arrays), mtime=0)).decode()
 
 
-def _apart(found: Any, arrays: list[bytes]) -> Any:
-    """The same, with the bytes of each {"data": base64} added to ``arrays``, and their place in its stead."""
-    if isinstance(found, list):
-        return [_apart(each, arrays) for each in found]
-    if not isinstance(found, dict):
-        return found
-    kept = {name: _apart(value, arrays) for name, value in found.items()}
-    if isinstance(found.get("data"), str):
+def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
+    """``value`` with [start, end] in place of each array's base64, whose bytes are appended to ``arrays``."""
+    if isinstance(value, list):
+        return [_without_arrays(each, arrays) for each in value]
+    if not isinstance(value, dict):
+        return value
+    result = {name: _without_arrays(each, arrays) for name, each in value.items()}
+    if isinstance(value.get("data"), str):
         start = sum(map(len, arrays))
-        arrays.append(base64.b64decode(found["data"]))
-        kept["data"] = [start, start + len(arrays[-1])]
-    return kept
+        arrays.append(base64.b64decode(value["data"]))
+        result["data"] = [start, start + len(arrays[-1])]
+    return result
 
 
 def _read(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How class capsules move as digits turn and shift: their numbers over the angle, and R^2 per parameter and class."""
+"""How class capsules change as digits turn and shift: their numbers over the angle, R^2 per parameter and class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEFT, _RIGHT, _GAP = 62, 26, 34
 _SIDE = 44  # of a thumbnail
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # of those with R^2
-_LOUD = 3  # numbers that move most, drawn strong
+_STRONG = 3  # numbers with the largest variance, drawn with strong lines
 _LOOKS = {"rotation": ("o", style.ACCENT), "shift x": ("s", style.INK), "shift y": ("^", style.MUTED)}
 
 
@@ -47,7 +47,7 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
         wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
         for n, example in enumerate(examples):
             left = _LEFT + n * (wide + _GAP)
-            axes = _panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
+            axes = style.panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
             _numbers(axes, np.array(example["vectors"]), np.array(rotation["values"], float), reach)
             axes.set_xlabel("turned, degrees" if n == 0 else "")
             if n:
@@ -58,11 +58,13 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
             )
             for place, image in enumerate(images[n]):
                 at = left + place * (wide - _SIDE) / 2
-                style.show_image(_panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE), image)
+                style.show_image(
+                    style.panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE), image
+                )
         wide = (_WIDTH - _LEFT - _RIGHT - 40) / 2
         titles = {"fit": "fit: change of v that a line in p explains", "readout": "read-out: p from v, held-out images"}
         for n, (kind, title) in enumerate(titles.items()):
-            axes = _panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
+            axes = style.panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
             _by_class(axes, found, kind)
             axes.set_title(title, pad=22)
             axes.set_ylabel("R²" if n == 0 else "")
@@ -71,16 +73,11 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
     return figure
 
 
-def _panel(figure: Figure, label: str, left: float, top: float, wide: float, tall: float) -> Axes:
-    box = (left / _WIDTH, (_HEIGHT - top - tall) / _HEIGHT, wide / _WIDTH, tall / _HEIGHT)
-    return figure.add_axes(box, label=label)
-
-
 def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
     """The D numbers of (T, D) vectors over the angle; those that move most are strong, with their fitted lines."""
-    loud = np.argsort(-vectors.var(axis=0))[:_LOUD]
-    axes.plot(angles, np.delete(vectors, loud, axis=1), color=style.FAINT, lw=1)
-    for d, color in zip(loud, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
+    strong = np.argsort(-vectors.var(axis=0))[:_STRONG]
+    axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
+    for d, color in zip(strong, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
         axes.plot(angles, vectors[:, d], color=color, lw=1.8)
         axes.plot(angles, np.polyval(np.polyfit(angles, vectors[:, d], 1), angles), ":", color=color, lw=1.2)
     axes.set(xlim=(angles[0], angles[-1]), ylim=(-reach, reach), xticks=(angles[0], 0, angles[-1]))

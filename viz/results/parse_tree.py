@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import networkx
 import numpy as np
@@ -63,8 +62,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     seen = trace.saliency is not None or trace.fields is not None
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
     found, about = _parts(trace, tree, images.shape[2:]), tree.graph
-    image = style.displayed(images[about["image"]]) / 255
-    image = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)  # (H, W, 3)
+    image = style.rgb(images[about["image"]])
     names = style.parent_names(trace.class_names, trace.num_parents)
     short = max(map(len, names)) <= 2
     with style.applied():
@@ -83,15 +81,17 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         for n, part in enumerate(found[:_MOST]):
             row, column = divmod(n, _COLUMNS)
             place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
-            said = f" to {names[part.parent]}" if short else ""  # the colour says it where names have no room
-            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{said}", place)
+            target = (
+                f" to {names[part.parent]}" if short else ""
+            )  # long names have no room; the colour shows the parent
+            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{target}", place)
             axes.title.set_fontsize(style.SMALL)
             _draw(axes, image, [part])
         if found:
             who, its = ("a child", "its") if found[0].field is None else ("the children of one place", "their")
             more = f"; {style.thousands(len(found) - _MOST)} weaker left out" if len(found) > _MOST else ""
             words = f"each: {who}, to one parent, and\n{its} share of all credit{more}"
-            _write(figure, third, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
+            style.write(figure, third, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
     return figure
 
 
@@ -150,18 +150,13 @@ def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[s
     largest = sorted(shares.items(), key=lambda item: -item[1])
     for row, (parent, share) in enumerate(largest[:_NAMED]):
         top = _TOP + _BIG + 10 + 17 * row
-        _write(figure, left, top, "■", color=style.color(parent))
-        _write(figure, left + 16, top, f"{share:.1%} of all credit to {names[parent]}")
+        style.write(figure, left, top, "■", color=style.color(parent))
+        style.write(figure, left + 16, top, f"{share:.1%} of all credit to {names[parent]}")
 
 
 def _panel(figure: Figure, label: str, title: str, place: tuple[float, float, float]) -> Axes:
     """Square axes with their left, top and side in pixels."""
     left, top, side = place
-    box = (left / _WIDTH, 1 - (top + side) / _HEIGHT, side / _WIDTH, side / _HEIGHT)
-    axes = figure.add_axes(box, label=label)
+    axes = style.panel(figure, label, left, top, side, side)
     axes.set_title(title, size=style.TEXT, pad=3)
     return axes
-
-
-def _write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> None:
-    figure.text(left / _WIDTH, 1 - top / _HEIGHT, text, va="top", size=style.SMALL, **looks)

@@ -31,13 +31,12 @@ def robustness(found: dict) -> Figure:
     columns = np.arange(len(rows))
     tall = _CELL * len(names)
     height = _TOP + _CURVE + _BETWEEN + tall + _BELOW
-    across = _LEFT / _WIDTH, (_WIDTH - _LEFT - _RIGHT) / _WIDTH
+    wide = _WIDTH - _LEFT - _RIGHT
     with style.applied():
         figure = style.blank(_WIDTH, height)
-        low = (_BELOW + tall + _BETWEEN) / height
-        above = figure.add_axes((across[0], low, across[1], _CURVE / height), label="accuracy")
+        above = style.panel(figure, "accuracy", _LEFT, _TOP, wide, _CURVE)
         _curve(above, found, columns)
-        below = figure.add_axes((across[0], _BELOW / height, across[1], tall / height), label="recall")
+        below = style.panel(figure, "recall", _LEFT, _TOP + _CURVE + _BETWEEN, wide, tall)
         _cells(below, found)
         below.set_xticks(columns, [_marked(row["name"], n == found["clean"]) for n, row in enumerate(rows)])
         below.set_xlabel(found["says"])
@@ -74,8 +73,8 @@ def _cells(axes: Axes, found: dict) -> None:
     axes.spines[:].set_visible(False)
     axes.hlines(np.arange(len(names) + 1) - 0.5, -0.5, recall.shape[1] - 0.5, color="white", lw=1)
     for (row, column), share in np.ndenumerate(recall):
-        said = "-" if np.isnan(share) else f"{100 * share:.0f}"
-        axes.text(column, row, said, ha="center", va="center", size=style.SMALL)
+        text = "-" if np.isnan(share) else f"{100 * share:.0f}"
+        axes.text(column, row, text, ha="center", va="center", size=style.SMALL)
     axes.set_yticks(range(len(names)), [style.cut(name, _NAME) for name in names])
     axes.tick_params(length=0)
     axes.set_title("recall of each class, %; coloured: lost against the clean images", size=style.TEXT)

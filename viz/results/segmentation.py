@@ -5,7 +5,7 @@ Figure 5 of Sabour, Frosst & Hinton 2017, with what no capsule explains under ea
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ from graphcaps.errors import expect
 from graphcaps.viz import style
 
 COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
-"""RGB of the lower and of the higher class: orange and blue stay apart under colour blindness; both: nearly white."""
+"""RGB of the lower and of the higher class, which colour-blind readers can tell apart; their sum is nearly white."""
 
 _SIDE, _STEP = 84, 90  # pixels at 100 dpi
 _LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
@@ -61,9 +61,7 @@ def segmentation(
         style.Heading.on(figure).say(
             "Which pixels belong to which", "the capsule of the lower class in orange, of the higher in blue"
         )
-
-        def write(left: float, top: float, text: str, **looks: Any) -> None:
-            figure.text(left / width, 1 - top / height, text, **{"va": "center", "size": style.SMALL, **looks})
+        write = partial(style.write, figure, va="center")
 
         for top, name in ((105, "shown"), (127, "answer")):
             write(0.03 * width, top, name, color=style.MUTED)
@@ -77,9 +75,7 @@ def segmentation(
                 weight = "normal" if hit[n] or top == 105 else "bold"
                 write(left + _SIDE / 2, top, _named(classes, class_names), ha="center", weight=weight)
             for row, (name, picture) in enumerate(zip(_ROWS, _pictures(images[n], reconstructions[n]), strict=True)):
-                low = height - _TOP - row * _STEP - _SIDE
-                box = (left / width, low / height, _SIDE / width, _SIDE / height)
-                axes = figure.add_axes(box, label=f"{name} {n}")
+                axes = style.panel(figure, f"{name} {n}", left, _TOP + row * _STEP, _SIDE, _SIDE)
                 axes.imshow(picture, vmin=0, vmax=1, cmap="gray")
                 style.bare(axes)
     return figure

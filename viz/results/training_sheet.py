@@ -5,10 +5,10 @@ The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
@@ -19,6 +19,10 @@ from graphcaps.viz.routing.timeline import caption
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875
 _MOST = 10  # images shown
+_LOOKS: dict[str, dict[str, Any]] = {
+    "train": {"color": style.MUTED, "ls": "--", "label": "training images"},
+    "val": {"color": style.ACCENT, "label": "validation images"},
+}
 
 
 def sheet(trace: RoutingTrace) -> Figure:
@@ -34,15 +38,14 @@ def sheet(trace: RoutingTrace) -> Figure:
     trace.check()
     parts = _parts(trace)
     expect(bool(parts), "trace", "training curves or pictures to draw", "none", "Traces of training runs hold them")
-    height = 70 + sum(part.height for part in parts)
+    heights = [_HEIGHTS[part] if part in _HEIGHTS else _mosaics(trace)[-1] for part in parts]
     with style.applied():
-        figure = style.blank(_WIDTH, height)
+        figure, top = style.blank(_WIDTH, 70 + sum(heights)), 70
         source = [word for word in caption(trace, "iterations", 0) if not word.startswith("image")]
         style.Heading.on(figure).say("What the network learned", ", ".join(source))
-        paper, top = _Paper(figure), 70
-        for part in parts:
-            part.draw(paper, top)
-            top += part.height
+        for part, height in zip(parts, heights, strict=True):
+            part(figure, top, trace)
+            top += height
     return figure
 
 
@@ -51,136 +54,97 @@ def is_drawable(trace: RoutingTrace) -> bool:
     return bool(_parts(trace))
 
 
-def _parts(trace: RoutingTrace) -> list[_Curves | _Reconstructions | _Perturbed]:
-    """The parts the trace has the numbers for."""
-    parts: list[_Curves | _Reconstructions | _Perturbed] = []
-    if (curves := _Curves(trace)).height:
-        parts.append(curves)
-    if trace.images is not None and trace.reconstructions is not None:
-        parts.append(_Reconstructions(trace, trace.images, trace.reconstructions))
-    if trace.perturbed is not None and trace.steps is not None and trace.perturbed.size:
-        parts.append(_Perturbed(trace, trace.perturbed, trace.steps))
-    return parts
+def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], None]]:
+    """What draws the parts that the trace has the numbers for, from top to bottom."""
+    reconstructed = trace.images is not None and trace.reconstructions is not None
+    perturbed = trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0
+    held = {_draw_curves: _curves_of(trace), _draw_reconstructions: reconstructed, _draw_perturbed: perturbed}
+    return [part for part, present in held.items() if present]
 
 
-class _Paper:
-    """A figure on which places are given in pixels from the top left."""
-
-    def __init__(self, figure: Figure):
-        self.figure = figure
-        self._width, self._height = figure.get_size_inches() * figure.dpi
-
-    def axes(self, name: str, left: float, top: float, width: float, height: float) -> Axes:
-        low = 1 - (top + height) / self._height
-        box = (left / self._width, low, width / self._width, height / self._height)
-        return self.figure.add_axes(box, label=name)
-
-    def text(self, left: float, top: float, text: str, **looks: Any) -> None:
-        looks = {"va": "top", "size": style.TEXT, **looks}
-        self.figure.text(left / self._width, 1 - top / self._height, text, **looks)
+def _curves_of(trace: RoutingTrace) -> list[str]:
+    """Which of loss and accuracy the trace's history holds, of training or validation images."""
+    return [kind for kind in ("loss", "accuracy") if any(trace.history.get(f"{part}_{kind}") for part in _LOOKS)]
 
 
-class _Curves:
+def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """Loss and accuracy over epochs, of training and validation images."""
-
-    _LOOKS: dict[str, dict[str, Any]] = {"train": {"color": style.MUTED, "ls": "--"}, "val": {"color": style.ACCENT}}
-    _CALLED = {"train": "training images", "val": "validation images"}
-
-    def __init__(self, trace: RoutingTrace):
-        self._history = trace.history
-        kinds = ("loss", "accuracy")
-        self._shown = [kind for kind in kinds if any(self._history.get(f"{part}_{kind}") for part in self._LOOKS)]
-        self.height = 250 if self._shown else 0
-
-    def draw(self, paper: _Paper, top: float) -> None:
-        room = (_RIGHT - _LEFT - 70) / 2
-        for k, kind in enumerate(self._shown):
-            axes = paper.axes(kind, _LEFT + k * (room + 70), top + 25, room, self.height - 90)
-            for part, looks in self._LOOKS.items():
-                values = self._history.get(f"{part}_{kind}", [])
-                epochs = self._history.get("epoch") or range(1, len(values) + 1)
-                points = list(zip(epochs, values, strict=False))
-                if points:
-                    dot: dict[str, Any] = {"marker": "o", "ms": 3.5} if len(points) <= 40 else {}
-                    axes.plot(*zip(*points, strict=True), lw=1.8, label=self._CALLED[part], **dot, **looks)
-            axes.set_title(kind)
-            axes.set_xlabel("epoch")
-            axes.locator_params(axis="x", integer=True)
-            axes.legend(loc="best")
+    room = (_RIGHT - _LEFT - 70) / 2
+    for k, kind in enumerate(_curves_of(trace)):
+        axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, _HEIGHTS[_draw_curves] - 90)
+        for part, looks in _LOOKS.items():
+            values = trace.history.get(f"{part}_{kind}", [])
+            epochs = trace.history.get("epoch") or range(1, len(values) + 1)
+            points = list(zip(epochs, values, strict=False))
+            if points:
+                dot: dict[str, Any] = {"marker": "o", "ms": 3.5} if len(points) <= 40 else {}
+                axes.plot(*zip(*points, strict=True), lw=1.8, **dot, **looks)
+        axes.set_title(kind)
+        axes.set_xlabel("epoch")
+        axes.locator_params(axis="x", integer=True)
+        axes.legend(loc="best")
 
 
-class _Reconstructions:
+def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """Input images, and under each what the decoder makes of its longest capsule."""
-
-    height = 240
-
-    def __init__(self, trace: RoutingTrace, images: np.ndarray, reconstructions: np.ndarray):
-        self._trace, self._images, self._reconstructions = trace, images, reconstructions
-
-    def draw(self, paper: _Paper, top: float) -> None:
-        trace, chosen = self._trace, _one_per_class(self._trace)
-        names = [style.cut(name, 10) for name in trace.class_names or map(str, range(trace.num_parents))]
-        longest = trace.lengths[-1, min(trace.trained_iterations, trace.num_iterations) - 1].argmax(axis=-1)  # (N,)
-        paper.text(25, top, "Images, and what the decoder makes of the longest capsule", weight="bold")
-        rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
-        for name, down in rows.items():
-            paper.text(25, top + down, name, size=style.SMALL, color=style.MUTED, va="center")
-        step = (_RIGHT - 90) / _MOST
-        for k, n in enumerate(chosen):
-            left, size = 90 + k * step, step - 6
-            middle: dict[str, Any] = {"ha": "center", "va": "center", "size": style.SMALL}
-            right = trace.labels is None or longest[n] == trace.labels[n]
-            if trace.labels is not None:
-                paper.text(left + size / 2, top + rows["true"], _name(names, trace.labels[n]), **middle)
-            style.show_image(paper.axes(f"input {n}", left, top + 43, size, size), self._images[n])
-            below = paper.axes(f"reconstruction {n}", left, top + 123, size, size)
-            style.show_image(below, self._reconstructions[n])
-            said = _name(names, longest[n]) + ("" if right else " (wrong)")
-            paper.text(left + size / 2, top + rows["longest"], said, weight="normal" if right else "bold", **middle)
+    assert trace.images is not None and trace.reconstructions is not None
+    longest = trace.lengths[-1, min(trace.trained_iterations, trace.num_iterations) - 1].argmax(axis=-1)  # (N,)
+    title = "Images, and what the decoder makes of the longest capsule"
+    style.write(figure, 25, top, title, size=style.TEXT, weight="bold")
+    rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
+    for name, down in rows.items():
+        style.write(figure, 25, top + down, name, color=style.MUTED, va="center")
+    step = (_RIGHT - 90) / _MOST
+    for k, n in enumerate(_one_per_class(trace)):
+        left, size = 90 + k * step, step - 6
+        middle: dict[str, Any] = {"ha": "center", "va": "center"}
+        right = trace.labels is None or longest[n] == trace.labels[n]
+        if trace.labels is not None:
+            style.write(figure, left + size / 2, top + rows["true"], _name(trace, trace.labels[n], 10), **middle)
+        style.show_image(style.panel(figure, f"input {n}", left, top + 43, size, size), trace.images[n])
+        below = style.panel(figure, f"reconstruction {n}", left, top + 123, size, size)
+        style.show_image(below, trace.reconstructions[n])
+        answer, weight = _name(trace, longest[n], 10), "normal" if right else "bold"
+        answer += "" if right else " (wrong)"
+        style.write(figure, left + size / 2, top + rows["longest"], answer, weight=weight, **middle)
 
 
-class _Perturbed:
+def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
+    """How many perturbed images stand in a row, the width and height of each, and the height of them all, in pixels."""
+    assert trace.perturbed is not None
+    shown = len(_one_per_class(trace))
+    across = min(5, shown)
+    _, rows, columns, _, high, wide = trace.perturbed.shape
+    width = min((_RIGHT - 60) / 5 - 14, 1.6 * columns * wide)
+    tall = width * rows * (high + 1) / (columns * (wide + 1))
+    return across, width, tall, round(45 + (tall + 52) * -(-shown // across))
+
+
+def _draw_perturbed(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """For an image of each class: a row per dimension of its longest capsule, a column per amount added to it."""
+    assert trace.perturbed is not None and trace.steps is not None
+    across, width, tall, _ = _mosaics(trace)
+    dimensions = trace.perturbed.shape[1]
+    low, high = (f"{step:+.2f}".replace("-", "−") for step in (trace.steps[0], trace.steps[-1]))
+    text = f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
+    style.write(figure, 25, top, text, size=style.TEXT, weight="bold")
+    for k, n in enumerate(_one_per_class(trace)):
+        row, column = divmod(k, across)
+        place = (60 + column * (width + 14), top + 45 + row * (tall + 52), width, tall)
+        axes = style.panel(figure, f"perturbed {n}", *place)
+        gray: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "hanning"}
+        axes.imshow(_mosaic(trace.perturbed[n]), extent=(0, 1, 1, 0), aspect="auto", **gray)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        title = f"image {n}" if trace.labels is None else _name(trace, trace.labels[n], 14)
+        axes.set_title(title, size=style.TEXT, loc="center")
+        for tick, side in zip(axes.set_xticks([0, 1], [low, high]), ("left", "right"), strict=True):
+            tick.label1.set(ha=side)
+        marks = np.arange(0, dimensions, -(-dimensions // 16)) if column == 0 else np.arange(0)
+        axes.set_yticks((marks + 0.5) / dimensions, [str(mark + 1) for mark in marks])
 
-    def __init__(self, trace: RoutingTrace, perturbed: np.ndarray, steps: np.ndarray):
-        self._trace, self._perturbed, self._steps = trace, perturbed, steps
-        self._chosen = _one_per_class(trace)
-        self._columns = min(5, len(self._chosen))
-        _, rows, columns, _, high, wide = perturbed.shape
-        self._width = min((_RIGHT - 60) / 5 - 14, 1.6 * columns * wide)
-        self._tall = self._width * rows * (high + 1) / (columns * (wide + 1))
-        self._each = self._tall + 52
-        self.height = round(45 + self._each * -(-len(self._chosen) // self._columns))
 
-    def draw(self, paper: _Paper, top: float) -> None:
-        trace = self._trace
-        dimensions = self._perturbed.shape[1]
-        low, high = (f"{step:+.2f}".replace("-", "−") for step in (self._steps[0], self._steps[-1]))
-        said = (
-            f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
-        )
-        paper.text(25, top, said, weight="bold")
-        names = [style.cut(name, 14) for name in trace.class_names or map(str, range(trace.num_parents))]
-        for k, n in enumerate(self._chosen):
-            row, column = divmod(k, self._columns)
-            place = (60 + column * (self._width + 14), top + 45 + row * self._each, self._width, self._tall)
-            axes = paper.axes(f"perturbed {n}", *place)
-            looks: dict[str, Any] = {
-                "cmap": "gray",
-                "vmin": 0,
-                "vmax": 255,
-                "aspect": "auto",
-                "interpolation": "hanning",
-            }
-            axes.imshow(_mosaic(self._perturbed[n]), extent=(0, 1, 1, 0), **looks)
-            axes.spines[:].set_visible(False)
-            axes.tick_params(length=0)
-            title = f"image {n}" if trace.labels is None else _name(names, trace.labels[n])
-            axes.set_title(title, size=style.TEXT, loc="center")
-            for tick, side in zip(axes.set_xticks([0, 1], [low, high]), ("left", "right"), strict=True):
-                tick.label1.set(ha=side)
-            marks = np.arange(0, dimensions, -(-dimensions // 16)) if column == 0 else np.arange(0)
-            axes.set_yticks((marks + 0.5) / dimensions, [str(mark + 1) for mark in marks])
+_HEIGHTS = {_draw_curves: 250, _draw_reconstructions: 240}  # pixels
 
 
 def _mosaic(pictures: np.ndarray) -> np.ndarray:
@@ -201,5 +165,6 @@ def _one_per_class(trace: RoutingTrace) -> list[int]:
     return (firsts + others)[:_MOST]
 
 
-def _name(names: list[str], label: int) -> str:
-    return names[label] if 0 <= label < len(names) else str(label)
+def _name(trace: RoutingTrace, label: int, most: int) -> str:
+    """A class's name in at most ``most`` characters, or its number where it has none."""
+    return style.cut(trace.class_names[label], most) if 0 <= label < len(trace.class_names) else str(label)

@@ -21,8 +21,8 @@ from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent
 
 THIN, THICK = 0.4, 5.0  # points: widths of a coupling of 0 and of the largest of the scale, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
-LEAST = 0.5  # the largest coupling of the scale is at least this
-NEARLY = 0.99  # of the entropy of undecided children, from which on couplings are called nearly equal
+LEAST = 0.5  # the scale of widths ends here at least
+NEARLY_EQUAL = 0.99  # share of the largest possible entropy above which the title says "nearly equal"
 
 Numbers = TypeVar("Numbers", float, np.ndarray)
 
@@ -65,14 +65,12 @@ _LAYOUTS = {
 class GraphPicture:
     """Children at the left, parents at the right; width and strength of a line are its coupling.
 
-    Both grow linearly from 0 to the largest coupling shown at any step, or to one half where none is larger, so that
-    children that hardly choose don't look as if they did. A scale says which coupling that is.
-    Children are ordered by the parents they go to in the network's answer, so that lines cross little.
+    Both grow linearly from 0 to the largest coupling shown at any step, or to 0.5 where all are smaller: nearly uniform
+    couplings have thin lines. A scale is drawn below. Children are ordered by the mean place of the parents that they
+    go to in the network's answer, so that few lines cross.
 
     Args:
-        trace: what routing did.
-        over: iterations (of the last epoch) or epochs (each after the trained iterations).
-        image: which image of the trace.
+        trace, over, image: as in ``Timeline.of``.
         top: of a larger graph, the strongest ``top`` couplings of the answer are drawn, in every frame, >= 1.
         medium: what it is made for.
 
@@ -104,7 +102,7 @@ class GraphPicture:
         self.edges = np.argsort(self._answer, kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
         self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
-        self._chosen = self._undecided(self._answer) <= NEARLY
+        self._decided = self._undecided(self._answer) <= NEARLY_EQUAL
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
@@ -180,8 +178,7 @@ class GraphPicture:
             size = self._layout.node * np.clip(600 / trace.num_children, 2, 30)
             drawn = self._child_y[np.isfinite(self._child_y)]
             return [axes.scatter(np.zeros_like(drawn), drawn, s=size, color=style.INK, zorder=3, lw=0)]
-        seen = style.displayed(trace.images[image]) / 255
-        seen = 0.45 * (seen if seen.ndim == 3 else seen[..., None])
+        seen = 0.45 * style.rgb(trace.images[image])
         height = 0.94 / trace.num_children
         width = height * axes.bbox.height / axes.bbox.width * 1.15
         for y, saliency in zip(self._child_y, trace.saliency[image], strict=True):
@@ -197,12 +194,12 @@ class GraphPicture:
         return []
 
     def _draw_scale(self, axes: Axes) -> None:
-        """Lines of known coupling, and how many are drawn where that is not all; without a heading, how far they go."""
+        """Three lines of known coupling, and how many lines are drawn of how many; in a paper, the range of c."""
         if not self._medium.heading:
             degrees = np.unique(np.bincount(self._trace.src))
             even = f"undecided {1 / degrees[-1]:.3f}, " if len(degrees[degrees > 0]) == 1 else ""
-            said = f"{even}strongest {self._answer.max():.3f}"
-            self.figure.text(0.02, self._layout.shown, said, size=self._medium.small, va="center")
+            values = f"{even}strongest {self._answer.max():.3f}"
+            self.figure.text(0.02, self._layout.shown, values, size=self._medium.small, va="center")
         if not self._whole:
             number = style.thousands(len(self.edges))
             shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)}"
@@ -250,7 +247,7 @@ class GraphPicture:
         return c / self._most
 
     def _undecided(self, c: np.ndarray) -> float:
-        """Entropy of couplings (E,), the mean over children, as a share of that of undecided ones."""
+        """Mean over children of the entropy of couplings (E,), as a share of the mean ln(number of edges)."""
         found, levels = entropies(self._trace, c[None])
         return float(found.mean() / levels.mean()) if levels.any() else 1.0
 
@@ -271,26 +268,26 @@ class GraphPicture:
         for j, value in enumerate(self._values):
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
-        self._judge(winner)
-        said = f"longest{' parent' * self._chosen}: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
-        line, title = "untrained" if winner is None else said, self.timeline.title(position)
-        if self._chosen:
+        self._show_verdict(winner)
+        answer = f"longest{' parent' * self._decided}: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
+        line, title = "untrained" if winner is None else answer, self.timeline.title(position)
+        if self._decided:
             title = f"Children choose parents: {title}"
         else:
             undecided = self._undecided(couplings)
-            title = f"Couplings, {title}" + ": nearly equal" * (undecided > NEARLY)
+            title = f"Couplings, {title}" + ": nearly equal" * (undecided > NEARLY_EQUAL)
             line += f",   entropy {undecided:.1%} of undecided"
         self._heading.say(title, line, self.timeline.note(position))
 
-    def _judge(self, winner: int | None) -> None:
-        """Say below the image what it shows, and whether the longest parent is another."""
+    def _show_verdict(self, winner: int | None) -> None:
+        """Write the true label below the image, and the longest parent where it is another."""
         if self._true is None or self._trace.images is None:
             return
         between = " " if self._medium.heading else "\n"
-        said, weight = f"true label:{between}{self._names[self._true]}", "normal"
+        text, weight = f"true label:{between}{self._names[self._true]}", "normal"
         if winner is not None and winner != self._true:
-            said, weight = f"{said}\nlongest:{between}{self._names[winner]}\nwrong", "bold"
-        self._verdict.set(text=said, fontweight=weight)
+            text, weight = f"{text}\nlongest:{between}{self._names[winner]}\nwrong", "bold"
+        self._verdict.set(text=text, fontweight=weight)
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
@@ -302,7 +299,7 @@ def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
 
 
 def smooth(saliency: np.ndarray) -> np.ndarray:
-    """(H, W) gradients, which speckle, as a spot that can be seen on a small picture; the maximum is 1."""
+    """Noisy gradients (H, W) blurred to a spot that can be seen on a small picture; the maximum is 1."""
     speckles = Image.fromarray((255 * saliency.astype(np.float64)).round().astype(np.uint8))
     spot = np.asarray(speckles.filter(ImageFilter.GaussianBlur(1.5)), np.float64)
     return spot / max(spot.max(), 1.0)

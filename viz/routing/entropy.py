@@ -1,4 +1,4 @@
-"""How undecided the children are: coupling entropy, mean and spread over children, drawn as it falls."""
+"""Coupling entropy, mean and standard deviation over children, along iterations or epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption
 
 _FEW = 40  # children drawn as lines of their own
-_LEAST = 0.01  # nats on the axis at least: less is noise
+_LEAST = 0.01  # nats that the axis spans at least: smaller changes are noise
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +48,7 @@ class EntropyPicture:
     """Coupling entropy over iterations or epochs, drawn up to a position.
 
     Args:
-        trace: what routing did.
-        over: iterations (of the last epoch) or epochs (each after the trained iterations).
-        image: which image of the trace.
+        trace, over, image: as in ``Timeline.of``.
         medium: what it is made for.
 
     Attributes:
@@ -73,7 +71,7 @@ class EntropyPicture:
         self._level = levels.mean()
         same = bool(np.all(levels == levels[0]))
         self._choices = f"ln {round(math.exp(levels[0]))}" if same else "its uniform level"
-        # Epochs kept are spaced as logarithms are: one place each. Iterations stand at their numbers.
+        # Recorded epochs grow like powers of two, so they are spaced evenly; iterations stand at their numbers.
         self._x = np.arange(len(self.timeline)) + (1 if over == "iterations" else 0)
         with style.applied(medium):
             self.figure, self._heading, axes = style.chart(medium)
@@ -97,13 +95,8 @@ class EntropyPicture:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
             if self.timeline.trained < len(self.timeline):
                 axes.axvspan(self.timeline.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
-                place: dict[str, Any] = {
-                    "transform": axes.transAxes,
-                    "ha": "right",
-                    "va": "top",
-                    "size": self._medium.small,
-                }
-                axes.text(0.99, 0.975, self.timeline.note(self.timeline.end), color=style.MUTED, **place)
+                looks: dict[str, Any] = {"color": style.MUTED, "size": self._medium.small, "ha": "right", "va": "top"}
+                axes.text(0.99, 0.975, self.timeline.note(self.timeline.end), transform=axes.transAxes, **looks)
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
         few = self._entropies.shape[1] <= _FEW
@@ -124,9 +117,8 @@ class EntropyPicture:
         self.band.set_clip_path(possible)
         self.children = None
         if few:
-            self.children = LineCollection(
-                [], colors=style.MUTED, linewidths=0.7 * line, alpha=0.45, label="each child"
-            )
+            thin: dict[str, Any] = {"colors": style.MUTED, "linewidths": 0.7 * line, "alpha": 0.45}
+            self.children = LineCollection([], label="each child", **thin)
             axes.add_collection(self.children, autolim=False)
         self.mean = axes.plot([], [], color=style.ACCENT, lw=2.4 * line, label="mean over children", clip_on=False)[0]
         self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)[0]

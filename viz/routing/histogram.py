@@ -1,4 +1,4 @@
-"""How couplings are distributed: a histogram over edges that moves, and the uniform value they start from."""
+"""A moving histogram of the couplings of all edges, with the uniform value marked."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class HistogramPicture:
     """Histogram of the couplings of all edges, and of those with the parent that is longest in the network's answer.
 
     Args:
-        trace: what routing did.
-        over: iterations (of the last epoch) or epochs (each after the trained iterations).
-        image: which image of the trace.
+        trace, over, image: as in ``Timeline.of``.
         medium: what it is made for.
 
     Attributes:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 _LARGEST_RING = 8
-_FAR = 0.05  # weight of nodes more than two bonds apart, where they are no ring, at two bonds
+_FAR = 0.05  # weight of nodes at a distance of two bonds, outside rings; it falls with the distance
 _TRIES = 8  # a ring may end up twisted: of several starts, the one with the least stress
 _GAP = 1.6  # between components, in bonds
 
@@ -86,10 +86,10 @@ class _Stress:
 
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         at = flat.reshape(-1, 2)
-        apart = at[self.first] - at[self.second]  # (pairs, 2)
-        distance = np.maximum(np.linalg.norm(apart, axis=1), 1e-9)
+        between = at[self.first] - at[self.second]  # (pairs, 2)
+        distance = np.maximum(np.linalg.norm(between, axis=1), 1e-9)
         off = distance - self.wanted
-        gradient = (2 * self.weight * off / distance)[:, None] * apart
+        gradient = (2 * self.weight * off / distance)[:, None] * between
         ends = (self.first, 1), (self.second, -1)
         slope = [sum(sign * np.bincount(end, part, len(at)) for end, sign in ends) for part in gradient.T]
         return float(self.weight @ off**2), np.column_stack(slope).ravel()

@@ -7,7 +7,7 @@ against it, and isn't painted.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -20,7 +20,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption, taken, true_parent
 
 SHARP = 4  # power of the cosine that a place fades by
-LITTLE = 0.1  # of the most that any pixel is seen, added to what each is: fades pixels that hardly any child sees
+LITTLE = 0.1  # of the largest total weight of a pixel, added to each: fades pixels that hardly any child sees
 DIM = 0.3  # of the image where nothing is painted
 
 _MOST = 10  # parents shown one by one
@@ -58,7 +58,7 @@ def credit_by_place(trace: RoutingTrace, of: np.ndarray, credit: np.ndarray) -> 
 def windows(fields: np.ndarray, height: int, width: int, fine: int = 1) -> np.ndarray:
     """(F, fine * H, fine * W): how strongly each point of an image belongs to a place; at most 1 over all places.
 
-    A place falls to 0 at the border of its field, and a point that hardly any child sees belongs to nobody.
+    A place falls to 0 at the border of its field, and a point that hardly any child sees belongs to no place.
     """
     sides = []
     for axis, size in ((0, height), (1, width)):
@@ -90,9 +90,7 @@ class PlacesPicture:
     """The image with all votes on it, each in its parent's colour, and the votes for each of the longest parents.
 
     Args:
-        trace: what routing did, with ``images`` and ``fields``.
-        over: iterations (of the last epoch) or epochs (each after the trained iterations).
-        image: which image of the trace.
+        trace, over, image: as in ``Timeline.of``; the trace has ``images`` and ``fields``.
         medium: what it is made for.
 
     Attributes:
@@ -124,9 +122,7 @@ class PlacesPicture:
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
         self._windows = windows(fields, pixels.shape[1], pixels.shape[2], fine)
-        displayed = style.displayed(pixels) / 255
-        displayed = displayed if displayed.ndim == 3 else np.repeat(displayed[..., None], 3, axis=2)
-        self._image = displayed.repeat(fine, axis=0).repeat(fine, axis=1)
+        self._image = style.rgb(pixels).repeat(fine, axis=0).repeat(fine, axis=1)
         self._most = float(self._spread(self.maps[answer]).sum(axis=0).max())
         with style.applied(medium):
             self._lay_out(medium)
@@ -146,9 +142,9 @@ class PlacesPicture:
         big = min(most, (rows * (right / columns - gap) + (rows - 1) * line) / (1 + rows / columns))
         small = (right - big) / columns - gap
         fit = int(small / (0.66 * medium.small * 100 / 72))  # letters over a panel
-        self._apart = letters > fit  # whether a title needs two lines
+        self._two_lines = letters > fit  # of a panel's title
         self._names = [style.cut(name, fit) for name in self._names]
-        title = line * (2 if self._apart else 1)
+        title = line * (2 if self._two_lines else 1)
         high = max(big, rows * small + (rows - 1) * title)
         self.figure = style.blank(wide, round(top + title + high + edge))
         self._heading = style.Heading.on(self.figure, medium)
@@ -162,13 +158,11 @@ class PlacesPicture:
         self._titles[0].set_text("all votes")
 
     def _panel(self, left: float, top: float, side: float, label: str, medium: style.Medium) -> None:
-        width, height = (100 * size for size in self.figure.get_size_inches())
-        box = (left / width, 1 - (top + side) / height, side / width, side / height)
-        axes = self.figure.add_axes(box, label=label)
+        axes = style.panel(self.figure, label, left, top, side, side)
         self.panels.append(axes.imshow(self._image, interpolation="bilinear"))
         style.bare(axes)
-        above: dict[str, Any] = {"size": medium.small, "va": "bottom", "linespacing": 1.05}
-        self._titles.append(self.figure.text(box[0], box[1] + box[3] + 4 / height, "", **above))
+        title = style.write(self.figure, left, top - 4, "", size=medium.small, va="bottom", linespacing=1.05)
+        self._titles.append(title)
 
     def _spread(self, maps: np.ndarray) -> np.ndarray:
         """(J, H, W) of credits (J, F)."""
@@ -179,12 +173,12 @@ class PlacesPicture:
         maps = self._spread(between(self.maps, position))
         _, lengths = self.timeline.at(position)
         self.panels[0].set_data(painted(self._image, maps, self._colors, self._most))
-        longest, between_them = int(lengths.argmax()), "\n" if self._apart else ": "
+        longest, separator = int(lengths.argmax()), "\n" if self._two_lines else ": "
         for panel, title, j in zip(self.panels[1:], self._titles[1:], self.shown, strict=True):
             panel.set_data(painted(self._image, maps[[j]], self._colors[[j]], self._most))
-            text = f"{self._names[j]}{between_them}{lengths[j]:.2f}"
-            crowned = j == longest and not self.timeline.untrained(position)
-            wrong = crowned and self._true is not None and j != self._true
-            title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if crowned else "normal")
-        said = f"Which part votes for what: {self.timeline.title(position)}"
-        self._heading.say(said, f"credit c <û, v>: {self._source}", self.timeline.note(position))
+            text = f"{self._names[j]}{separator}{lengths[j]:.2f}"
+            is_longest = j == longest and not self.timeline.untrained(position)
+            wrong = is_longest and self._true is not None and j != self._true
+            title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if is_longest else "normal")
+        title = f"Which part votes for what: {self.timeline.title(position)}"
+        self._heading.say(title, f"credit c <û, v>: {self._source}", self.timeline.note(position))

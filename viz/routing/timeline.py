@@ -33,7 +33,7 @@ class Timeline:
     over: str
     """iterations or epochs."""
     steps: np.ndarray
-    """(S,) what each step is called: 1 to R, or the epochs kept."""
+    """(S,) number of each step: 1 to R, or the epochs of the trace."""
     c: np.ndarray
     """(S, E) float64 couplings."""
     lengths: np.ndarray
@@ -43,7 +43,12 @@ class Timeline:
 
     @classmethod
     def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
-        """Take the last epoch's iterations, or every kept epoch's state after the trained iterations.
+        """The last epoch's iterations, or each epoch's state after the iterations of training.
+
+        Args:
+            trace: what routing did.
+            over: iterations or epochs.
+            image: index of an image of the trace.
 
         Raises:
             InputError: no such timeline or image, epochs of a trace with one epoch, a trace that doesn't fit together.
@@ -89,11 +94,11 @@ class Timeline:
         return count(int(low), self.over[:-1]) if low == high else f"{low} → {high} {self.over}"
 
     def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0, beside trained ones: which parent is longest then says nothing."""
+        """Whether this is epoch 0 of several: the longest parent means nothing there."""
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def note(self, position: float) -> str:
-        """A remark on the answer, where iterations run on beyond it, and on those beyond; else nothing."""
+        """A remark on iterations beyond those of training, and on the last one of training before them; else ""."""
         if self._beyond(position):
             return f"beyond the {count(self.trained, 'iteration')} of training"
         return "the network's answer" if position == self.answer < self.end and self.over == "iterations" else ""
@@ -160,7 +165,7 @@ def between(values: np.ndarray, position: float) -> np.ndarray:
 
 
 def wide_range(c: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of ``c``, moved apart to a fifth of the largest, within [0, 1].
+    """The smallest and the largest of ``c``, widened to a fifth of the largest, within [0, 1].
 
     >>> wide_range(np.array([0.1, 0.6])), wide_range(np.array([1.0, 1.0]))
     ((0.1, 0.6), (0.8, 1.0))

@@ -1,43 +1,44 @@
-// What the network said of one image, as the page draws it: the same numbers that data.py takes from a trace.
+// The network's answer for one image, in the form that data.py gives an image of a trace.
 
-const MOST_CHILDREN = 120, // shown of a larger graph; more lines can't be told apart
+const MOST_CHILDREN = 120, // shown of a larger graph; more lines would run into one another
   BINS = 35;
 
 // An image as `unpacked` gives it, whose readers know one epoch. `states` are those of the network's last layer.
-function computed({ states, saliency = null }, layer, trace, pixels, label, edges = keptEdges(states.at(-1).c, layer)) {
+function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
   const { src, dst, children, parents } = layer,
     couplings = states.map(({ c }) => c),
-    kept = new Set(edges.map((e) => src[e])),
+    drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
   const reader = (rows) => (k, r) => rows[r];
-  // the same, of rows that are made when they are asked for, and kept
-  const when = (of, rows = []) => (k, r) => (rows[r] ??= of(states[r])),
+  // a reader whose rows are computed when they are first read
+  const lazyReader = (of, rows = []) => (k, r) => (rows[r] ??= of(states[r])),
     taken = (name) => (state) => Float64Array.from(edges, (e) => state[name][e]);
   const c = states.map(taken("c")),
     entropy = couplings.map((row) => entropies(row, src, children)),
-    bins = binsOf(couplings);
+    bins = binsOf(couplings),
+    withCredit = trace.fields && !saliency && !trace.looks;
   return {
     label,
     src: edges.map((e) => src[e]),
     dst: edges.map((e) => dst[e]),
     edges,
-    order: trace.order.filter((child) => kept.has(child)),
+    order: trace.order.filter((child) => drawnChildren.has(child)),
     range: wideRange(...endsOf(c)),
     pixels,
     saliency,
     c: reader(c),
-    b: when(taken("b")),
-    agreement: when(taken("agreement")),
+    b: lazyReader(taken("b")),
+    agreement: lazyReader(taken("agreement")),
     entropy: reader(entropy),
     linked,
     lowest: Math.min(...entropy.map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
-    credit: saliency || trace.looks || !trace.fields ? null : when((state) => creditOf(state, src, dst, trace.fields, parents)),
+    credit: withCredit ? lazyReader((state) => creditOf(state, src, dst, trace.fields, parents)) : null,
     meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
-    largest: when((state) => endsOf([state.c])[1]),
-    aboveHalf: when((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
+    largest: lazyReader((state) => endsOf([state.c])[1]),
+    aboveHalf: lazyReader((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
     lengths: reader(states.map(({ lengths }) => [...lengths])),
     bins,
-    counts: when((state) => countedInBins(state.c, dst, bins, parents)),
+    counts: lazyReader((state) => countedInBins(state.c, dst, bins, parents)),
   };
 }
 
@@ -60,14 +61,14 @@ function endsOf(rows) {
 }
 
 // Indices of the edges shown: all, or those of the children that couple most with each parent in the end.
-function keptEdges(last, { src, dst, parents }) {
+function shownEdges(last, { src, dst, parents }) {
   const all = [...src.keys()];
   if (new Set(src).size <= MOST_CHILDREN) return all;
   const each = Math.max(1, Math.floor(MOST_CHILDREN / parents)),
     taken = Array(parents).fill(0),
-    kept = new Set();
-  for (const e of all.sort((a, b) => last[b] - last[a] || a - b)) if (taken[dst[e]]++ < each) kept.add(src[e]);
-  return [...src.keys()].filter((e) => kept.has(src[e]));
+    drawn = new Set();
+  for (const e of all.sort((a, b) => last[b] - last[a] || a - b)) if (taken[dst[e]]++ < each) drawn.add(src[e]);
+  return [...src.keys()].filter((e) => drawn.has(src[e]));
 }
 
 // (I,) -sum c ln c over each child's edges, in nats.

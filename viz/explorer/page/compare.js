@@ -1,7 +1,7 @@
 // The same votes under two routings, side by side. The weights were trained with one of them; the votes are the same.
 
 const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"],
-  MOVED = 6; // couplings named
+  DIFFERENCES = 6; // couplings named
 const trained = { routing: layer.routing, iterations: layer.iterations };
 const USUAL = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }];
 let sides = USUAL,
@@ -86,16 +86,16 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
 
 // The couplings that differ most; each chooses its child and parent in the graph.
 function drawMoved([one, other]) {
-  const apart = one.map((value, e) => Math.abs(value - other[e])),
-    most = [...apart.keys()].sort((a, b) => apart[b] - apart[a] || a - b).slice(0, MOVED).filter((e) => apart[e] >= 5e-4);
-  fill($("#moved"), Math.max(1, most.length), "li", (item) => {
+  const difference = one.map((value, e) => Math.abs(value - other[e])),
+    most = [...difference.keys()].sort((a, b) => difference[b] - difference[a] || a - b).slice(0, DIFFERENCES).filter((e) => difference[e] >= 5e-4);
+  fill($("#differences"), Math.max(1, most.length), "li", (item) => {
     item.innerHTML = '<button type="button"></button>';
     item.firstChild.addEventListener("click", ({ target }) => {
       const [child, parent] = target.dataset.edge.split(" ").map(Number);
       choose({ child, parent });
     });
   });
-  [...$("#moved").children].forEach(({ firstChild: button }, at) => {
+  [...$("#differences").children].forEach(({ firstChild: button }, at) => {
     const e = most[at],
       [child, parent] = [layer.src[e], layer.dst[e]];
     button.disabled = e === undefined || !image.order.includes(child);
@@ -134,7 +134,7 @@ below.push({
       write(head.textContent, edge, y, muted);
       both.forEach((cell, side) => write(cell.textContent, place(side), y));
     });
-    [...$("#moved").children].forEach((item, row) => write(item.textContent, place(2), at(row)));
+    [...$("#differences").children].forEach((item, row) => write(item.textContent, place(2), at(row)));
   },
 });
 

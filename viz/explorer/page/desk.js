@@ -9,9 +9,10 @@ const AS_DRAWN = { scale: 1, x: 0, y: 0 };
 const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
 class Desk {
-  // `changed()` is called after each change; `kept()` gives a function that brings back what lies here now, `past` included.
-  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed, kept) {
-    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, kept });
+  // `changed()` is called after each change; `snapshot()` gives a function that restores
+  // picture, lines, sliders and `past`.
+  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed, snapshot) {
+    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, snapshot });
     Object.assign(this, { picture: null, lines: [], line: [], past: [] });
     this.adjust = { ...NEUTRAL };
     const fine = Object.assign(document.createElement("canvas"), { width: FINE * width, height: FINE * height });
@@ -23,7 +24,7 @@ class Desk {
 
   // Let undo come back to what lies here now.
   remember() {
-    this.past = [...this.past, this.kept()];
+    this.past = [...this.past, this.snapshot()];
   }
 
   undo() {

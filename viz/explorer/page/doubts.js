@@ -1,11 +1,11 @@
-// When an answer is doubtful, as graphcaps/models/limits.py says it.
+// When an answer is doubtful, by the rules of graphcaps/models.
 
 // [{kind, text}] of pixels in 0 to 255, the longest lengths, descending, and the reconstruction; texts have no full stop.
 function doubtsOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
-  const apart = contrastOf(pixels, shape);
-  if (apart < limits.blank) {
+  const contrast = contrastOf(pixels, shape);
+  if (contrast < limits.blank) {
     const least = limits.blank.toFixed(2);
-    const text = `the image is blank: its lightest and its darkest pixel are ${apart.toFixed(2)} apart, less than ${least} of 1`;
+    const text = `the image is blank: its lightest and its darkest pixel are ${contrast.toFixed(2)} apart, less than ${least} of 1`;
     return [{ kind: "blank", text }];
   }
   const found = [],
@@ -30,7 +30,7 @@ function doubtsOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
   return found;
 }
 
-// In [0, 1]: how far the lightest and the darkest pixel are apart, in any channel.
+// In [0, 1]: the largest difference between a lightest and a darkest pixel, over channels.
 function contrastOf(pixels, [channels, height, width]) {
   const size = height * width;
   return Math.max(

@@ -13,7 +13,7 @@ showImages(
 );
 
 // A function that shows the image shown now again.
-function keepImage() {
+function snapshot() {
   const input = chooserInput(now.n);
   return () => input.click();
 }

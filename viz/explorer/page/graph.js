@@ -15,7 +15,7 @@ const PICTURED = 20, // children shown as small pictures of what they look at
 const DIGIT = 7, // pixels of a child's number
   LINE = 14; // pixels that a number needs; where children have less, only one that is marked has its own
 
-// Moved apart to a fifth of the larger, within [0, 1]; as wide_range of viz/routing/timeline.py does.
+// A range at least a fifth of its larger end wide, within [0, 1]; as wide_range of viz/routing/timeline.py.
 function wideRange(low, high) {
   const missing = Math.max(0, 0.2 * high - (high - low)),
     top = Math.min(1, high + missing / 2);

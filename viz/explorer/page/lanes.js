@@ -18,7 +18,7 @@ function moduleBytes() {
     step.push(...load(2 + n), ...set(y), ...addTo(sums + n, product(x0)), ...addTo(sums + 4 + n, product(x1)));
   }
   step.push(...get(at), 0x41, 16, 0x6a, 0x22, at); // at += 16
-  const loop = [0x03, 0x40, ...step, ...get(LENGTH), 0x49, 0x0d, 0, 0x0b]; // once more while at < length
+  const loop = [0x03, 0x40, ...step, ...get(LENGTH), 0x49, 0x0d, 0, 0x0b]; // repeat while at < length
   const locals = [2, 1, 0x7f, 11, 0x7b], // one i32, eleven v128
     body = [...locals, ...loop, ...[0, 1, 2, 3, 4, 5, 6, 7].flatMap(store), 0x0b];
   return Uint8Array.from([

@@ -69,14 +69,14 @@ function trouble(error) {
   if (error) $("#trouble").textContent = `The network can't answer: ${error}.`;
 }
 
-// A function that asks one question at a time; of those that came meanwhile only the newest waits.
+// A function that asks one question at a time. While one is answered, only the newest other one waits.
 function newest(ask, kind, arrived) {
   let waiting = null,
-    busy = false;
+    running = false;
   return async (question, about) => {
     waiting = { question, about };
-    if (busy) return;
-    busy = true;
+    if (running) return;
+    running = true;
     expectAnswers(1);
     try {
       while (waiting) {
@@ -87,7 +87,7 @@ function newest(ask, kind, arrived) {
         if (!error) arrived(answer, asked.about);
       }
     } finally {
-      busy = false;
+      running = false;
       expectAnswers(-1);
     }
   };
@@ -108,7 +108,7 @@ function showPixels(canvas, data) {
   paste(canvas, photograph({ shape, data }));
 }
 
-const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed(), keepImage);
+const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed(), snapshot);
 
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
@@ -127,12 +127,12 @@ function takeShelved(at) {
 
 // A function that puts what lies on the desk now on it again. Sliders that move the same sheet move `adjust` itself, so
 // they stay where they are; another sheet brings its own.
-function keepImage() {
+function snapshot() {
   const { picture, lines, adjust, past } = desk,
-    kept = shown;
+    previous = shown;
   return () => {
-    shown = kept;
-    if (kept.at !== null) chooserInput(kept.at).checked = true;
+    shown = previous;
+    if (previous.at !== null) chooserInput(previous.at).checked = true;
     Object.assign(desk, { picture, lines, adjust, past });
     changed();
   };
@@ -169,8 +169,8 @@ function showAnswer(answer, { label, page, data, moment }) {
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
   const inSpite = blank ? " The lengths and lines are what the network makes of an empty sheet; they name no class." : "";
-  const said = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
-  if ($("#doubts").textContent !== said) $("#doubts").textContent = said; // once, for who hears it
+  const text = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
+  if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
       images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) });
@@ -297,7 +297,7 @@ $("#back").addEventListener("click", () => {
   follow();
 });
 $("#bend").hidden = !network.decoder;
-$("#tops-said").textContent =
+$("#tops-note").textContent =
   `always after the ${counted(layer.iterations, "iteration", "iterations")} of training` +
   (network.decoder ? ", as the decoder draws them." : ".");
 $("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;

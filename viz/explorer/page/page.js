@@ -1,5 +1,5 @@
 // The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
-// file.js or live.js calls it: a page from a file once, a live page with every answer.
+// Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   night = matchMedia("(prefers-color-scheme: dark)");
@@ -72,12 +72,12 @@ function showImages(images, chosen, pick) {
     const label = document.createElement("label"),
       { name, wrong, pixels, group = "" } = each;
     label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
-    const [input, canvas, said] = label.children;
+    const [input, canvas, caption] = label.children;
     input.addEventListener("change", () => pick(n));
     input.checked = n === chosen;
-    said.textContent = wrong ? `${name} ${WRONG} ${wrong}` : name;
-    said.title = wrong ? `${name}, taken for ${wrong}` : name;
-    input.setAttribute("aria-label", said.title);
+    caption.textContent = wrong ? `${name} ${WRONG} ${wrong}` : name;
+    caption.title = wrong ? `${name}, taken for ${wrong}` : name;
+    input.setAttribute("aria-label", caption.title);
     canvas.hidden = !pixels;
     if (pixels) showPicture(canvas, pixels);
     document.querySelectorAll(".thumbs")[groups.indexOf(group)].append(label);
@@ -110,11 +110,11 @@ function takeImage(n) {
   const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
   const all = image.order.length === trace.children,
-    kept = `${image.order.length} of ${trace.children}`;
-  $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${kept} children`;
+    shownOf = `${image.order.length} of ${trace.children}`;
+  $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${shownOf} children`;
   const edges = `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings`;
   const cut = `${edges}: those of the children that couple most strongly with each parent`;
-  $("#kept").textContent = image.src.length < trace.edges ? cut : "";
+  $("#shown-edges").textContent = image.src.length < trace.edges ? cut : "";
   $(".stage").style.setProperty("--least", `${22 * trace.parents.length}px`);
   redraw();
 }
@@ -141,7 +141,7 @@ function draw() {
     lengths = at(image.lengths, now);
   const longest = indexOfLargest(lengths),
     parent = now.parent ?? longest;
-  const blank = $("main").classList.contains("blank"), // an empty sheet: live.js says so
+  const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
   drawTime();
@@ -223,7 +223,7 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
   requestAnimationFrame(bringChild); // once it is drawn
 });
 
-// Scroll so far that what a child says is in sight, where it lies below the window.
+// Scroll so far that the table of the chosen child is in sight, where it lies below the window.
 function bringChild() {
   const below = $("#child").getBoundingClientRect().bottom + 8 - innerHeight;
   if (now.child !== null && below > 0 && !still.matches) scrollBy({ top: below, behavior: "smooth" });

@@ -7,7 +7,7 @@ function channels(hex) {
   return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
 }
 
-// How far two colours are apart in light: 1 to 21, as the Web Content Accessibility Guidelines 2.2 define it.
+// The contrast of two colours, 1 to 21, as the Web Content Accessibility Guidelines 2.2 define it.
 function contrast(one, other) {
   const [low, high] = [one, other]
     .map((color) => {
@@ -45,7 +45,7 @@ function indexOfLargest(lengths) {
   return lengths.indexOf(Math.max(...lengths));
 }
 
-// Whether the longest parent at a moment says nothing: before training, of a run that was trained.
+// Whether a moment is before the first epoch of a trained run: the longest parent means nothing there.
 function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
@@ -146,14 +146,14 @@ function drawImage(parent, longest, { untrained, wrong }) {
   if (untrained) label += "Untrained. ";
   let layers = {},
     heading = "Input image",
-    said = "";
+    explanation = "";
   if (heat.kind === "saliency") {
     const warm = alone ? heat.ofChild(child) : heat.map(parent, now);
     layers = { soft: glowing(warm, photo.height, photo.width, look.glow) };
     heading = alone ? `Where ${childName(child)} looks` : `Where the children of ${name} look`;
-    said = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
-    if (alone) said = "Glow: the pixels that change its length most.";
-    else if (!warm.some((value) => value > 0.02)) said = `No child has chosen ${name} yet.`;
+    explanation = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
+    if (alone) explanation = "Glow: the pixels that change its length most.";
+    else if (!warm.some((value) => value > 0.02)) explanation = `No child has chosen ${name} yet.`;
   } else if (heat.kind === "fields") {
     const one = now.parent !== null,
       shown = one ? [parent] : [...trace.parents.keys()],
@@ -162,14 +162,14 @@ function drawImage(parent, longest, { untrained, wrong }) {
     const maps = shown.map((j) => votes[j]);
     layers = painted(maps, colors, photo.height, photo.width, image.pixels);
     heading = one ? `Which parts vote for ${name}` : "Which parts vote for what";
-    said = one ? `Colour: what ${name} gets from each place.` : "Colour: who gets most from each place.";
-    if (!maps.some((map) => map.some((value) => value > 0.02))) said = `No part votes for ${name} here.`;
+    explanation = one ? `Colour: what ${name} gets from each place.` : "Colour: who gets most from each place.";
+    if (!maps.some((map) => map.some((value) => value > 0.02))) explanation = `No part votes for ${name} here.`;
   }
   drawPicture($("#picture canvas"), photo, layers, alone ? null : seen);
   $("#picture h2").textContent = heading;
-  if (seen && !alone) said += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
-  $("#picture figcaption").textContent = label + said;
-  $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${said}`);
+  if (seen && !alone) explanation += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
+  $("#picture figcaption").textContent = label + explanation;
+  $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${explanation}`);
 }
 
 function drawChildTable(c) {
@@ -218,6 +218,6 @@ function drawNumbers(parent, longest, lengths, { blank, untrained, wrong }) {
   graph.canvas.setAttribute("aria-label", `Couplings of ${ends}. Up and down choose a child.${chosen}`);
   const length = lengths[longest].toFixed(2) + (wrong ? ", wrong" : "");
   const answer = blank ? "no answer" : `longest parent ${trace.parents[longest].name}, ${length}`;
-  const said = `${place}: ${untrained ? "untrained" : answer}.${chosen}`;
-  if (!now.playing && $("#status").textContent !== said) $("#status").textContent = said;
+  const text = `${place}: ${untrained ? "untrained" : answer}.${chosen}`;
+  if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
 }

@@ -59,7 +59,7 @@ function painted(maps, colors, height, width, { shape: [channels, ...size], data
 }
 
 // How strongly pixels belong to each place: a window that falls to 0 at the border of its field, as a share of all the
-// windows over a pixel. Of each place {pixels, shares}; made once for the same places.
+// windows over a pixel. Of each place {pixels, shares}; computed when the places change.
 const windowsOf = new WeakMap();
 function windows(places, height, width) {
   if (windowsOf.has(places)) return windowsOf.get(places);

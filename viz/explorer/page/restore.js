@@ -1,4 +1,4 @@
-// What a link says of the desk and of the comparison.
+// The parts of a link that set the desk and the comparison.
 
 share({
   limits: {

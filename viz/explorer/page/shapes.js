@@ -1,4 +1,4 @@
-// Drawings as SVG: what charts.js and graph.js ask of a canvas's 2D context, kept as shapes.
+// Drawings as SVG: the calls of charts.js and graph.js on a canvas's 2D context, recorded as shapes.
 
 const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 
@@ -12,7 +12,7 @@ const hundredths = (value) => String(Math.round(100 * value) / 100);
 
 const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
 
-// A colour as #rrggbb, which every program that reads SVG knows.
+// A colour as #rrggbb, the form that all readers of SVG support.
 function plainColor(color) {
   scratch.fillStyle = color;
   return scratch.fillStyle;

@@ -37,8 +37,8 @@ function linkNow() {
   return location.href.split("#")[0] + (text && `#${text}`);
 }
 
-// Let the address follow, once nothing has changed for a while and no answer is on its way: what a link asks for is shown
-// with the answer.
+// Write the page's state into the address as soon as nothing changes for a while and no answer is pending: a link shows
+// its answer.
 function follow() {
   clearTimeout(settling);
   settling = setTimeout(() => {
@@ -54,7 +54,7 @@ function follow() {
   }, SETTLED);
 }
 
-// Show what the address says, where it says something that fits.
+// Show what the link in the address holds, where it fits this page.
 function readAddress() {
   const text = location.hash.slice(1);
   if (text === written) return;
@@ -94,7 +94,7 @@ async function copyLink() {
   note(copied ? `The link is copied.${where}` : `Copy the link from the field.${where}`);
 }
 
-// Called once, after the page has shown what it opens with.
+// Called when the page is first drawn.
 function share(what) {
   subject = what;
   extras.push(follow);

@@ -1,7 +1,7 @@
 // A guided tour of the reader's own image, which can be left and taken up again. It stands at the lower edge of the
 // window, and what it speaks of is scrolled to the room above it.
 
-// Where it goes: what it speaks of, whether that needs the network's votes, what it sets, and what it says.
+// The stops: the element explained, whether it needs the network's votes, what it sets on the page, and its text.
 const STOPS = [
   {
     title: "A child",
@@ -143,7 +143,7 @@ function takeWrong() {
   const wrong = chooser.findIndex((each) => each.wrong);
   if (wrong < 0 || own) return;
   const input = chooserInput(wrong),
-    back = keepImage();
+    back = snapshot();
   own = () => input.checked && back(); // or the reader has gone on to another
   input.click();
 }

@@ -1,5 +1,5 @@
 // The trace's JSON (described in data.py) as numbers that can be asked for at any moment.
-// A moment is {k, r}: places among the kept epochs and the iterations, from 0; fractions lie between two states.
+// A moment is {k, r}: indices of an epoch of the trace and of an iteration, from 0; fractions lie between two states.
 
 const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array };
 
@@ -39,7 +39,7 @@ function at(read, { k, r }) {
 }
 
 // The data in the page, gzipped: JSON, a line's end, and the bytes of its arrays, whose places stand for them in the JSON.
-// Without them it says why there is nothing to see.
+// Without them it shows why there is nothing to see.
 async function storedData() {
   try {
     const unzipped = new Blob([bytes($("#trace").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -53,11 +53,11 @@ async function storedData() {
   }
 }
 
-function fail(said) {
-  $("#broken").textContent = said;
+function fail(message) {
+  $("#broken").textContent = message;
   $("#broken").hidden = false;
   $("#page").hidden = true;
-  throw new Error(said);
+  throw new Error(message);
 }
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.

@@ -70,9 +70,9 @@ function wrapped(text, font, width) {
 function cut(text, font, width) {
   scratch.font = font;
   if (scratch.measureText(text).width <= width) return text;
-  let kept = [...text];
-  while (kept.length && scratch.measureText(`${kept.join("")}…`).width > width) kept = kept.slice(0, -1);
-  return `${kept.join("")}…`;
+  let letters = [...text];
+  while (letters.length && scratch.measureText(`${letters.join("")}…`).width > width) letters = letters.slice(0, -1);
+  return `${letters.join("")}…`;
 }
 
 // What writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
@@ -129,7 +129,7 @@ function drawRouting(sheet, left, write) {
     own.draw(at(image.c, now), now, null, look);
   });
   drawRows(sheet.context, { x: left + room, top: TOP, tall, lengths: at(image.lengths, now) });
-  write($("#kept").textContent, left, TOP + tall + 20, { color: look.muted, room: room + names });
+  write($("#shown-edges").textContent, left, TOP + tall + 20, { color: look.muted, room: room + names });
 }
 
 // The two charts, side by side, each with its legend.

@@ -2,7 +2,7 @@
 // while iterations pass, since votes do; what changes is how much each counts.
 
 const SQUARINGS = 12, // of a matrix: 2^12 steps of the power method
-  ROWS = 24, // that the table shows at once
+  ROWS = 24, // of the table in sight without scrolling
   MANY_VOTES = 100; // arrows that would hide one another
 
 function dot(x, y) {

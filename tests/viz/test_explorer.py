@@ -9,13 +9,12 @@ import re
 
 import numpy as np
 import pytest
+from traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 from graphcaps import viz
-from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.errors import GraphcapsError
 from graphcaps.trace.image_trace import RoutingTrace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
-
-from .traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
 
@@ -75,11 +74,6 @@ def test_the_histogram_counts_every_edge_by_parent():
             assert read[2, 4, j].tolist() == np.histogram(c, image["histogram"]["bins"])[0].tolist()
 
 
-def test_counts_that_a_byte_cannot_hold_are_kept():
-    trace = make_trace(1152, 3, images=1, epochs=(0,), iterations=2)
-    assert (counts(explorer_data(trace)["images"][0], (1, 2), 3).sum(axis=-1) == 1152).all()
-
-
 def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple_most(trace):
     assert all(len(image["src"]) == 160 for image in explorer_data(trace)["images"])
     large = make_trace(1152, 10, images=2, epochs=(1,), iterations=3)
@@ -89,9 +83,9 @@ def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple
         assert len(image["src"]) == 10 * len(children), "a child keeps all of its edges"
         last = large.c[-1, -1, n].reshape(1152, 10).astype(np.float64)
         assert all(int(last[:, j].argmax()) in children for j in range(10))
-        kept = (np.array(image["src"]) * 10 + image["dst"]).tolist()
+        shown = (np.array(image["src"]) * 10 + image["dst"]).tolist()
         read, step = numbers(image["c"], (1, 3))
-        assert (np.abs(read - large.c[:, :, n, kept]) <= step / 2 + 1e-12).all()
+        assert (np.abs(read - large.c[:, :, n, shown]) <= step / 2 + 1e-12).all()
         assert image["largest"][0][2] == last.max() and image["above_half"][0][2] == (last > 0.5).sum()
 
 
@@ -106,14 +100,6 @@ def test_places_without_saliency_hold_the_credit_of_their_children():
     assert wanted.any() and np.abs(read[2, 9].reshape(3, 2) - wanted).max() <= step[2, 9, 0] / 2 + 1e-12
 
 
-def test_saliency_takes_the_place_of_fields(trace):
-    whole = dataclasses.replace(trace, fields=np.zeros((16, 4), np.int32))
-    for image in explorer_data(whole)["images"]:
-        assert image["credit"] is None and image["saliency"]["shape"] == [16, 12, 12]
-        spots = np.frombuffer(base64.b64decode(image["saliency"]["data"]), np.uint8).reshape(16, -1)
-        assert (spots.max(axis=1) == 255).all()
-
-
 def test_images_lengths_and_names_are_those_of_the_trace(trace):
     data = explorer_data(trace, image=1)
     assert (data["version"], data["start"], data["title"]) == (VERSION, 1, "compact on digits")
@@ -123,13 +109,6 @@ def test_images_lengths_and_names_are_those_of_the_trace(trace):
     pixels = base64.b64decode(data["images"][1]["pixels"]["data"])
     assert pixels == trace.images[1].tobytes() and data["images"][1]["pixels"]["shape"] == [1, 12, 12]
     assert np.allclose(data["images"][1]["lengths"], trace.lengths[:, :, 1], atol=5.1e-5)
-
-
-def test_the_docstring_names_every_key(trace):
-    described = explorer_data.__globals__["__doc__"]
-    data = explorer_data(trace)
-    for key in [*data, *data["images"][0]]:
-        assert re.search(rf"^ +([\w, ]+, |.* )?{key}\b", described, re.MULTILINE), key
 
 
 class Page(html.parser.HTMLParser):
@@ -179,58 +158,19 @@ def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
     assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|\bimport\b[ (]|fetch\(|eval\(", text)
 
 
-def test_a_page_of_random_votes_has_no_picture_and_is_small():
+def test_a_page_is_small_without_pictures_and_below_8_megabytes_at_the_papers_size():
     text = viz.explorer_page(RoutingTrace.random(20, 10))
     assert len(text) < 120_000
     assert stored_in(text)["images"][0]["pixels"] is None
-
-
-def test_a_compact_run_of_many_epochs_stays_under_3_megabytes():
-    epochs = (0, 1, 2, 4, 8, 16, 32, 64, 100)
-    whole = with_pictures(make_trace(16, 10, images=10, epochs=epochs, speed=0.01), size=28)
-    assert len(viz.explorer_page(whole)) < 3_000_000
-
-
-def test_a_run_of_the_papers_size_stays_under_8_megabytes():
     large = make_trace(1152, 10, images=10, epochs=(0, 1, 2), speed=0.01)
     fields = np.array([[2 * y, 2 * x, 17, 17] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
     assert len(viz.explorer_page(dataclasses.replace(large, fields=fields))) < 8_000_000
 
 
-@pytest.mark.parametrize("image", [2, -1, True, "0"])
-def test_an_image_that_the_trace_does_not_hold_is_refused(trace, tmp_path, image):
-    with pytest.raises(InputError, match=f"image: expected an image of the trace, 0 to 1, got {image!r}"):
-        viz.draw(trace, tmp_path, format="html", image=image)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("field", ["c", "b", "agreement", "lengths"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_trace_with_numbers_that_are_not_finite_is_refused_and_says_where(trace, tmp_path, field, value):
+@pytest.mark.parametrize("field", ["c", "lengths"])
+def test_a_trace_with_numbers_that_are_not_finite_is_refused_and_says_where(trace, tmp_path, field):
     values = getattr(trace, field).copy()
-    values[1, 4, 1, 3] = value
+    values[1, 4, 1, 3] = np.nan
     with pytest.raises(GraphcapsError, match=f"trace: {field} of image 1: expected finite .* at epoch 2, iteration 5"):
         viz.draw(dataclasses.replace(trace, **{field: values}), tmp_path, format="html")
     assert not list(tmp_path.iterdir())
-
-
-def test_saliency_of_a_child_that_no_pixel_moves_is_dark(trace):
-    saliency = trace.saliency.copy()
-    saliency[0, 3] = np.nan
-    spots = explorer_data(dataclasses.replace(trace, saliency=saliency))["images"][0]["saliency"]["data"]
-    assert not np.frombuffer(base64.b64decode(spots), np.uint8).reshape(16, -1)[3].any()
-
-
-def test_the_explorer_is_one_file_that_replaces_the_old_one(trace, tmp_path):
-    (tmp_path / "explorer.html").write_text("old")
-    told = []
-    (path,) = viz.draw(trace, tmp_path, format="html", on_written=told.append)
-    assert told == [path] and path == tmp_path / "explorer.html"
-    assert path.read_text(encoding="utf-8") == viz.explorer_page(trace)
-    assert [each.name for each in tmp_path.iterdir()] == ["explorer.html"]
-
-
-@pytest.mark.parametrize("choice", [{"what": "graph"}, {"over": "epochs"}])
-def test_a_part_of_the_explorer_is_refused(trace, tmp_path, choice):
-    with pytest.raises(InputError, match="what and over: expected all and both for html, got .*shows everything"):
-        viz.draw(trace, tmp_path, format="html", **choice)

@@ -1,8 +1,8 @@
 """How soon the explorer's page shows the answer to a stroke, in Chromium.
 
-``python tests/stroke_in_browser.py PAGE`` draws on a page that ``graphcaps explore`` wrote, and prints the milliseconds
-from a pointer's move until the network's answer stands in the page, and until the frame that shows it with all else
-redrawn, by the clock; and how long the page's process computed meanwhile. Where other programs run, the last says more.
+``python tests/viz/stroke_in_browser.py PAGE`` draws on a page that ``graphcaps explore`` wrote. It prints the
+milliseconds from a pointer's move until the network's answer stands in the page, and until the frame that shows it with
+all else redrawn, by the clock, and the CPU time of the page meanwhile, which other programs disturb less.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether the network in the explorer's page says what PyTorch says of all test images of a run's data set.
 
-``python tests/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
+``python tests/viz/equal_in_browser.py RUN [DATA [COUNT]]`` prints how many classes are the same, how far lengths and
 couplings are apart after the trained iterations, and how many milliseconds routing takes in Chromium; of all test
 images, or of so many from the first one on.
 """
@@ -14,15 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphcaps.data import load_images, to_float
-from graphcaps.explore.network import network_data
-from graphcaps.nn.routed import options_of
-from graphcaps.progress import bar
-from graphcaps.trace.image_trace import observe
-from graphcaps.training.run_folder import Run, load_routing
-
 sys.path.insert(0, str(Path(__file__).parent))
 from browser import browser, page_that_computes
+
+from graphcaps.data import load_images, to_float
+from graphcaps.explore.network import network_data
+from graphcaps.progress import bar
+from graphcaps.trace.recording import routing_of
+from graphcaps.training.run_folder import Run, load_routing
 
 BATCH = 50
 LOAD = "(found) => { window.network = new Network(asBytes(found)); }"
@@ -38,20 +37,19 @@ ASK = """(batch) => batch.map((pixels) => {
 def main(run: str, data: str | None = None, count: str | None = None) -> None:
     chosen = Run.open(run)
     model, test = load_routing(chosen), load_images(chosen.config.dataset, Path(data or chosen.config.data)).test
-    layer, same, lengths, couplings, times = model.capsules, 0, 0.0, 0.0, []
+    same, lengths, couplings, times = 0, 0.0, 0.0, []
     with browser() as chromium, bar("test images") as on_share:
         page = page_that_computes(chromium)
         page.evaluate(LOAD, network_data(model))
         asked = test.pixels[: int(count) if count else None]
         for at, pixels in enumerate(asked.split(BATCH)):
             with torch.no_grad():
-                u = model.children_of(to_float(pixels))
-                graph, options = layer.graph(), options_of(layer, u)
-                wanted = observe(graph, layer.votes(u), layer.iterations, **options)
+                routed = routing_of(model, to_float(pixels))
+            wanted = {name: routed[name][model.capsules.routing.iterations - 1] for name in ("lengths", "c")}
             for n, got in enumerate(page.evaluate(ASK, [image.flatten().tolist() for image in pixels])):
-                same += int(np.argmax(got["lengths"])) == int(wanted["lengths"][-1, n].argmax())
-                lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][-1, n]).max())
-                couplings = max(couplings, np.abs(got["c"] - wanted["c"][-1, n].astype(float)).max())
+                same += int(np.argmax(got["lengths"])) == int(wanted["lengths"][n].argmax())
+                lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][n]).max())
+                couplings = max(couplings, np.abs(got["c"] - wanted["c"][n].astype(float)).max())
                 times.append(got["milliseconds"])
             on_share(min(1.0, (at + 1) * BATCH / len(asked)))
     print(f"{chosen}: {chosen.config.model}, {chosen.config.routing}")

@@ -1,4 +1,5 @@
-"""The explorer of a network without training whose capsules are long, on scikit-learn's digits; what it must say."""
+"""The explorer of a network without training whose capsules are long, on scikit-learn's digits; what it must
+show."""
 
 from __future__ import annotations
 
@@ -39,6 +40,11 @@ def digits() -> Images:
     """Forty, 28 x 28 pixels."""
     test = load_images("digits").test
     return Images(test.pixels[:40], test.labels[:40])
+
+
+FIRST = [int((digits().labels == label).int().argmax()) for label in range(4)]
+FEW = Images(digits().pixels[FIRST], digits().labels[FIRST])
+"""One image of each of the first four classes, as traces take them."""
 
 
 def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist") -> str:

@@ -1,0 +1,170 @@
+"""A page in a real browser without a network: the Chromium of the system, through playwright.
+
+As a program it makes the README's picture: ``python tests/viz/browser.py RUN`` writes viz/gallery/explorer.webp.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from graphcaps.viz.explorer.html import WORKER
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
+FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+
+
+def why_not() -> str:
+    """Why pages can't be opened here, or "" where they can."""
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright, of the dev extra, isn't installed"
+    return "" if CHROMIUM else "there is no Chromium here: apt install chromium"
+
+
+@contextlib.contextmanager
+def browser() -> Iterator:
+    """playwright's ``Browser``."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS.split(), "--disable-sync"])
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextlib.contextmanager
+def opened(
+    chromium, target: Path | str, width: int = 1280, height: int = 900, trouble: str = "", end: str = "", **looks
+) -> Iterator:
+    """playwright's ``Page`` of a file, offline, as soon as it is drawn. At the end there was no error, and no request
+    but for the file, and for what the page itself has made.
+
+    Args:
+        target: the page's file, or its text, which is put into a file of its own.
+        trouble: errors that hold this are expected.
+        end: what its link ends in, with "#".
+        looks: of the context, as ``color_scheme="dark"``.
+    """
+    with contextlib.ExitStack() as stack:
+        if isinstance(target, str):
+            text, target = target, Path(stack.enter_context(tempfile.TemporaryDirectory()), "explorer.html")
+            target.write_text(text, encoding="utf-8")
+        context = chromium.new_context(viewport={"width": width, "height": height}, **looks)
+        context.set_offline(True)
+        context.set_default_timeout(60_000)  # ms; a busy machine is slow
+        page, messages, requested = context.new_page(), [], []
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda request: requested.append(request.url))
+        page.goto(target.as_uri() + end)
+        answered(page)
+        yield page
+        context.close()
+        # Chromium warns of canvases that tests read, which the page doesn't
+        expected = ["willReadFrequently", *([trouble] if trouble else [])]
+        assert [text for text in messages if not any(part in text for part in expected)] == []
+        assert {url.split("#")[0] for url in requested if not url.startswith("blob:")} == {target.as_uri()}
+
+
+AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name, value) =>
+  name === "data" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value);"""
+
+
+def page_that_computes(chromium):
+    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``."""
+    page = chromium.new_page()
+    for name in WORKER[:-1]:  # the last one talks to the page
+        page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+    page.add_script_tag(content=AS_BYTES)
+    return page
+
+
+def settle(page) -> None:
+    """Wait until what was asked for is drawn: a page draws at the next frame."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def answered(page) -> None:
+    """Wait until the page's network, if it has one, has answered and the page has drawn."""
+    page.wait_for_selector("#broken:not([hidden]), main[aria-busy=false], body:not(:has(#desk))", state="attached")
+    settle(page)
+
+
+def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) -> None:
+    """Draw lines of points in [0, 1] of the sheet's sides by mouse, made ``size`` times as large around a place."""
+    box = page.locator("#desk > canvas").bounding_box()
+    for line in lines:
+        for n, (x, y) in enumerate(line):
+            place = (at[0] + size * (x - 0.5)) * box["width"], (at[1] + size * (y - 0.5)) * box["height"]
+            page.mouse.move(box["x"] + place[0], box["y"] + place[1], steps=6 if n else 1)
+            if n == 0:
+                page.mouse.down()
+        page.mouse.up()
+    answered(page)
+
+
+def contrast(one, other) -> float:
+    """Of two colours, red, green and blue in 0 to 255, as WCAG 2.2 defines it: 1 to 21."""
+    light = []
+    for color in (one, other):
+        value = np.array(color) / 255
+        linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+        light.append(float(linear @ [0.2126, 0.7152, 0.0722]))
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
+# Elements that stand out of the window at the left or right; rows of images scroll, so these may
+OUTSIDE = """() => [...document.querySelectorAll("body *")].filter((element) => {
+  const { left, right, width } = element.getBoundingClientRect();
+  if (element.closest(".thumbs label")) return false;
+  return width > 1 && (left < -1 || right > innerWidth + 1);
+}).map((element) => element.tagName + element.id)"""
+SMALL = """() => [...document.querySelectorAll("button, input, select, summary, .thumbs label")].filter((element) => {
+  const { width, height } = element.getBoundingClientRect();
+  return width > 0 && !element.matches(".thumbs input") && Math.min(width, height) < 23.9;
+}).map((element) => element.outerHTML.slice(0, 60))"""
+
+
+def check_fits(page) -> None:
+    """Nothing is beyond the window's sides, and nothing that a finger touches is below 24 pixels."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    outside, small = page.evaluate(OUTSIDE), page.evaluate(SMALL)
+    assert outside == small == [], (outside, small)
+
+
+def check_accessible(page) -> None:
+    """axe-core finds nothing to change."""
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    violations = page.evaluate("axe.run()")["violations"]
+    assert violations == [], [(each["id"], [node["target"] for node in each["nodes"]]) for each in violations]
+
+
+def main(run: str) -> None:
+    from PIL import Image
+
+    from graphcaps import viz
+    from graphcaps.training.run_folder import Run
+
+    target = Path(__file__).parents[2] / "viz" / "gallery" / "explorer.webp"
+    page_text = viz.explorer_page(Run.open(run).trace(), 4)
+    with browser() as chromium:
+        looks = {"height": 1200, "device_scale_factor": 1.25, "color_scheme": "light"}
+        with opened(chromium, page_text, **looks) as page:
+            Image.open(io.BytesIO(page.screenshot())).save(target, quality=82, method=6)
+    print(f"{target}: {target.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

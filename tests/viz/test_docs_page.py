@@ -1,0 +1,38 @@
+"""docs/explorer.html, the page that comes with the documentation: it has the scripts of now, and its trained network
+names digits drawn with the mouse. No test image has a part in this."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from traces import stored_in
+
+from graphcaps.viz.explorer.html import with_data
+
+from .browser import draw, opened
+
+PAGE = Path(__file__).parents[2] / "docs" / "explorer.html"
+# Lines of points (x, y) in percent of the sheet's sides, as a right hand goes
+DIGITS = {
+    2: [[(31, 29), (38, 19), (52, 18), (64, 27), (63, 43), (47, 62), (30, 80), (42, 79), (56, 80), (72, 82)]],
+    3: [[(31, 24), (45, 17), (60, 23), (62, 38), (48, 48), (62, 54), (67, 68), (56, 82), (40, 82), (29, 75)]],
+    7: [[(30, 24), (50, 22), (68, 22), (60, 42), (50, 62), (44, 84)]],
+}
+
+
+def test_the_page_has_the_scripts_and_parts_of_now():
+    """After a change of viz/explorer/page, ``python tests/viz/docs_page.py`` puts it into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    data = text[text.index('id="trace">') :]
+    now = with_data(stored_in(text))
+    assert text.replace(data, "") == now[: now.index('id="trace">')]
+
+
+def test_a_trained_network_names_digits_drawn_with_the_mouse(chromium):
+    with opened(chromium, PAGE) as page:
+        for digit, lines in DIGITS.items():
+            page.locator("#clean").click()
+            draw(page, *([(x / 100, y / 100) for x, y in line] for line in lines))
+            assert page.locator("#shown").inner_text() == "Your drawing."
+            assert page.locator("#parents .longest .name").inner_text() == str(digit)
+            assert page.locator("#tops li:first-child .name").inner_text() == str(digit)
