@@ -12,7 +12,7 @@ import pytest
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
 from .traces import entropy_by_hand, make_trace, stored_in, with_pictures

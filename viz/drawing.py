@@ -12,7 +12,7 @@ from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, expect
 from graphcaps.progress import bar
 from graphcaps.trace.graph_trace import GraphTrace
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.html import explorer_page
 from graphcaps.viz.results.training_sheet import is_drawable, sheet

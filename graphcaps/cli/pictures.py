@@ -58,7 +58,7 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
-        from ..trace.image_trace import RoutingTrace
+        from ..trace import RoutingTrace
 
         trace, folder = RoutingTrace.random(children, parents, iterations, seed), Path("figures-random")
     else:

@@ -12,6 +12,7 @@ from ..errors import check_whole, ends_of, expect
 from ..graph import Links, check_graph
 from .edge_ops import Observer
 from .engines import ROUTINGS, Parameters, resolve, run
+from .observers import combined
 from .votes import LinearVotes, MatrixVotes
 
 
@@ -96,6 +97,7 @@ def route(
         ends = ends_of(activation)  # lengths of capsules that were not squashed, above 1, are let through
         least = 0.0 if ends is None else ends[0]
         expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
+    on_iteration = combined(graph, on_iteration)
     observer = on_iteration and _own_copies(on_iteration)
     v, activation = run(routing, engine, graph, votes, activation, b, iterations, observer, squash_output, parameters)
     return Routed(v.to(dtype), activation.to(dtype))

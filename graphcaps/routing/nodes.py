@@ -13,6 +13,7 @@ from .api import route
 from .edge_ops import ScatterEdges
 from .engines import ROUTINGS
 from .gradient import seen_into
+from .observers import combined_on_nodes, watched
 from .spherical import SphericalParameters
 
 LARGEST = 1024  # numbers of a node, K_out * D: the time to compile its kernel grows with them
@@ -129,6 +130,7 @@ def route_mutually(
     edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
     last: dict[str, Tensor] = {}
     keep = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
+    keep = combined_on_nodes(graph, votes.shape[-2], keep)
     prior = votes.new_zeros(votes.shape[:-1])
     s = ROUTINGS[routing].algorithm(edges, votes, None, prior, iterations, keep, parameters).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
@@ -142,4 +144,5 @@ def _can_be_read_by_node(z: Tensor, engine: str) -> bool:
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
         and not seen_into()
+        and not watched()  # the fused pass makes no couplings of single iterations
     )

@@ -27,7 +27,7 @@ from ..models import Limits, Network, from_config, routing_network
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
 from ..threads import Crowding, leave_busy_cores, take_threads
-from ..trace.image_trace import RoutingTrace
+from ..trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .graphed import GraphedStep, check_step, graphed, wants_graph

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, check_whole, expect
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 

@@ -1,6 +1,6 @@
-"""What routing did, for a few images and epochs: logits, couplings and agreement of every iteration.
+"""What routing did, on any graph: logits, couplings and agreement of every iteration, for a few items and epochs.
 
-`graphcaps.viz` draws it. A trace holds everything a picture needs, so drawing needs no model, no data set and no
+``graphcaps.viz`` draws it. A trace holds everything a picture needs, so drawing needs no model, no data set and no
 torch: arrays in one npz file, written without pickle.
 """
 
@@ -9,27 +9,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..atomic import replacing
 from ..errors import GraphcapsError, expect
 
-if TYPE_CHECKING:
-    import torch
+FORMAT_VERSION = 2
 
-    from .._dgl import DGLGraph
-    from ..routing import LinearVotes, MatrixVotes
-    from ..routing.engines import Parameters
-
-FORMAT_VERSION = 1
-
-# Dims of each array, for the check on loading; K epochs kept, R iterations, N images, S perturbation steps.
+# Dims of each array, for the check on loading; K epochs, R iterations, N items, M bonds, S perturbation steps.
 _DIMS = {
-    "images": "N C H W",
-    "labels": "N",
     "src": "E",
     "dst": "E",
     "epochs": "K",
@@ -37,18 +30,26 @@ _DIMS = {
     "c": "K R N E",
     "agreement": "K R N E",
     "lengths": "K R N J",
+    "labels": "N",
+    "images": "N C H W",
     "fields": "I 4",
     "saliency": "N I H W",
     "reconstructions": "N C H W",
     "perturbed": "N D S C H W",
     "steps": "S",
+    "node_tags": "I",
+    "bonds": "M 2",
 }
-_OPTIONAL = ("images", "labels", "fields", "saliency", "reconstructions", "perturbed", "steps")
+_REQUIRED = ("src", "dst", "epochs", "b", "c", "agreement", "lengths")
+_OF_ROUTING = ("b", "c", "agreement", "lengths")
 
 
 @dataclass(frozen=True)
 class RoutingTrace:
-    """Routing of N images at K epochs over R iterations on a graph of E edges from I children to J parents."""
+    """Routing of N items at K epochs over R iterations on a graph of E edges from I children to J parents.
+
+    Items are the images of a batch, or whatever else the trailing dims of the votes are; without such dims N is 1.
+    """
 
     src: np.ndarray
     """(E,) int32: child of each edge."""
@@ -73,7 +74,7 @@ class RoutingTrace:
     images: np.ndarray | None = None
     """(N, C, H, W) uint8."""
     labels: np.ndarray | None = None
-    """(N,) int64."""
+    """(N,) int64: true classes."""
     fields: np.ndarray | None = None
     """(I, 4) int32: top, left, height, width in pixels of what each child can see (may reach over the border)."""
     saliency: np.ndarray | None = None
@@ -84,6 +85,12 @@ class RoutingTrace:
     """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
     steps: np.ndarray | None = None
     """(S,) float32: what was added, -0.25 to 0.25."""
+    node_tags: np.ndarray | None = None
+    """(I,) int32 >= 0: of what kind each child is, where children are the nodes of a graph."""
+    bonds: np.ndarray | None = None
+    """(M, 2) int32: the children that each link of that graph joins, the lower first; each once, ascending."""
+    tag_names: tuple[str, ...] = ()
+    """What each tag stands for, such as C, N, O; empty where nobody knows."""
     history: dict[str, list[float]] = field(default_factory=dict)
     """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
@@ -101,58 +108,21 @@ class RoutingTrace:
     def num_images(self) -> int:
         return self.c.shape[2]
 
+    def entropy(self) -> np.ndarray:
+        """(K, R, N) how undecided children are: mean over those with edges of -sum c ln c over their edges, in nats."""
+        c = self.c.astype(np.float64)
+        of_edges = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
+        return of_edges.sum(axis=-1) / max(1, len(np.unique(self.src)))
+
+    def answer(self, item: int) -> int:
+        """The longest parent after the trained iterations, in the last epoch."""
+        trained = min(self.trained_iterations, self.num_iterations)
+        return int(self.lengths[-1, trained - 1, item].argmax())
+
     def up_to_training(self) -> RoutingTrace:
         """The same without iterations beyond those of training: the last one made the network's answers."""
         kept = slice(self.trained_iterations)
-        return dataclasses.replace(
-            self,
-            b=self.b[:, kept],
-            c=self.c[:, kept],
-            agreement=self.agreement[:, kept],
-            lengths=self.lengths[:, kept],
-        )
-
-    @classmethod
-    def of(
-        cls,
-        graph: DGLGraph,
-        votes: torch.Tensor | LinearVotes | MatrixVotes,
-        iterations: int = 10,
-        *,
-        prior: torch.Tensor | float | None = None,
-        engine: str = "auto",
-        **about: Any,
-    ) -> RoutingTrace:
-        """Route ``votes`` and keep every iteration: a trace without a model.
-
-        Args:
-            graph: bipartite DGLGraph.
-            votes: (E, N, D) or (E, D), or ``LinearVotes``; N is the number of images.
-            iterations: R >= 1.
-            about: fields of the trace to fill in (``images``, ``class_names``, ...).
-
-        >>> import torch
-        >>> from graphcaps import complete_graph
-        >>> RoutingTrace.of(complete_graph(20, 10), torch.randn(200, 16), iterations=10).c.shape
-        (1, 10, 1, 200)
-        """
-        from ..graph import links
-
-        edges = links(graph)
-        states = observe(graph, votes, iterations, prior=prior, engine=engine)
-        about.setdefault("trained_iterations", iterations)
-        return cls(
-            src=edges.src.numpy().astype(np.int32),
-            dst=edges.dst.numpy().astype(np.int32),
-            num_children=edges.num_children,
-            num_parents=edges.num_parents,
-            epochs=np.zeros(1, np.int32),
-            b=states["b"][None],
-            c=states["c"][None],
-            agreement=states["agreement"][None],
-            lengths=states["lengths"][None],
-            **about,
-        )
+        return dataclasses.replace(self, **{name: getattr(self, name)[:, kept] for name in _OF_ROUTING})
 
     @classmethod
     def random(cls, num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
@@ -160,27 +130,45 @@ class RoutingTrace:
         import torch
 
         from ..graph import complete_graph
+        from ..routing import route
+        from .watched import watch
 
         votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
-        about = {"dataset": "random votes", "seed": seed}
-        return cls.of(complete_graph(num_children, num_parents), votes, iterations, about=about)
+        with watch(edges=None) as seen:
+            route(complete_graph(num_children, num_parents), votes, iterations=iterations)
+        return dataclasses.replace(seen["route"], about={"dataset": "random votes", "seed": seed})
 
-    def with_epoch(self, epoch: int, states: dict[str, np.ndarray], **replace: Any) -> RoutingTrace:
-        """The trace with the routing of one more epoch (what ``observe`` returns); later epochs are dropped."""
-        keep = self.epochs < epoch
+    def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
+        """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
+        kept = self.epochs < epoch
+        grown = {name: np.concatenate([getattr(self, name)[kept], getattr(routed, name)]) for name in _OF_ROUTING}
+        return dataclasses.replace(self, epochs=np.append(self.epochs[kept], np.int32(epoch)), **grown, **replace)
 
-        def grown(name: str) -> np.ndarray:
-            return np.concatenate([getattr(self, name)[keep], states[name][None]])
+    def with_bonds(
+        self, bonds: ArrayLike, node_tags: ArrayLike | None = None, tag_names: Sequence[str] = ()
+    ) -> RoutingTrace:
+        """The trace with the links among its children, which the molecule's picture draws.
 
-        return dataclasses.replace(
-            self,
-            epochs=np.append(self.epochs[keep], np.int32(epoch)),
-            b=grown("b"),
-            c=grown("c"),
-            agreement=grown("agreement"),
-            lengths=grown("lengths"),
-            **replace,
+        Args:
+            bonds: (M, 2) children; one given in both directions, or several times, is one bond; loops are left out.
+            node_tags: (I,) integers >= 0, of what kind each child is; None: all are of kind 0.
+            tag_names: one name for each tag, or none.
+
+        Raises:
+            InputError: what doesn't fit.
+        """
+        ends = np.asarray(bonds)
+        ends = np.empty((0, 2), np.int32) if ends.size == 0 else ends
+        whole = ends.ndim == 2 and ends.shape[1] == 2 and np.issubdtype(ends.dtype, np.integer)
+        expect(whole, "bonds", "(M, 2) integers", f"{ends.shape} {ends.dtype}")
+        ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
+        tags = np.zeros(self.num_children, np.int32) if node_tags is None else np.asarray(node_tags)
+        expect(np.issubdtype(tags.dtype, np.integer), "node_tags", "(I,) integers", f"{tags.shape} {tags.dtype}")
+        made = dataclasses.replace(
+            self, bonds=ends.astype(np.int32), node_tags=tags.astype(np.int32), tag_names=tuple(tag_names)
         )
+        made.check()
+        return made
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one npz file, atomically and without pickle."""
@@ -190,6 +178,7 @@ class RoutingTrace:
             "num_parents": self.num_parents,
             "trained_iterations": self.trained_iterations,
             "class_names": list(self.class_names),
+            "tag_names": list(self.tag_names),
             "history": self.history,
             "about": self.about,
         }
@@ -217,7 +206,7 @@ class RoutingTrace:
         if version != FORMAT_VERSION:
             raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
         try:
-            head["class_names"] = tuple(head["class_names"])
+            head |= {name: tuple(head[name]) for name in ("class_names", "tag_names")}
             trace = cls(**head, **arrays)
             trace.check()
         except (KeyError, TypeError) as error:
@@ -226,69 +215,27 @@ class RoutingTrace:
 
     def check(self) -> None:
         """Raise ``InputError`` where the arrays don't fit together."""
-        sizes = {"I": self.num_children, "J": self.num_parents, "4": 4}
+        known = {"I": self.num_children, "J": self.num_parents}
+        sizes = {**known, "4": 4, "2": 2}
         for name, dims in _DIMS.items():
             array = getattr(self, name)
             if array is None:
-                expect(name in _OPTIONAL, f"trace: {name}", f"({', '.join(dims.split())})", "none")
+                expect(name not in _REQUIRED, f"trace: {name}", f"({', '.join(dims.split())})", "none")
                 continue
             shape = dict(zip(dims.split(), array.shape, strict=False))
-            known = sizes.keys() - {"4"}
-            wanted = "(" + ", ".join(f"{dim}={sizes[dim]}" if dim in known else dim for dim in dims.split()) + ")"
+            wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in known else d for d in dims.split()) + ")"
             fits = len(array.shape) == len(dims.split()) and all(sizes.get(d, n) == n for d, n in shape.items())
             expect(fits, f"trace: {name}", wanted, array.shape)
             sizes.update(shape)
-        for name, ends, count in (("src", self.src, self.num_children), ("dst", self.dst, self.num_parents)):
-            inside = not len(ends) or (ends.min() >= 0 and ends.max() < count)
-            expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
+            known.update((d, n) for d, n in shape.items() if not d.isdigit())
+        tags = len(self.tag_names) or np.inf
+        for name, most in (("src", self.num_children), ("dst", self.num_parents), ("bonds", self.num_children)):
+            _check_indices(name, getattr(self, name), most)
+        _check_indices("node_tags", self.node_tags, tags)
         named = len(self.class_names) in (0, self.num_parents)
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
 
 
-def observe(
-    graph: DGLGraph,
-    votes: torch.Tensor | LinearVotes | MatrixVotes,
-    iterations: int,
-    *,
-    prior: torch.Tensor | float | None = None,
-    engine: str = "auto",
-    routing: str = "dynamic",
-    activation: torch.Tensor | None = None,
-    parameters: Parameters | None = None,
-) -> dict[str, np.ndarray]:
-    """Route once and return every iteration: b, c, agreement (R, N, E) float16 and lengths (R, N, J) float32.
-
-    Votes are (E, N, D) or (E, D), where N is 1; the options are those of ``graphcaps.route``. A finite number beyond
-    float16, as logits of EM routing may be, is kept as float16's largest.
-    """
-    import torch
-
-    from ..routing import route
-
-    seen: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": []}
-
-    def keep(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
-        lengths = torch.linalg.vector_norm(v, dim=-1)
-        for name, values in (("b", b), ("c", c), ("agreement", agreement), ("lengths", lengths)):
-            expect(values.dim() <= 2, "votes", "(E, N, D) or (E, D)", f"{values.dim()} dims before D")
-            by_image = values.reshape(len(values), *(values.shape[1:] or (1,))).T  # (N, E), or (N, J)
-            seen[name].append(_kept(by_image.cpu().numpy(), np.float32 if name == "lengths" else np.float16))
-
-    with torch.no_grad():
-        route(
-            graph,
-            votes,
-            activation,
-            routing=routing,
-            iterations=iterations,
-            prior=prior,
-            engine=engine,
-            on_iteration=keep,
-            parameters=parameters,
-        )
-    return {name: np.stack(values) for name, values in seen.items()}
-
-
-def _kept(values: np.ndarray, dtype: type) -> np.ndarray:
-    most = np.finfo(dtype).max
-    return np.where(np.isfinite(values), values.clip(-most, most), values).astype(dtype)
+def _check_indices(name: str, values: np.ndarray | None, most: float) -> None:
+    inside = values is None or not values.size or (values.min() >= 0 and values.max() < most)
+    expect(bool(inside), f"trace: {name}", f"indices in [0, {most})", "others")
