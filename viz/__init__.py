@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 _HOME = {
     "draw": "drawing",
-    "draw_graph": "drawing",
     "confusion": "results.confusion",
     "explorer_page": "explorer.html",
     "segmentation": "results.segmentation",
@@ -44,7 +43,6 @@ __all__ = [
     "compared",
     "confusion",
     "draw",
-    "draw_graph",
     "entropy_by_degree",
     "equivariance",
     "explorer_page",
@@ -57,7 +55,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphcaps.viz.drawing import draw, draw_graph
+    from graphcaps.viz.drawing import draw
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.benchmark import bars
     from graphcaps.viz.results.comparison import compared

@@ -15,6 +15,7 @@ epoch by. Papers that choose the epoch on the test folds report higher numbers; 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -33,7 +34,7 @@ from graphcaps.examples.table import margin, row
 from graphcaps.examples.trials import BestEpoch, Fit, accuracy, best_setting, run_jobs
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
-from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.trace import RoutingTrace, watch
 
 layers = dgl.nn.pytorch
 
@@ -228,25 +229,23 @@ def _capsule_readout(model: GraphNet) -> CapsuleReadout:
 
 
 @torch.no_grad()
-def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[dict]:
-    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules".
-
-    Returns:
-        of each graph ``tags`` (N,), ``bonds`` (M, 2) in both directions, ``c`` (R, N, J) after each iteration, the
-        capsules' ``lengths`` (R, J), and its ``label``.
-    """
+def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[RoutingTrace]:
+    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules"."""
     model.eval()
     readout, found = copy.deepcopy(_capsule_readout(model)), []
+    trained, readout.capsules.iterations = readout.capsules.iterations, iterations
     for number in which:
         graph = data.batch([number])
-        feat, steps = model.nodes(graph), []
-        for readout.capsules.iterations in range(1, iterations + 1):
-            v, c = readout(graph, feat, get_coupling=True)
-            steps.append((c[:, 0], v[0].norm(dim=-1)))
-        c, lengths = (torch.stack(part).numpy() for part in zip(*steps, strict=True))
-        bonds = torch.stack(graph.edges(), dim=1).numpy()
-        tags, label = graph.ndata["tag"].numpy(), int(data.labels[number])
-        found.append({"tags": tags, "bonds": bonds, "c": c, "lengths": lengths, "label": label})
+        with watch(edges=None) as seen:
+            readout(graph, model.nodes(graph))
+        trace = dataclasses.replace(
+            seen["route"],
+            trained_iterations=trained,
+            labels=data.labels[[number]],
+            class_names=tuple(data.class_names),
+            about={"graph": number},
+        )
+        found.append(trace.with_bonds(torch.stack(graph.edges(), dim=1).numpy(), graph.ndata["tag"], data.tag_names))
     return found
 
 
@@ -261,18 +260,11 @@ def worth_drawing(labels: np.ndarray, predicted: np.ndarray) -> list[int]:
     return [int(kind.argmax()) for kind in kinds if kind.any()]
 
 
-def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> GraphTrace:
+def traces(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> list[RoutingTrace]:
     """Train on the first fold, and route some of its test graphs for pictures: right and wrong answers, all classes."""
     model, best = train(data, "capsules", settings, 0, 0, epochs)
     best.restore()
     test = data.folds[0]
     with torch.no_grad():
         predicted = model(data.batch(test)).argmax(dim=1).numpy()
-    which = test[worth_drawing(data.labels[test], predicted)].tolist()
-    return GraphTrace.of(
-        routings(model, data, which, iterations),
-        data.class_names,
-        tag_names=data.tag_names,
-        trained_iterations=_capsule_readout(model).capsules.iterations,
-        about={"fold": 1, "graphs": ", ".join(map(str, which))},
-    )
+    return routings(model, data, test[worth_drawing(data.labels[test], predicted)].tolist(), iterations)

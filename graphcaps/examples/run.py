@@ -20,7 +20,6 @@ from graphcaps.data.graphs.tu import load_graphs
 from graphcaps.errors import check_whole, expect
 from graphcaps.examples import cora, factors, molecules, motifs, table, trials
 from graphcaps.progress import bar
-from graphcaps.trace.graph_trace import FILE_NAME
 
 SEEDS = {"cora": 20, "mutag": 1, "proteins": 1, "factors": 10, "motifs": 5}
 FACTORS = {"factors": (4, 8), "motifs": (4, 6)}
@@ -121,10 +120,12 @@ def example(
             say(f"wrote {picture}")
     if graphs is not None and name == "mutag":
         settings = next(row for row in found["rows"] if row["name"] == "capsules")["settings"][0]
-        trace = molecules.trace(graphs, settings, 2 if quick else EPOCHS[name])
-        trace.save(folder / FILE_NAME)
-        say(f"test molecules to draw: {table.answers(trace)}")
-        say(f"next: graphcaps viz {shlex.quote(str(folder))}")
+        traces = molecules.traces(graphs, settings, 2 if quick else EPOCHS[name])
+        files = [folder / f"graph-{trace.about['graph']}.npz" for trace in traces]
+        for trace, path in zip(traces, files, strict=True):
+            trace.save(path)
+        say(f"test molecules to draw: {table.answers(traces)}")
+        say(f"next: graphcaps viz {shlex.quote(str(files[0]))}")
     return result
 
 

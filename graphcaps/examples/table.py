@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from graphcaps.examples.trials import Fit
-from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.trace import RoutingTrace
 
 
 def row(name: str, fits: Sequence[Fit], test: Sequence[float], chosen: Sequence[dict]) -> dict:
@@ -146,11 +146,11 @@ def told(known: dict, measure: str) -> str:
     return f"told how the graphs were drawn, belief propagation has {found}{spread}"
 
 
-def answers(trace: GraphTrace) -> str:
-    """Each graph of a trace with its class, and whether it is answered right."""
-    said = []
-    for k, graph in enumerate(trace.graphs):
-        assert graph.label is not None, "the examples know each graph's class"
-        verdict = "right" if trace.answer(k) == graph.label else "wrong"
-        said.append(f"{k} {trace.class_names[graph.label]}, answered {verdict}")
-    return "; ".join(said)
+def answers(traces: Sequence[RoutingTrace]) -> str:
+    """Each traced graph with its class, and whether it is answered right."""
+    found = []
+    for trace in traces:
+        assert trace.labels is not None, "the examples know each graph's class"
+        verdict = "right" if trace.answer(0) == trace.labels[0] else "wrong"
+        found.append(f"{trace.about['graph']} {trace.class_names[trace.labels[0]]}, answered {verdict}")
+    return "; ".join(found)
