@@ -42,7 +42,8 @@ def draw(
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
     (entropy-epochs.gif, ...) where the trace holds several; places.gif where children see a part of the image each;
-    molecule.gif where they are the nodes of a graph whose bonds are known; and sheet.png where the trace holds what a sheet shows; or all of it as one page, explorer.html.
+    molecule.gif where they are the nodes of a graph whose bonds are known; and sheet.png where the trace holds what a
+    sheet shows; or all of it as one page, explorer.html.
 
     Args:
         trace: what routing did.

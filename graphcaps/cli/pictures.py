@@ -32,9 +32,9 @@ def viz(
     Args:
         run: Run folder, or a trace in an .npz file; default: the newest run.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph with its
-            nodes in the colours of the classes they support, where the trace holds its bonds. sheet: a still of
-            training curves and reconstructions. all: whatever of these the trace holds.
+            couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
+            with its nodes in the colours of the classes they support, where the trace holds its bonds. sheet: a still
+            of training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of

@@ -129,8 +129,8 @@ def route_mutually(
     votes = votes.squeeze(-3)
     edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
     last: dict[str, Tensor] = {}
-    keep = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
-    keep = combined_on_nodes(graph, votes.shape[-2], keep)
+    own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
+    keep = combined_on_nodes(graph, votes.shape[-2], own)
     prior = votes.new_zeros(votes.shape[:-1])
     s = ROUTINGS[routing].algorithm(edges, votes, None, prior, iterations, keep, parameters).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)

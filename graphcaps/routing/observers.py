@@ -53,9 +53,9 @@ def combined_on_nodes(graph: DGLGraph, num_caps: int, on_iteration: Observer | N
 
     Recorders get the numbers as they are on ``expand(graph, 1, num_caps, "capsules")``: (E * K, *) and (N * K, *, D).
     """
-    if not watched():
+    on_expanded = combined(expand(graph, 1, num_caps, "capsules"), None) if watched() else None
+    if on_expanded is None:
         return on_iteration
-    on_expanded = combined(expand(graph, 1, num_caps, "capsules"), None)
 
     def hand_out(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
         places = ((b, -1), (c, -1), (v, -2), (agreement, -1))

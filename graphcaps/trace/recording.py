@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+
 import numpy as np
 import torch
 
@@ -38,10 +39,11 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more."""
     layer, u = model.capsules, model.children_of(images)
     with watch(images=None, edges=None) as seen:
-        steps = max(ITERATIONS, layer.iterations)
-        route(layer.graph(images.device), layer.votes(u), iterations=steps, **options_of(layer, u))
-    known = {"images": to_bytes(images), "fields": model.receptive_fields().numpy().astype(np.int32)}
-    return dataclasses.replace(seen["route"], trained_iterations=layer.iterations, **known)
+        count = max(ITERATIONS, layer.iterations)
+        route(layer.graph(images.device), layer.votes(u), iterations=count, **options_of(layer, u))
+    fields = model.receptive_fields().numpy().astype(np.int32)
+    trace = dataclasses.replace(seen["route"], trained_iterations=layer.iterations)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
 
 
 def record(
@@ -57,11 +59,10 @@ def record(
     images = overlaid(images).to(device)
     training = model.training
     model.eval()
-    routed = routing_of(model, images)
+    routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
     if trace is None:
         one_each = labels.numpy() if labels.dim() == 1 else None  # a trace has one label per image or none
-        known = {"labels": one_each, "class_names": splits.class_names, "about": about}
-        trace = dataclasses.replace(routed, epochs=np.array([epoch], np.int32), **known)
+        trace = dataclasses.replace(routed, labels=one_each, class_names=splits.class_names, about=about)
     trace = trace.with_epoch(epoch, routed, **pictures(model, images))
     model.train(training)
     return trace

@@ -40,8 +40,8 @@ _DIMS = {
     "node_tags": "I",
     "bonds": "M 2",
 }
-_REQUIRED = ("src", "dst", "epochs", "b", "c", "agreement", "lengths")
 _OF_ROUTING = ("b", "c", "agreement", "lengths")
+_REQUIRED = ("src", "dst", "epochs", *_OF_ROUTING)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class RoutingTrace:
 
     def up_to_training(self) -> RoutingTrace:
         """The same without iterations beyond those of training: the last one made the network's answers."""
-        kept = slice(self.trained_iterations)
-        return dataclasses.replace(self, **{name: getattr(self, name)[:, kept] for name in _OF_ROUTING})
+        cut: dict[str, Any] = {name: getattr(self, name)[:, : self.trained_iterations] for name in _OF_ROUTING}
+        return dataclasses.replace(self, **cut)
 
     @classmethod
     def random(cls, num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
@@ -141,7 +141,8 @@ class RoutingTrace:
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
         kept = self.epochs < epoch
-        grown = {name: np.concatenate([getattr(self, name)[kept], getattr(routed, name)]) for name in _OF_ROUTING}
+        pairs = {name: (getattr(self, name)[kept], getattr(routed, name)) for name in _OF_ROUTING}
+        grown: dict[str, Any] = {name: np.concatenate(pair) for name, pair in pairs.items()}
         return dataclasses.replace(self, epochs=np.append(self.epochs[kept], np.int32(epoch)), **grown, **replace)
 
     def with_bonds(
@@ -164,9 +165,12 @@ class RoutingTrace:
         ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
         tags = np.zeros(self.num_children, np.int32) if node_tags is None else np.asarray(node_tags)
         expect(np.issubdtype(tags.dtype, np.integer), "node_tags", "(I,) integers", f"{tags.shape} {tags.dtype}")
-        made = dataclasses.replace(
-            self, bonds=ends.astype(np.int32), node_tags=tags.astype(np.int32), tag_names=tuple(tag_names)
-        )
+        added: dict[str, Any] = {
+            "bonds": ends.astype(np.int32),
+            "node_tags": tags.astype(np.int32),
+            "tag_names": tuple(tag_names),
+        }
+        made = dataclasses.replace(self, **added)
         made.check()
         return made
 
@@ -188,11 +192,7 @@ class RoutingTrace:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> RoutingTrace:
-        """Read what ``save`` wrote; nothing in the file is run.
-
-        Raises:
-            GraphcapsError: missing, not a trace, truncated, of a newer format, or of shapes that don't fit together.
-        """
+        """Read what ``save`` wrote; nothing in the file is run. ``GraphcapsError`` says what is wrong with a file."""
         then = "Make one with: graphcaps train"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -229,13 +229,10 @@ class RoutingTrace:
             sizes.update(shape)
             known.update((d, n) for d, n in shape.items() if not d.isdigit())
         tags = len(self.tag_names) or np.inf
-        for name, most in (("src", self.num_children), ("dst", self.num_parents), ("bonds", self.num_children)):
-            _check_indices(name, getattr(self, name), most)
-        _check_indices("node_tags", self.node_tags, tags)
+        ends = {"src": self.num_children, "dst": self.num_parents, "bonds": self.num_children, "node_tags": tags}
+        for name, count in ends.items():
+            values = getattr(self, name)
+            inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
+            expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
         named = len(self.class_names) in (0, self.num_parents)
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
-
-
-def _check_indices(name: str, values: np.ndarray | None, most: float) -> None:
-    inside = values is None or not values.size or (values.min() >= 0 and values.max() < most)
-    expect(bool(inside), f"trace: {name}", f"indices in [0, {most})", "others")

@@ -55,20 +55,14 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
     with ExitStack() as stack:
         for name, part in [] if module is None else module.named_modules():
             if name and not isinstance(part, NodeCapsules):  # inside CapsuleConv and CapsuleReadout, which have names
-                for hook in (
-                    part.register_forward_pre_hook(partial(seen._enter, name)),
-                    part.register_forward_hook(seen._leave, always_call=True),
-                ):
-                    stack.callback(hook.remove)
+                stack.callback(part.register_forward_pre_hook(partial(seen._enter, name)).remove)
+                stack.callback(part.register_forward_hook(seen._leave, always_call=True).remove)
         stack.enter_context(recording(seen._record))
         yield seen
 
 
 class Watched:
-    """What ``watch`` has recorded: by name the last routing of each layer.
-
-    A name is that of the innermost submodule, as ``named_modules`` has it, or ``"route"`` outside all submodules.
-    """
+    """The last routing of each layer, by name: of the innermost submodule, or ``"route"`` outside all submodules."""
 
     def __init__(self, images: int | None, edges: int | None):
         self._limits = images, edges
@@ -81,7 +75,7 @@ class Watched:
         return tuple(self._records)
 
     def __getitem__(self, name: str) -> RoutingTrace:
-        expect(name in self._records, "name", f"one of {', '.join(self.names) or 'none: nothing was routed'}", repr(name))
+        expect(name in self._records, "name", f"one of {self.names}, which have routed", repr(name))
         return self._records[name].trace()
 
     def traces(self) -> dict[str, RoutingTrace]:
@@ -89,18 +83,16 @@ class Watched:
         return {name: self[name] for name in self.names}
 
     def save(self, path: str | os.PathLike) -> list[Path]:
-        """Write a file for ``graphcaps viz``; of several layers one each, ``routing-<name>.npz`` for ``routing.npz``.
+        """Write a file for ``graphcaps viz``, or one for each of several layers, and return their paths.
 
-        Returns:
-            the files written.
+        For ``routing.npz`` those of several layers are called ``routing-<name>.npz``.
         """
         expect(len(self._records) > 0, "names", "a layer that has routed", "none", "Call the network in watch's block")
         path = Path(path)
-        several = len(self._records) > 1
-        written = {name: path.with_stem(f"{path.stem}-{name}") if several else path for name in self.names}
-        for name, file in written.items():
-            self[name].save(file)
-        return [*written.values()]
+        paths = [path.with_stem(f"{path.stem}-{name}") for name in self.names] if len(self._records) > 1 else [path]
+        for trace, file in zip(self.traces().values(), paths, strict=True):
+            trace.save(file)
+        return paths
 
     def _enter(self, name: str, module: nn.Module, inputs: Any) -> None:
         self._running.append(name)
@@ -150,7 +142,7 @@ class _Record:
             self.arrays[name].append(_finite(values.T.cpu().numpy(), np.float32 if name == "lengths" else np.float16))
 
     def trace(self) -> RoutingTrace:
-        arrays = {name: np.stack(values)[None] for name, values in self.arrays.items()}
+        arrays: dict[str, Any] = {name: np.stack(values)[None] for name, values in self.arrays.items()}
         return RoutingTrace(
             src=self.src.numpy().astype(np.int32),
             dst=self.dst.numpy().astype(np.int32),
