@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from graphcaps import route, watch
 from graphcaps.data import load_images, to_float
 from graphcaps.explore.network import network_data
 from graphcaps.nn.routed import options_of
 from graphcaps.progress import bar
-from graphcaps.trace.image_trace import observe
 from graphcaps.training.run_folder import Run, load_routing
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,11 +47,13 @@ def main(run: str, data: str | None = None, count: str | None = None) -> None:
             with torch.no_grad():
                 u = model.children_of(to_float(pixels))
                 graph, options = layer.graph(), options_of(layer, u)
-                wanted = observe(graph, layer.votes(u), layer.iterations, **options)
+                with watch(images=None, edges=None) as seen:
+                    route(graph, layer.votes(u), iterations=layer.iterations, **options)
+                wanted = seen["route"]
             for n, got in enumerate(page.evaluate(ASK, [image.flatten().tolist() for image in pixels])):
-                same += int(np.argmax(got["lengths"])) == int(wanted["lengths"][-1, n].argmax())
-                lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][-1, n]).max())
-                couplings = max(couplings, np.abs(got["c"] - wanted["c"][-1, n].astype(float)).max())
+                same += int(np.argmax(got["lengths"])) == int(wanted.lengths[0, -1, n].argmax())
+                lengths = max(lengths, np.abs(got["lengths"] - wanted.lengths[0, -1, n]).max())
+                couplings = max(couplings, np.abs(got["c"] - wanted.c[0, -1, n].astype(float)).max())
                 times.append(got["milliseconds"])
             on_share(min(1.0, (at + 1) * BATCH / len(asked)))
     print(f"{chosen}: {chosen.config.model}, {chosen.config.routing}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.models import capsnet_loss
-from graphcaps.trace.recording import kept_saliency, routing_of, unrouted
+from graphcaps.trace.recording import kept_saliency, routing_of
 from graphcaps.training.run_folder import Run
 
 from . import small
@@ -99,10 +100,8 @@ def test_viz_explain_and_explore_take_such_a_run(run, capsys, monkeypatch):
 def test_of_a_larger_grid_the_trace_has_fields():
     """144 children on images of 32 x 32, at 3 x 3 positions."""
     net = CapsNet.from_preset("deep", (3, 32, 32)).eval()
-    pixels = np.zeros((1, 3, 32, 32), np.uint8)
-    images = to_float(torch.from_numpy(pixels))
-    trace = unrouted(net, pixels)
-    trace = trace.with_epoch(0, routing_of(net, images), saliency=kept_saliency(net, images))
+    images = torch.zeros(1, 3, 32, 32)
+    trace = dataclasses.replace(routing_of(net, images), saliency=kept_saliency(net, images))
     fields = trace.fields.reshape(16, 3, 3, 4)
     trace.check()
     assert trace.saliency is None

@@ -23,7 +23,7 @@ from graphcaps.data.graphs import tu
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.examples import cora, molecules, run, table, trials
 from graphcaps.examples.trials import BestEpoch, Fit
-from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.trace import RoutingTrace
 
 from . import planetoid, rings
 
@@ -133,14 +133,15 @@ def test_the_routing_of_graphs_is_that_of_the_network_at_its_trained_iterations(
     torch.manual_seed(0)
     model = molecules.GraphNet("capsules", 3, 2, 8, 0.5).eval()
     found = molecules.routings(model, graphs, [5, 0], 4)
-    for number, one in zip([5, 0], found, strict=True):
+    for number, trace in zip([5, 0], found, strict=True):
         nodes, edges = len(rings.graph(number)[1]), sum(len(ends) for _, ends in rings.graph(number)[1])
-        assert one["c"].shape == (4, nodes, 2) and one["bonds"].shape == (edges, 2) and one["lengths"].shape == (4, 2)
-        assert np.allclose(one["c"].sum(axis=2), 1) and np.allclose(one["c"][0], 0.5)
-        assert not np.allclose(one["c"][3], one["c"][1])
-        assert one["label"] == graphs.labels[number]
+        c = trace.c[0, :, 0].reshape(4, nodes, 2)
+        assert trace.trained_iterations == 3 and trace.bonds.shape == (edges // 2, 2)
+        assert np.allclose(c.sum(axis=2), 1, atol=1e-3) and np.allclose(c[0], 0.5)
+        assert not np.allclose(c[3], c[0], atol=1e-3)
+        assert trace.labels.tolist() == [graphs.labels[number]]
         with torch.no_grad():
-            assert torch.allclose(model(graphs.batch([number]))[0], torch.from_numpy(one["lengths"][2]))
+            assert torch.allclose(model(graphs.batch([number]))[0], torch.from_numpy(trace.lengths[0, 2, 0]))
 
 
 class Recorded:
@@ -294,19 +295,26 @@ def test_the_command_prints_a_row_per_model_and_writes_them_as_json(data, tmp_pa
 def test_mutags_command_writes_the_routing_of_test_graphs_of_both_classes(data, tmp_path, capsys, graphs):
     assert main(["example", "mutag", "--data", str(data), "--quick", "--out", str(tmp_path / "a b")]) == 0
     *_, drawn, last = capsys.readouterr().out.splitlines()
-    assert last == f"next: graphcaps viz '{tmp_path}/a b/mutag-quick'"
-    trace = GraphTrace.load(tmp_path / "a b" / "mutag-quick" / "graphs.npz")
-    assert (trace.num_iterations, trace.trained_iterations, trace.num_classes) == (10, 3, 2)
-    which = [int(number) for number in trace.about["graphs"].split(", ")]
-    assert set(which) <= set(graphs.folds[0].tolist())
-    labels = [graph.label for graph in trace.graphs]
-    assert labels == graphs.labels[which].tolist() and set(labels) == {0, 1}
-    right = [trace.answer(k) == label for k, label in enumerate(labels)]
-    assert right == sorted(right, reverse=True) and right[0]
-    said = (
-        f"{k} {graphs.class_names[labels[k]]}, answered {'right' if right[k] else 'wrong'}" for k in range(len(right))
+    files = sorted((tmp_path / "a b" / "mutag-quick").glob("graph-*.npz"))
+    traces = {trace.about["graph"]: trace for trace in map(RoutingTrace.load, files)}
+    assert {(trace.num_iterations, trace.trained_iterations) for trace in traces.values()} == {(10, 3)}
+    assert set(traces) <= set(graphs.folds[0].tolist())
+    assert {number: trace.labels.tolist() for number, trace in traces.items()} == {
+        number: [graphs.labels[number]] for number in traces
+    }
+    assert {int(trace.labels[0]) for trace in traces.values()} == {0, 1}
+    right = {number: trace.answer(0) == trace.labels[0] for number, trace in traces.items()}
+    which = [int(part.split(" ")[0]) for part in drawn.removeprefix("test molecules to draw: ").split("; ")]
+    assert (
+        sorted(which) == sorted(traces)
+        and last == f"next: graphcaps viz '{tmp_path}/a b/mutag-quick/graph-{which[0]}.npz'"
     )
-    assert drawn == f"test molecules to draw: {'; '.join(said)}"
+    assert [right[number] for number in which] == sorted(right.values(), reverse=True)
+    parts = (
+        f"{number} {graphs.class_names[traces[number].labels[0]]}, answered {'right' if right[number] else 'wrong'}"
+        for number in which
+    )
+    assert drawn == f"test molecules to draw: {'; '.join(parts)}"
 
 
 @pytest.mark.parametrize(

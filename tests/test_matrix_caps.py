@@ -315,7 +315,7 @@ def test_trace_capsule_usage_and_network_see_the_same_scores():
     with torch.no_grad():
         scores = net(to_float(test.pixels)).scores
     states = routing_of(net, to_float(test.pixels))
-    torch.testing.assert_close(torch.from_numpy(states["lengths"][1]), scores, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(states.lengths[0, 1]), scores, rtol=1e-4, atol=1e-5)
     found = capsule_usage(net, Batches(test, 20))
     torch.testing.assert_close(found.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
 

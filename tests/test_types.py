@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 SCRIPT = """
 import torch
-from graphcaps import CapsNet, RoutingTrace, complete_graph, dynamic_routing, load, squash
+from graphcaps import CapsNet, RoutingTrace, complete_graph, dynamic_routing, load, route, squash, watch
 from graphcaps.nn import CapsuleLayer
 
 graph = complete_graph(3, 2)
@@ -21,7 +21,9 @@ v: torch.Tensor = dynamic_routing(graph, torch.ones(6, 5, 4), iterations=3)
 u = squash(torch.randn(8, 5, 4))
 layer = CapsuleLayer(8, 2, child_dim=4, parent_dim=6)
 lengths = torch.linalg.vector_norm(layer(u), dim=-1)
-trace: RoutingTrace = RoutingTrace.of(graph, torch.ones(6, 5, 4), iterations=10)
+with watch() as seen:
+    route(graph, torch.ones(6, 5, 4))
+trace: RoutingTrace = seen["route"]
 net: CapsNet = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10)
 trained: torch.nn.Module = load("runs/mine")
 print(trace.num_iterations + 1, v.shape, lengths.shape, net.objects, dynamic_routing(graph, u, return_graph=True)[1])
