@@ -32,6 +32,7 @@ _HOME = {
     "Routed": "routing",
     "CapsNet": "models",
     "RoutingTrace": "trace",
+    "watch": "trace",
     "load": "training",
     "TrainConfig": "config",
     "train": "training",
@@ -65,6 +66,7 @@ __all__ = [
     "Routed",
     "CapsNet",
     "RoutingTrace",
+    "watch",
     "load",
     "TrainConfig",
     "train",
@@ -82,7 +84,7 @@ if TYPE_CHECKING:
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
     from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, engine, route
-    from .trace.image_trace import RoutingTrace
+    from .trace import RoutingTrace, watch
     from .training.run_folder import load
     from .training.start import train
 

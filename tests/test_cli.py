@@ -475,10 +475,10 @@ def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, t
     assert (code, out) == (1, "") and "c of image 0: expected finite numbers, got NaN or inf at " in printed
     with np.load(finished[0] / "trace.npz") as stored:
         arrays = dict(stored)
-    arrays["head"] = np.array(str(arrays["head"]).replace('"format_version": 1', '"format_version": 0'))
+    arrays["head"] = np.array(str(arrays["head"]).replace('"format_version": 2', '"format_version": 1'))
     np.savez(run.path / "trace.npz", **arrays)
     code, out, printed = call(capsys, "viz", run.path, "--format", format)
-    assert (code, out) == (1, "") and "trace: expected format 1 in " in printed and "got 0. Make one" in printed
+    assert (code, out) == (1, "") and "trace: expected format 2 in " in printed and "got 1. Make one" in printed
 
 
 def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):

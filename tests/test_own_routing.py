@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcaps import CapsNet, complete_graph, dgl, engine, load, nn, route, squash, train
+from graphcaps import CapsNet, complete_graph, dgl, engine, load, nn, route, squash, train, watch
 from graphcaps.config import TrainConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
-from graphcaps.trace import RoutingTrace
 from graphcaps.viz import GraphPicture
 
 PAGE = (Path(__file__).parent.parent / "docs" / "routings.md").read_text(encoding="utf-8")
@@ -67,7 +66,9 @@ def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):
     route(graph, votes, nobody(), on_iteration=lambda r, b, c, v, agreement: seen.append(c))
     child = links(graph).src
     assert len(seen) == 3 and all((torch.zeros(6, 2).double().index_add(0, child, c) < 1).all() for c in seen)
-    trace = RoutingTrace.of(graph, votes, nobody(), iterations=5)
+    with watch() as recorded:
+        route(graph, votes, nobody(iterations=5))
+    trace = recorded["route"]
     assert trace.c.shape == (1, 5, 2, 18)
     assert GraphPicture(trace).figure.canvas is not None
 

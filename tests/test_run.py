@@ -49,7 +49,7 @@ def test_an_existing_folder_is_not_taken(tmp_path):
 
 def test_a_folder_that_is_no_run_is_not_to_be_resumed(tmp_path):
     (tmp_path / "mutag").mkdir()
-    (tmp_path / "mutag" / "graphs.npz").write_bytes(b"")
+    (tmp_path / "mutag" / "graph-1.npz").write_bytes(b"")
     with pytest.raises(GraphcapsError, match="expected a new run folder, .*/mutag exists. Choose another --name$"):
         create(tmp_path, "mutag")
 

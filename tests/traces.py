@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 
 
 def make_trace(

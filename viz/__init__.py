@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 _HOME = {
     "draw": "drawing",
-    "draw_graph": "drawing",
     "confusion": "results.confusion",
     "explorer_page": "explorer.html",
     "segmentation": "results.segmentation",
@@ -36,7 +35,6 @@ __all__ = [
     "color",
     "confusion",
     "draw",
-    "draw_graph",
     "equivariance",
     "explorer_page",
     "parts",
@@ -47,7 +45,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphcaps.viz.drawing import draw, draw_graph
+    from graphcaps.viz.drawing import draw
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.equivariance import equivariance

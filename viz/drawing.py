@@ -11,21 +11,20 @@ from pathlib import Path
 from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, expect
 from graphcaps.progress import bar
-from graphcaps.trace.graph_trace import GraphTrace
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.html import explorer_page
 from graphcaps.viz.results.training_sheet import is_drawable, sheet
 from graphcaps.viz.routing.bipartite import GraphPicture
 from graphcaps.viz.routing.entropy import EntropyPicture
 from graphcaps.viz.routing.histogram import HistogramPicture
-from graphcaps.viz.routing.molecule import MoleculePicture
+from graphcaps.viz.routing.molecule import MoleculePicture, has_bonds
 from graphcaps.viz.routing.movie import Picture, check_video, write_gif, write_mp4
 from graphcaps.viz.routing.places import PlacesPicture, has_places
 from graphcaps.viz.routing.timeline import OVER
 
-WHAT = ("entropy", "graph", "histogram", "places", "sheet", "all")
-MOVING = WHAT[:4]
+WHAT = ("entropy", "graph", "histogram", "places", "molecule", "sheet", "all")
+MOVING = WHAT[:5]
 STILL = ("png", "svg", "pdf")
 FORMATS = ("gif", "mp4", *STILL, "html")
 
@@ -42,13 +41,14 @@ def draw(
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
-    (entropy-epochs.gif, ...) where the trace holds several; places.gif where children see a part of the image each; and
-    sheet.png where the trace holds what a sheet shows; or all of it as one page, explorer.html.
+    (entropy-epochs.gif, ...) where the trace holds several; places.gif where children see a part of the image each;
+    molecule.gif where they are the nodes of a graph whose bonds are known; and sheet.png where the trace holds what a
+    sheet shows; or all of it as one page, explorer.html.
 
     Args:
         trace: what routing did.
         folder: made where it is missing; files of the same names are replaced.
-        what: entropy, graph, histogram, places, sheet or all.
+        what: entropy, graph, histogram, places, molecule, sheet or all.
         over: iterations, epochs or both; both leaves epochs out where the trace has one.
         format: gif or mp4 (needs ``pip install -e ".[video]"``); png, svg or pdf: the network's answer, after the
             last iteration of training, in the last epoch (over both, once), and all of the entropy's curves; 3.4 inches
@@ -72,7 +72,8 @@ def draw(
         whole = (what, over) == ("all", "both")
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
-    moving = [name for name in MOVING if what == name or (what == "all" and (name != "places" or has_places(trace)))]
+    of_all = {"places": has_places(trace), "molecule": has_bonds(trace)}
+    moving = [name for name in MOVING if what == name or (what == "all" and of_all.get(name, True))]
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
@@ -105,47 +106,6 @@ def draw(
         return written
 
 
-def draw_graph(
-    trace: GraphTrace,
-    folder: str | os.PathLike,
-    *,
-    format: str = "gif",
-    image: int = 0,
-    on_written: Callable[[Path], object] | None = None,
-) -> Path:
-    """Draw one of a trace's graphs, its nodes coloured by the class they support, into ``folder``: molecule-0.gif.
-
-    Args:
-        trace: what routing did.
-        folder: made where it is missing; a file of the same name is replaced.
-        format: gif or mp4 move through the iterations; png, svg and pdf show the last one of training, 3.4 inches wide.
-        image: which graph of the trace, from 0; the file is called after it.
-        on_written: called with the path when the file is complete.
-
-    Returns:
-        The file written.
-
-    Raises:
-        InputError, GraphcapsError: as ``draw``.
-    """
-    known = FORMATS[:-1]
-    expect(format in known, "format", f"{', '.join(known[:-1])} or {known[-1]} for graphs", repr(format))
-    if format == "mp4":
-        check_video()
-    medium = style.COLUMN if format in STILL else style.SCREEN
-    path = Path(folder) / f"molecule-{image}.{format}"
-    with writable(path.parent):
-        picture = MoleculePicture(trace, image, medium=medium)
-        if format in STILL:
-            picture.show(picture.timeline.trained - 1)
-            style.save(picture.figure, path, medium)
-        else:
-            _film(picture, path)
-    if on_written is not None:
-        on_written(path)
-    return path
-
-
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
     """Make the folder, or say why files can't be written there before anything is drawn; errors leave no empty one."""
@@ -165,6 +125,8 @@ def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, me
         return GraphPicture(trace, over, image, top=top, medium=medium)
     if name == "places":
         return PlacesPicture(trace, over, image, medium=medium)
+    if name == "molecule":
+        return MoleculePicture(trace, over, image, medium=medium)
     if name == "entropy":
         return EntropyPicture(trace, over, image, medium=medium)
     return HistogramPicture(trace, over, image, medium=medium)

@@ -12,6 +12,7 @@ epoch by. Papers that choose the epoch on the test folds report higher numbers; 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import fmean
@@ -28,7 +29,7 @@ from graphcaps import dgl
 from graphcaps.data.splits import stratified_split
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
-from graphcaps.trace.graph_trace import FILE_NAME, GraphTrace
+from graphcaps.trace import RoutingTrace, watch
 
 
 class Pooled(nn.Module):
@@ -173,7 +174,8 @@ def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False
     found = rows(place, name, seeds=seeds, quick=quick)
     if name == "mutag":
         data = load_graphs("MUTAG", place.data)
-        trace(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]).save(place.cache / name / FILE_NAME)
+        for trace in traces(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]):
+            trace.save(place.cache / name / f"graph-{trace.about['graph']}.npz")
     mean, each = found["mean"]["test"], f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (
         f"{len(mean)} folds, {each} each, mean +- standard deviation over folds. Settings: for each fold, of "
@@ -186,41 +188,35 @@ def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False
 
 
 @torch.no_grad()
-def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[dict]:
-    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules".
-
-    Returns:
-        of each graph ``tags`` (N,), ``bonds`` (M, 2) in both directions, ``c`` (R, N, J) after each iteration, the
-        capsules' ``lengths`` (R, J), and its ``label``.
-    """
+def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[RoutingTrace]:
+    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules"."""
     assert isinstance(model.readout, ClassCapsules)
     readout, found = copy.deepcopy(model.readout.route), []
+    trained = readout.capsules.routing.iterations
     for number in which:
-        graph = data.batch([number])
-        feat, steps = model.nodes(graph), []
+        graph, lengths = data.batch([number]), []
+        feat = model.nodes(graph)
         for readout.capsules.routing.iterations in range(1, iterations + 1):
-            v, c = readout(graph, feat, get_coupling=True)
-            steps.append((c[:, 0], v[0].norm(dim=-1)))
-        c, lengths = (torch.stack(part).numpy() for part in zip(*steps, strict=True))
-        bonds = torch.stack(graph.edges(), dim=1).numpy()
-        tags, label = graph.ndata["tag"].numpy(), int(data.labels[number])
-        found.append({"tags": tags, "bonds": bonds, "c": c, "lengths": lengths, "label": label})
+            with watch(edges=None) as seen:
+                lengths.append(readout(graph, feat).norm(dim=-1))
+        trace = dataclasses.replace(
+            seen["route"],
+            lengths=torch.stack(lengths)[None].numpy(),  # the layer's own; routing sees them before scale and bias
+            trained_iterations=trained,
+            labels=data.labels[[number]],
+            class_names=tuple(data.class_names),
+            about={"graph": number},
+        )
+        found.append(trace.with_bonds(torch.stack(graph.edges(), dim=1).numpy(), graph.ndata["tag"], data.tag_names))
     return found
 
 
-def trace(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> GraphTrace:
+def traces(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> list[RoutingTrace]:
     """Train on the first fold, and route some of its test graphs for pictures: of each class the first with a right
     answer, then the first with a wrong one."""
     model, result = train(data, "capsules", settings, 0, 0, epochs)
-    assert isinstance(model.readout, ClassCapsules)
     test = data.folds[0]
     labels, right = data.labels[test], np.array(result["predicted"]) == data.labels[test]
     kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]
     which = [int(test[kind.argmax()]) for kind in kinds if kind.any()]
-    return GraphTrace.of(
-        routings(model, data, which, iterations),
-        data.class_names,
-        tag_names=data.tag_names,
-        trained_iterations=model.readout.route.capsules.routing.iterations,
-        about={"fold": 1, "graphs": ", ".join(map(str, which))},
-    )
+    return routings(model, data, which, iterations)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..atomic import write_text
 from ..errors import GraphcapsError, check_whole, expect
-from ..trace.image_trace import RoutingTrace
+from ..trace import RoutingTrace
 
 KEEP = 0.9
 NOTES = {

@@ -17,7 +17,7 @@ from .arguments import Folder, Run
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "sheet"] = "all",
+    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "sheet"] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
@@ -27,27 +27,25 @@ def viz(
     to: Folder = None,
     out: Path = Path("runs"),
 ) -> None:
-    """Draw how the couplings settle, from a run's routing trace alone.
-
-    A folder with graphs.npz, the routing of graphs instead of images, gives the graph with its nodes in the colours of
-    the classes they support.
+    """Draw how the couplings settle, from a run's routing trace alone, or from a file that graphcaps.watch has saved.
 
     Args:
-        run: Run folder; default: the newest one.
+        run: Run folder, or a trace in an .npz file; default: the newest run.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. places: which part of the image votes for what, where children see a part each. sheet: a still of
-            training curves and reconstructions. all: these five.
+            couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
+            with its nodes in the colours of the classes they support, where the trace holds its bonds. sheet: a still
+            of training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
             the entropy's curves, sized for a column of a paper.
             html: the explorer, as graphcaps explore writes it.
-        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first. Of a folder
-            with graphs: which graph.
+        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
-        to: Folder for the pictures; default: figures in the run folder, or figures-random.
+        to: Folder for the pictures; default: figures in the run folder, figures-NAME beside a file NAME.npz, or
+            figures-random.
         out: Folder that holds the run folders.
     """
     from ..viz import draw
@@ -58,32 +56,26 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
-        from ..trace.image_trace import RoutingTrace
+        from ..trace import RoutingTrace
 
         trace, folder = RoutingTrace.random(children, parents, iterations, seed), Path("figures-random")
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
-        from ..trace.graph_trace import FILE_NAME, GraphTrace
+        if run is not None and run.suffix == ".npz":
+            from ..trace import RoutingTrace
 
-        if run is not None and (run / FILE_NAME).exists():
-            for name, value, whole in (("what", what, "all"), ("over", over, "both")):
-                wanted = f"{whole} for a folder of graphs (there is one picture of each)"
-                expect(value == whole, name, wanted, value)
-            from ..viz import draw_graph
+            trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
+        else:
+            from ..training.run_folder import named_or_newest
 
-            graphs = GraphTrace.load(run / FILE_NAME)
-            draw_graph(graphs, to or run / "figures", format=format, image=image, on_written=print)
-            return
-        from ..training.run_folder import named_or_newest
+            chosen = named_or_newest(run, out)
+            if format == "html" and (what, over) == ("all", "both"):
+                from ..explore.of_run import write_explorer
 
-        chosen = named_or_newest(run, out)
-        if format == "html" and (what, over) == ("all", "both"):
-            from ..explore.of_run import write_explorer
-
-            print(write_explorer(chosen, to or chosen.path / "figures", image))
-            return
-        trace, folder = chosen.trace(), chosen.path / "figures"
+                print(write_explorer(chosen, to or chosen.path / "figures", image))
+                return
+            trace, folder = chosen.trace(), chosen.path / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
 
 

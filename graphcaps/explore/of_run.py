@@ -20,7 +20,7 @@ from ..errors import GraphcapsError
 from ..models import CapsNet
 from ..models.objects import longest, overlaid
 from ..progress import bar
-from ..trace.image_trace import RoutingTrace
+from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of, to_bytes
 from ..training import checkpoint
 from ..training.run_folder import Run, load_routing

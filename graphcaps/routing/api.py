@@ -16,6 +16,7 @@ from . import engines
 from .dynamic import Dynamic
 from .edges import Observer, with_length
 from .names import as_routing
+from .observers import combined
 from .routing import Routing
 from .votes import LinearVotes, MatrixVotes
 
@@ -108,6 +109,7 @@ def route_checked(
         ends = ends_of(activation)  # lengths of capsules that were not squashed, above 1, are let through
         least = 0.0 if ends is None else ends[0]
         expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
+    on_iteration = combined(graph, on_iteration)
     observer = on_iteration and _detached_copies(on_iteration)
     found = engines.run(name, graph, votes, routing, b, activation, observer)
     return Routed((found.v if squash_output else found.pose).to(dtype), found.activation.to(dtype))

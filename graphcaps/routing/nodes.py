@@ -15,6 +15,7 @@ from .dynamic import Dynamic
 from .edges import ScatterEdges
 from .engines import asked_engine, run_on
 from .gradient import torch_looks_inside
+from .observers import combined_on_nodes, watched
 from .routing import Routing
 from .spherical import Spherical
 from .uniform import Uniform
@@ -108,8 +109,8 @@ def route_mutually(graph: DGLGraph, votes: Tensor, routing: Routing, get_couplin
     votes = votes.squeeze(-3)
     edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
     last: dict[str, Tensor] = {}
-    if get_coupling:
-        edges.observer = lambda r, b, c, v, agreement: last.update(c=c.detach())
+    own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
+    edges.observer = combined_on_nodes(graph, votes.shape[-2], own)
     s = run_on(edges, routing, votes, votes.new_zeros(votes.shape[:-1])).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 
@@ -123,4 +124,5 @@ def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
         and not torch_looks_inside()
+        and not watched()  # the fused pass makes no couplings of single iterations
     )

@@ -1,6 +1,6 @@
-"""What pictures are made of: a routing's numbers, per image, iteration and epoch, with no model behind them.
+"""What routed layers did: recorded while a network runs, kept in one file, drawn with no model behind it.
 
-Names are imported when first used: ``recording``, which makes a trace of a network, needs torch, the others don't.
+Names are imported when first used: ``watch`` and ``recording`` need torch, ``RoutingTrace`` doesn't.
 """
 
 from __future__ import annotations
@@ -8,18 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-_HOME = {
-    "RoutingTrace": "image_trace",
-    "observe": "image_trace",
-    "GraphTrace": "graph_trace",
-    "TracedGraph": "graph_trace",
-}
+_HOME = {"RoutingTrace": "routing_trace", "Watched": "watched", "watch": "watched"}
 
-__all__ = ["GraphTrace", "RoutingTrace", "TracedGraph", "observe"]
+__all__ = ["RoutingTrace", "Watched", "watch"]
 
 if TYPE_CHECKING:
-    from .graph_trace import GraphTrace, TracedGraph
-    from .image_trace import RoutingTrace, observe
+    from .routing_trace import RoutingTrace
+    from .watched import Watched, watch
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name

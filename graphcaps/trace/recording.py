@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,8 @@ from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn.routed import activation_of, route_layer
-from .image_trace import RoutingTrace, observe
+from .routing_trace import RoutingTrace
+from .watched import watch
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
@@ -34,34 +34,14 @@ def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def routing_of(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
-    """Ten iterations of the network's routing on images (N, C, H, W), as ``RoutingTrace`` keeps them."""
+def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
+    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more."""
     layer, u = model.capsules, model.children_of(images)
-    iterations = max(ITERATIONS, layer.routing.iterations)
-    return observe(lambda observer: route_layer(layer, u, on_iteration=observer, iterations=iterations))
-
-
-def unrouted(model: CapsNet, images: np.ndarray, **about_them: Any) -> RoutingTrace:
-    """A trace of images (N, C, H, W) uint8 that holds no epoch yet; ``about_them`` are more of its fields."""
-    layer = model.capsules
-    src, dst = (end.numpy().astype(np.int32) for end in layer.graph().edges(order="eid"))
-    none = (0, max(ITERATIONS, layer.routing.iterations), len(images))
-    by_edge = np.empty((*none, len(src)), np.float16)
-    return RoutingTrace(
-        src=src,
-        dst=dst,
-        num_children=layer.num_children,
-        num_parents=layer.num_parents,
-        epochs=np.empty(0, np.int32),
-        b=by_edge,
-        c=by_edge,
-        agreement=by_edge,
-        lengths=np.empty((*none, layer.num_parents), np.float32),
-        trained_iterations=layer.routing.iterations,
-        images=images,
-        fields=model.receptive_fields().numpy().astype(np.int32),
-        **about_them,
-    )
+    with watch(images=None, edges=None) as seen:
+        route_layer(layer, u, iterations=max(ITERATIONS, layer.routing.iterations))
+    fields = model.receptive_fields().numpy().astype(np.int32)
+    trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
 
 
 def record(
@@ -77,11 +57,11 @@ def record(
     images = overlaid(images).to(device)
     training = model.training
     model.eval()
-    states = routing_of(model, images)
+    routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
     if trace is None:
-        kept = labels.numpy() if labels.dim() == 1 else None  # a trace has one label per image or none
-        trace = unrouted(model, to_bytes(images), labels=kept, class_names=splits.class_names, about=about)
-    trace = trace.with_epoch(epoch, states, **pictures(model, images))
+        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace has one label per image or none
+        trace = dataclasses.replace(routed, labels=one_each, class_names=splits.class_names, about=about)
+    trace = trace.with_epoch(epoch, routed, **pictures(model, images))
     model.train(training)
     return trace
 

@@ -27,7 +27,7 @@ from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
 from ..threads import leave_busy_cores, take_threads
-from ..trace.image_trace import RoutingTrace
+from ..trace import RoutingTrace
 from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator

@@ -22,7 +22,7 @@ import numpy as np
 from ..atomic import remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError
-from ..trace.image_trace import RoutingTrace
+from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch

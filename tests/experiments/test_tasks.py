@@ -22,7 +22,7 @@ from experiments.figures.factors import matched, recovered
 from experiments.run import Place
 from experiments.tasks import cora, factors, molecules, motifs
 from graphcaps import dgl
-from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.trace import RoutingTrace
 
 from . import rings
 
@@ -248,9 +248,9 @@ def test_a_quick_look_leaves_the_results_and_writes_a_row_per_network(place, cap
         assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1)) and len(row["test"]) == 2
         assert f"| **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} |" in printed
     if name == "mutag":
-        trace = GraphTrace.load(place.cache / "mutag" / "graphs.npz")
-        assert (trace.num_iterations, trace.trained_iterations) == (10, 3)
-        assert {graph.label for graph in trace.graphs} == {0, 1}
+        traces = [RoutingTrace.load(path) for path in (place.cache / "mutag").glob("graph-*.npz")]
+        assert {(trace.num_iterations, trace.trained_iterations) for trace in traces} == {(10, 3)}
+        assert {int(trace.labels[0]) for trace in traces} == {0, 1}
 
 
 def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, capsys):

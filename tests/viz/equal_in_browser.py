@@ -45,7 +45,8 @@ def main(run: str, data: str | None = None, count: str | None = None) -> None:
         for at, pixels in enumerate(asked.split(BATCH)):
             with torch.no_grad():
                 routed = routing_of(model, to_float(pixels))
-            wanted = {name: routed[name][model.capsules.routing.iterations - 1] for name in ("lengths", "c")}
+            last = model.capsules.routing.iterations - 1
+            wanted = {"lengths": routed.lengths[0, last], "c": routed.c[0, last]}
             for n, got in enumerate(page.evaluate(ASK, [image.flatten().tolist() for image in pixels])):
                 same += int(np.argmax(got["lengths"])) == int(wanted["lengths"][n].argmax())
                 lengths = max(lengths, np.abs(got["lengths"] - wanted["lengths"][n]).max())

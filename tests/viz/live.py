@@ -74,4 +74,4 @@ def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
     for j in output.lengths[0].argsort(descending=True)[:3].tolist():
         drawn = recording.to_bytes(model.decoder(output.capsules, torch.tensor([j])))[0]
         tops.append((j, float(output.lengths[0, j]), output.capsules[0, j].tolist(), drawn))
-    return Answer(states["lengths"][:, 0], states["c"][:, 0], tops, list(doubts(model, images, output)[0]))
+    return Answer(states.lengths[0, :, 0], states.c[0, :, 0], tops, list(doubts(model, images, output)[0]))

@@ -13,7 +13,7 @@ from traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])

@@ -10,7 +10,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import viz
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing.timeline import wide_range

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import caption
 

@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image, ImageFilter
 
 from graphcaps.errors import expect
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent

@@ -15,11 +15,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
-from graphcaps.errors import check_whole
-from graphcaps.trace.graph_trace import GraphTrace
+from graphcaps.errors import expect
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.layout import places
-from graphcaps.viz.routing.timeline import Timeline
+from graphcaps.viz.routing.timeline import Timeline, true_parent
 
 Box = tuple[float, float, float, float]
 
@@ -33,46 +33,52 @@ _TONES = 9  # of the key: a GIF has few colours
 _CAPTION = 30  # pixels of the two lines above a graph in a column
 
 
+def has_bonds(trace: RoutingTrace) -> bool:
+    """Whether the children are the nodes of a graph, each with an edge to every parent."""
+    order = np.sort(trace.src.astype(np.int64) * trace.num_parents + trace.dst)
+    return trace.bonds is not None and np.array_equal(order, np.arange(trace.num_children * trace.num_parents))
+
+
 class MoleculePicture:
     """A graph with bonds in grey, nodes in the colours of their classes, and the lengths of the class capsules.
 
     Args:
-        trace: what routing did.
-        graph: which of its graphs.
+        trace: what routing did, with bonds.
+        over: iterations (of the last epoch) or epochs (each after the trained iterations).
+        image: which item of the trace.
         medium: what it is made for.
 
     Attributes:
         figure: the matplotlib figure.
-        timeline: the iterations it moves through.
+        timeline: the steps it moves through.
         nodes: PathCollection, one circle for each node.
         letters: the nodes' names, as texts; none where the trace has none, or where they would be too small.
-        bars: Rectangles as long as the class capsules; none where the trace holds no lengths.
+        bars: Rectangles as long as the class capsules.
         full: the coupling that full colour stands for.
         caption: two lines that name the graph in a paper's column; without words on a screen, whose heading names it.
         moving: the artists that ``show`` changes.
 
     Raises:
-        InputError: the trace doesn't fit together, or doesn't hold this graph.
+        InputError: the trace doesn't fit together, has no bonds, or doesn't hold this item.
     """
 
-    def __init__(self, trace: GraphTrace, graph: int = 0, *, medium: style.Medium = style.SCREEN):
-        trace.check()
-        held = f"a graph of the trace, 0 to {len(trace.graphs) - 1}"
-        check_whole("image", graph, 0, len(trace.graphs) - 1, wanted=held)
-        drawn = trace.graphs[graph]
-        iterations, _, self._classes = drawn.c.shape
-        lengths = np.zeros((iterations, 0)) if drawn.lengths is None else drawn.lengths.astype(np.float64)
-        trained = min(trace.trained_iterations, iterations)
-        steps = np.arange(1, iterations + 1)
-        self.timeline = Timeline("iterations", steps, drawn.c.astype(np.float64), lengths, trained)
-        self.full = max(float(drawn.c.max()), 1 / self._classes + _LEAST)
+    def __init__(
+        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
+    ):
+        self.timeline = Timeline.of(trace, over, image)
+        wanted = "bonds among children that have an edge to each parent"
+        expect(has_bonds(trace), "trace", wanted, "none", "trace.with_bonds(bonds) adds them")
+        bonds = trace.bonds
+        assert bonds is not None
+        self._classes = trace.num_parents
+        self._in_edge_order = np.lexsort((trace.dst, trace.src))
+        self.full = max(float(self.timeline.c.max()), 1 / self._classes + _LEAST)
         self._names = style.parent_names(trace.class_names, self._classes)
         self._colors = np.array([style.color(k) for k in range(self._classes)])
-        self._graph, self._truth = f"graph {graph}", ""
-        if drawn.label is not None:
-            self._truth = f"true class: {self._names[drawn.label]}"
-            if (answer := trace.answer(graph)) is not None:
-                self._truth += ", answered " + ("right" if answer == drawn.label else "wrong")
+        self._graph, self._truth = f"graph {trace.about.get('graph', image)}", ""
+        if (label := true_parent(trace, image)) is not None:
+            right = trace.answer(image) == label
+            self._truth = f"true class: {self._names[label]}, answered {'right' if right else 'wrong'}"
         source = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
         self._line = ", ".join(part for part in (*source, self._graph, self._truth) if part)
         height, box, classes, key = _places_in(medium, self._classes)
@@ -81,10 +87,9 @@ class MoleculePicture:
             self._heading = style.Heading.on(self.figure, medium)
             place: dict[str, Any] = {"va": "top", "size": medium.small, "visible": not medium.heading}
             self.caption = self.figure.text(14 / medium.width, 1 - 6 / height, "", **place)
-            self._draw_graph(self._axes(box), box, drawn.bonds, places(len(drawn.tags), drawn.bonds))
-            self._write_letters(trace.tag_names, drawn.tags)
-            title = "class" if drawn.lengths is None else "length of the class capsule"
-            self._draw_classes(self._panel(title, *classes, medium), medium)
+            self._draw_graph(self._axes(box), box, bonds, places(trace.num_children, bonds))
+            self._write_letters(trace.tag_names, trace.node_tags)
+            self._draw_classes(self._panel("length of the class capsule", *classes, medium), medium)
             title = "coupling of a node's vote\nto a class, not importance"
             self._draw_key(self._panel(title, *key, medium), medium)
         words = [*self._values, *self._heading.artists, self.caption]
@@ -122,29 +127,27 @@ class MoleculePicture:
         self.nodes = axes.scatter(at[:, 0], at[:, 1], s=size, facecolors="white", **looks)
         self._at, self._graph_axes = at, axes
 
-    def _write_letters(self, names: tuple[str, ...], tags: np.ndarray) -> None:
+    def _write_letters(self, names: tuple[str, ...], tags: np.ndarray | None) -> None:
         size = 0.42 * self._bond * 0.72
         self.letters = []
-        if names and size >= 4:
+        if names and tags is not None and size >= 4:
             place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 3}
             axes = self._graph_axes
             self.letters = [axes.text(x, y, names[tag], **place) for (x, y), tag in zip(self._at, tags, strict=True)]
 
     def _draw_classes(self, axes: Axes, medium: style.Medium) -> None:
-        """A row for each class: its name, and under it its length, or just its colour."""
-        lengths = self.timeline.lengths
-        most = max(1.0, float(lengths.max(initial=0)))
+        """A row for each class: its name, and under it its length."""
+        most = max(1.0, float(self.timeline.lengths.max()))
         axes.set(xlim=(0, 1.25 * most), ylim=(self._classes, 0))
         style.bare(axes)
         self.bars, self._values = [], []
         for k, name in enumerate(self._names):
             axes.text(0, k + 0.26, name, va="center", size=medium.small)
             bar = Rectangle((0, k + 0.5), 0.2, 0.32, color=self._colors[k], lw=0)
-            if lengths.shape[1]:
-                axes.add_patch(Rectangle((0, k + 0.5), most, 0.32, color=style.SHADE, lw=0))
-                self.bars.append(bar)
-                self._values.append(axes.text(1.03 * most, k + 0.66, "", va="center_baseline", size=medium.small))
+            axes.add_patch(Rectangle((0, k + 0.5), most, 0.32, color=style.SHADE, lw=0))
             axes.add_patch(bar)
+            self.bars.append(bar)
+            self._values.append(axes.text(1.03 * most, k + 0.66, "", va="center_baseline", size=medium.small))
 
     def _draw_key(self, axes: Axes, medium: style.Medium) -> None:
         """A strip for each class, from undecided to the most decided."""
@@ -171,6 +174,7 @@ class MoleculePicture:
     def show(self, position: float) -> None:
         """Draw the couplings and lengths at ``position``, in steps from 0, linear between iterations."""
         c, lengths = self.timeline.at(position)
+        c = c[self._in_edge_order].reshape(-1, self._classes)  # (I, J)
         chosen = c.argmax(axis=1)
         undecided = 1 / self._classes
         strength = np.clip((c.max(axis=1) - undecided) / (self.full - undecided), 0, 1)

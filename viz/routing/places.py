@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from graphcaps.errors import required
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption, taken, true_parent
 

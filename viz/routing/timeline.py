@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, check_whole, expect
-from graphcaps.trace.image_trace import RoutingTrace
+from graphcaps.trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 
@@ -177,8 +177,8 @@ def wide_range(c: np.ndarray) -> tuple[float, float]:
 
 
 def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
-    """Where the numbers come from, in a few words each: data set, model, image, epochs of training."""
-    parts = [str(trace.about[name]) for name in ("dataset", "model") if name in trace.about]
+    """Where the numbers come from, in a few words each: data set, model, layer, image, epochs of training."""
+    parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
         parts.append(f"image {image}")
     if over == "iterations" and trace.epochs[-1] > 0:

@@ -1,0 +1,81 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from graphcaps import GraphcapsError
+from graphcaps.atomic import replacing, write_text
+
+
+def test_a_crash_while_writing_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError, match="crash"), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("crash")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_a_crash_before_the_first_file_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "new" / "file.txt") as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_a_file_is_replaced_when_the_block_ends_well(tmp_path):
+    path = tmp_path / "a" / "b" / "file.txt"
+    write_text(path, "old")
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+        assert temporary.parent == path.parent and temporary.suffix == ".txt"
+    assert path.read_text() == "new"
+    assert os.listdir(path.parent) == ["file.txt"]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
+    order = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda *arguments: (order.append("fsync"), fsync(*arguments)))
+    monkeypatch.setattr(os, "replace", lambda *arguments: (order.append("replace"), replace(*arguments)))
+    write_text(tmp_path / "file.txt", "text")
+    assert order == ["fsync", "replace"]
+
+
+def test_a_file_may_be_read_by_others_as_the_umask_says(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_text(tmp_path / "file.txt", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_text_is_utf_8_wherever_it_is_written(tmp_path):
+    write_text(tmp_path / "file.txt", "2 × 3 → ü")
+    assert (tmp_path / "file.txt").read_bytes() == "2 × 3 → ü".encode()
+
+
+def test_a_path_that_can_not_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GraphcapsError) as caught:
+        write_text(tmp_path / "file" / "inside.txt", "text")
+    wanted = f"{tmp_path / 'file' / 'inside.txt'}: expected to be able to write it, got: "
+    assert str(caught.value).startswith(wanted)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(GraphcapsError, match="folder: expected to be able to write it, got: Is a directory"):
+        write_text(tmp_path / "folder", "text")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path):
+    write_text(tmp_path / "file.txt", "old")
+    with pytest.raises(GraphcapsError, match="got: No space left on device"), replacing(tmp_path / "file.txt") as new:
+        new.write_text("half")
+        raise OSError(28, "No space left on device")
+    assert (tmp_path / "file.txt").read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]

@@ -1,0 +1,178 @@
+"""The routing trace: what it holds, what a file gives back, and what it refuses to read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import GraphcapsError, RoutingTrace, bipartite_graph, route, watch
+from graphcaps.errors import InputError
+from graphcaps.trace.routing_trace import FORMAT_VERSION
+
+
+def routed(votes) -> RoutingTrace:
+    """Two images on a sparse graph of 4 children and 2 parents, three iterations."""
+    with watch() as seen:
+        route(bipartite_graph([0, 0, 2, 2, 2], [1, 0, 1, 1, 0], 4, 2), votes)
+    return seen["route"]
+
+
+@pytest.fixture
+def trace(draw) -> RoutingTrace:
+    """A trace with everything filled in."""
+    rng = np.random.default_rng(0)
+    return dataclasses.replace(
+        routed(draw(5, 2, 3)),
+        trained_iterations=2,
+        class_names=("cat", "dog"),
+        images=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
+        labels=np.array([1, 0]),
+        fields=np.arange(16, dtype=np.int32).reshape(4, 4),
+        saliency=rng.random((2, 4, 5, 6)).astype(np.float16),
+        reconstructions=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
+        perturbed=rng.integers(0, 256, (2, 3, 11, 1, 5, 6), dtype=np.uint8),
+        steps=np.linspace(-0.25, 0.25, 11, dtype=np.float32),
+        history={"epoch": [1.0, 2.0], "val_accuracy": [0.5, 0.75]},
+        about={"dataset": "digits", "seed": 0},
+    ).with_bonds([(0, 1), (2, 3)], [0, 1, 1, 0], ("C", "N"))
+
+
+def assert_equal(got: RoutingTrace, wanted: RoutingTrace):
+    for field in dataclasses.fields(RoutingTrace):
+        one, other = getattr(got, field.name), getattr(wanted, field.name)
+        if isinstance(other, np.ndarray):
+            assert one.dtype == other.dtype, field.name
+            np.testing.assert_array_equal(one, other, err_msg=field.name)
+        else:
+            assert one == other, field.name
+
+
+def test_an_epoch_is_added_and_later_ones_are_dropped(trace, draw):
+    more = [routed(draw(5, 2, 3)) for _ in range(3)]
+    grown = trace.with_epoch(1, more[0]).with_epoch(4, more[1])
+    assert grown.epochs.tolist() == [0, 1, 4] and grown.epochs.dtype == np.int32
+    again = grown.with_epoch(2, more[2], labels=np.array([0, 0]))
+    assert again.epochs.tolist() == [0, 1, 2] and again.labels.tolist() == [0, 0]
+    for name in ("b", "c", "agreement", "lengths"):
+        wanted = np.concatenate([getattr(one, name) for one in (trace, more[0], more[2])])
+        np.testing.assert_array_equal(getattr(again, name), wanted)
+    again.check()
+
+
+def test_the_answer_is_the_longest_parent_after_the_iterations_of_training(trace):
+    lengths = np.float32([[[0.1, 0.2]] * 2, [[0.4, 0.3]] * 2, [[0.1, 0.9]] * 2])[None]
+    assert dataclasses.replace(trace, lengths=lengths).answer(1) == 0
+    assert dataclasses.replace(trace, lengths=lengths, trained_iterations=9).answer(1) == 1
+    assert trace.up_to_training().c.shape == (1, 2, 2, 5)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw, whole):
+    saved = trace if whole else routed(draw(5, 3))
+    saved.save(tmp_path / "runs" / "trace.npz")
+    assert_equal(RoutingTrace.load(tmp_path / "runs" / "trace.npz"), saved)
+    code = "import sys; sys.modules['torch'] = sys.modules['dgl'] = None; from graphcaps import RoutingTrace as T; "
+    code += f"print(T.load({str(tmp_path / 'runs' / 'trace.npz')!r}).c.shape)"
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert seen.stdout.strip() == f"(1, 3, {2 if whole else 1}, 5)", seen.stderr
+
+
+def test_a_trace_that_can_not_be_saved_leaves_the_old_one(trace, tmp_path):
+    trace.save(tmp_path / "trace.npz")
+    with pytest.raises(TypeError):
+        dataclasses.replace(trace, about={"not json": torch.zeros(1)}).save(tmp_path / "trace.npz")
+    assert_equal(RoutingTrace.load(tmp_path / "trace.npz"), trace)
+    assert os.listdir(tmp_path) == ["trace.npz"]
+
+
+def parts_of(trace, tmp_path):
+    """The arrays of a saved trace and its head, to be changed and written again."""
+    trace.save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as stored:
+        parts = {name: stored[name] for name in stored}
+    return parts, json.loads(str(parts.pop("head")))
+
+
+def assert_refused(path, text):
+    with pytest.raises(GraphcapsError) as caught:
+        RoutingTrace.load(path)
+    assert text in str(caught.value)
+
+
+def test_a_missing_a_cut_and_a_foreign_file_are_refused(trace, tmp_path):
+    path = tmp_path / "no.npz"
+    assert_refused(path, f"trace: expected a file at {path}, got none. Make one with: graphcaps train")
+    trace.save(tmp_path / "trace.npz")
+    whole = (tmp_path / "trace.npz").read_bytes()
+    for content in (b"", b"not a zip", *(whole[:k] for k in range(50, len(whole), len(whole) // 10)), whole[:-1]):
+        path.write_bytes(content)
+        assert_refused(path, f"trace: expected a routing trace at {path}, got")
+
+
+class Hostile:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["c", "head", "images"])
+def test_a_pickle_in_a_trace_is_never_run(trace, tmp_path, name):
+    made = tmp_path / "made"
+    pickle.loads(pickle.dumps(Hostile(made)))
+    made.unlink()  # it would work
+    arrays, head = parts_of(trace, tmp_path)
+    parts = {**arrays, "head": np.array(json.dumps(head)), name: np.array([Hostile(made)], dtype=object)}
+    np.savez(tmp_path / "hostile.npz", **parts)
+    assert_refused(tmp_path / "hostile.npz", "Object arrays cannot be loaded when allow_pickle=False")
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "text"),
+    [
+        ("format_version", 1, f"trace: expected format {FORMAT_VERSION} in"),
+        ("format_version", None, f"trace: expected format {FORMAT_VERSION} in"),
+        ("num_parents", 3, "trace: lengths: expected (K=1, R=3, N=2, J=3), got (1, 3, 2, 2)"),
+        ("num_children", "4", "trace: fields: expected (I=4, 4), got (4, 4)"),
+        ("class_names", ["cat"], "trace: class_names: expected none or 2, got 1"),
+        ("class_names", 2, "trace: expected a routing trace at"),
+        ("tag_names", ["C"], "trace: node_tags: expected indices in [0, 1), got others"),
+        ("colour", "red", "unexpected keyword argument 'colour'"),
+        ("c", lambda c: c[:, :2], "trace: c: expected (K=1, R=3, N=2, E=5), got (1, 2, 2, 5)"),
+        ("src", lambda src: src[:4], "trace: dst: expected (E=4), got (5,)"),
+        ("dst", lambda dst: dst + 1, "trace: dst: expected indices in [0, 2), got others"),
+        ("src", lambda src: -src, "trace: src: expected indices in [0, 4), got others"),
+        ("labels", lambda labels: labels[:1], "trace: labels: expected (N=2), got (1,)"),
+        ("lengths", lambda lengths: lengths[0], "trace: lengths: expected (K=1, R=3, N=2, J=2), got (3, 2, 2)"),
+        ("dst", lambda dst: dst.astype(str), "trace: expected a routing trace at"),
+        ("b", lambda b: None, "missing 1 required positional argument: 'b'"),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_together_is_refused(trace, tmp_path, name, change, text):
+    arrays, head = parts_of(trace, tmp_path)
+    if callable(change):
+        arrays[name] = change(arrays[name])
+    else:
+        head[name] = change
+    kept = {key: array for key, array in arrays.items() if array is not None}
+    np.savez(tmp_path / "changed.npz", head=np.array(json.dumps(head)), **kept)
+    assert_refused(tmp_path / "changed.npz", text)
+
+
+def test_a_trace_made_with_wrong_parts_says_so(trace):
+    with pytest.raises(InputError) as caught:
+        dataclasses.replace(trace, src=None).check()
+    assert str(caught.value) == "trace: src: expected (E), got none"
