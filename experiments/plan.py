@@ -1,10 +1,9 @@
-"""Networks for images that are trained alike: a YAML file of networks, what is varied, and seeds.
+"""Networks for images that are trained alike: a YAML file of networks and seeds.
 
     train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
     networks:                              # one row of the table each, with settings of its own
       dynamic: {model: compact}
       uniform: {model: compact, routing: uniform}
-    vary: {iterations: [1, 3]}             # optional: each network with each of these values
     seeds: [0, 1, 2]
     test_on: [affnist]                     # optional: also evaluated on these images
     against: dynamic                       # optional: the row others are compared with; default: the first
@@ -16,7 +15,6 @@ anything is trained. Imports no torch.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
-ENTRIES = ("train", "networks", "vary", "seeds", "test_on", "against")
+ENTRIES = ("train", "networks", "seeds", "test_on", "against")
 SETTINGS = [
     field.name
     for field in dataclasses.fields(TrainConfig)
@@ -109,7 +107,7 @@ def _checked(found: object, name: str) -> Plan:
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
     expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
-    rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
+    rows = tuple(_rows(networks, found.get("train") or {}))
     names = [row.name for row in rows]
     against = found.get("against", names[0])
     expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
@@ -132,17 +130,10 @@ def _config(row: Row) -> TrainConfig:
         raise InputError(f"{row.name}: {error}") from None
 
 
-def _rows(networks: dict, shared: dict, varied: dict):
-    for name, settings in (("train", shared), ("vary", varied), *networks.items()):
+def _rows(networks: dict, shared: dict):
+    for name, settings in (("train", shared), *networks.items()):
         expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
         for setting in settings or {}:
             check_name(f"{name}: setting", setting, SETTINGS)
-    for key, values in varied.items():
-        expect(isinstance(values, list) and bool(values), f"vary: {key}", "a list of values", values)
     for name, own in networks.items():
-        both = ", ".join(sorted((own or {}).keys() & varied.keys()))
-        expect(not both, str(name), "no settings that vary has", both)
-        for values in itertools.product(*varied.values()):
-            also = dict(zip(varied, values, strict=True))
-            suffix = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
-            yield Row(f"{name}{suffix}", {**shared, **also, **(own or {})})
+        yield Row(name, {**shared, **(own or {})})

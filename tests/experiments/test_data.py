@@ -169,12 +169,10 @@ def changed(name: str, at, value) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        (changed("labels", 3, 3), "labels: expected 0 to 2, got 0 to 3"),
-        (changed("feature_indptr", -1, 7), "feature_indptr: expected to rise from 0 to 180"),
         (changed("edges", 0, 4), "edges: expected each pair once and no self-loops"),
         (changed("test", 0, 0), "train, val, test: expected no node twice"),
-        (planetoid.arrays() | {"train": np.arange(8)}, r"train: expected shape \(9,\), got \(8,\)"),
-        (planetoid.arrays() | {"labels": np.zeros(60)}, "labels: expected integers, got float64"),
+        (planetoid.arrays() | {"train": np.arange(8)}, r"train: expected integers \(9,\), got int64 \(8,\)"),
+        (planetoid.arrays() | {"labels": np.zeros(60)}, r"labels: expected integers \(60,\), got float64"),
         ({"labels": np.arange(3)}, "expected arrays feature_indptr, .*, test, got labels"),
         (planetoid.arrays() | {"test": np.array([print])}, "expected a NumPy archive without objects"),
     ],
