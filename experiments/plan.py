@@ -61,17 +61,6 @@ def plan_names() -> list[str]:
     return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
-class _UniqueNames(yaml.SafeLoader):
-    """YAML of plain values, in which a name that stands twice is an error: YAML would take the last one."""
-
-    def construct_mapping(self, node, deep=False):
-        names = [self.construct_object(name, deep=True) for name, _ in node.value]
-        for name, (key, _) in zip(names, node.value, strict=True):
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{name} stands twice", key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
 def read_plan(source: str) -> Plan:
     """Read and check a plan.
 
@@ -87,7 +76,7 @@ def read_plan(source: str) -> Plan:
     """
     path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueNames)
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
     try:

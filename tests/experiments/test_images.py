@@ -70,7 +70,6 @@ def test_a_network_has_the_shared_settings_and_its_own_and_the_first_seed_comes_
         (TINY + "against: CNM", "against: expected one of the rows dynamic; CNN, got CNM"),
         (TINY.replace("cnn-small", "compact"), "networks: expected rows with different settings, got dynamic; CNN"),
         (TINY.replace("cnn-small", "cnn-small, dataset: mnist"), "dataset: expected one for all networks, whose"),
-        (TINY.replace("CNN:", "dynamic:"), "dynamic stands twice"),
     ],
 )
 def test_a_plan_that_can_not_be_trained_is_refused_with_its_reason(tmp_path, text, wanted):
