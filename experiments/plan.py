@@ -1,10 +1,9 @@
-"""Networks for images that are trained alike: a YAML file of networks, what is varied, and seeds.
+"""Networks for images that are trained alike: a YAML file of networks and seeds.
 
     train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
     networks:                              # one row of the table each, with settings of its own
       dynamic: {model: compact}
       uniform: {model: compact, routing: uniform}
-    vary: {iterations: [1, 3]}             # optional: each network with each of these values
     seeds: [0, 1, 2]
     test_on: [affnist]                     # optional: also evaluated on these images
     against: dynamic                       # optional: the row others are compared with; default: the first
@@ -16,7 +15,6 @@ anything is trained. Imports no torch.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
-ENTRIES = ("train", "networks", "vary", "seeds", "test_on", "against")
+ENTRIES = ("train", "networks", "seeds", "test_on", "against")
 SETTINGS = [
     field.name
     for field in dataclasses.fields(TrainConfig)
@@ -63,17 +61,6 @@ def plan_names() -> list[str]:
     return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
-class _UniqueNames(yaml.SafeLoader):
-    """YAML of plain values, in which a name that stands twice is an error: YAML would take the last one."""
-
-    def construct_mapping(self, node, deep=False):
-        names = [self.construct_object(name, deep=True) for name, _ in node.value]
-        for name, (key, _) in zip(names, node.value, strict=True):
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{name} stands twice", key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
 def read_plan(source: str) -> Plan:
     """Read and check a plan.
 
@@ -89,7 +76,7 @@ def read_plan(source: str) -> Plan:
     """
     path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueNames)
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
     try:
@@ -109,7 +96,7 @@ def _checked(found: object, name: str) -> Plan:
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
     expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
-    rows = tuple(_rows(networks, found.get("train") or {}, found.get("vary") or {}))
+    rows = tuple(_rows(networks, found.get("train") or {}))
     names = [row.name for row in rows]
     against = found.get("against", names[0])
     expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
@@ -132,17 +119,10 @@ def _config(row: Row) -> TrainConfig:
         raise InputError(f"{row.name}: {error}") from None
 
 
-def _rows(networks: dict, shared: dict, varied: dict):
-    for name, settings in (("train", shared), ("vary", varied), *networks.items()):
+def _rows(networks: dict, shared: dict):
+    for name, settings in (("train", shared), *networks.items()):
         expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
         for setting in settings or {}:
             check_name(f"{name}: setting", setting, SETTINGS)
-    for key, values in varied.items():
-        expect(isinstance(values, list) and bool(values), f"vary: {key}", "a list of values", values)
     for name, own in networks.items():
-        both = ", ".join(sorted((own or {}).keys() & varied.keys()))
-        expect(not both, str(name), "no settings that vary has", both)
-        for values in itertools.product(*varied.values()):
-            also = dict(zip(varied, values, strict=True))
-            suffix = "".join(f", {key.replace('_', ' ')} {value}" for key, value in also.items())
-            yield Row(f"{name}{suffix}", {**shared, **also, **(own or {})})
+        yield Row(name, {**shared, **(own or {})})

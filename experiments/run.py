@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from experiments import table
 from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError
 from graphcaps.progress import bar
@@ -208,6 +209,28 @@ def choose_and_test(
     jobs = [job for network, best in chosen.items() for job in trials(network, [best], range(seeds))]
     fits = iter(run(function, jobs, place, f"{', '.join(settings)}: seeds"))
     return {network: (best, [*islice(fits, seeds)]) for network, best in chosen.items()}
+
+
+def rows(
+    function: Callable[..., dict],
+    settings: dict[str, list[dict]],
+    trial_seeds: Sequence[int],
+    seeds: int,
+    place: Place,
+    labels: Callable[[int], Tensor],
+    **common,
+) -> dict[str, dict]:
+    """``choose_and_test``, and of each network a row, see ``table.row``, from the test labels of each seed.
+
+    A ``picture`` in a result, of what is to be drawn, is in the row as the first seed has it.
+    """
+    made = {}
+    for network, (chosen, fits) in choose_and_test(function, settings, trial_seeds, seeds, place, **common).items():
+        right = [accuracy(each, labels(seed)) for seed, each in enumerate(fits)]
+        made[network] = table.row(network, fits, right, [chosen])
+        if "picture" in fits[0]:
+            made[network]["picture"] = fits[0]["picture"]
+    return made
 
 
 def fit(

@@ -62,9 +62,11 @@ def row(network: str, fits: Sequence[dict], test: Sequence[float], chosen: Seque
         chosen: the settings; one choice, or one per fold.
 
     Returns:
-        all of it, plain; ``test_sd`` is None of one test accuracy.
+        all of it, plain; ``test_sd`` is None of one test accuracy. Where fits have ``information``, how well each
+        layer's couplings give away the factor of an edge, also its spread as ``recovered``, and ``concentration``,
+        kappa of each fit's layers.
     """
-    return {
+    found = {
         "name": network,
         "test_mean": fmean(test),
         "test_sd": stdev(test) if len(test) > 1 else None,
@@ -76,6 +78,11 @@ def row(network: str, fits: Sequence[dict], test: Sequence[float], chosen: Seque
         "settings": [*chosen],
         "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
     }
+    if "information" in fits[0]:
+        layers = enumerate(zip(*(fit["information"] for fit in fits), strict=True), 1)
+        found["recovered"] = {f"layer {n}": spread(each) for n, each in layers}
+        found["concentration"] = [fit["concentration"] for fit in fits]
+    return found
 
 
 def spread(values: Sequence[float]) -> dict:

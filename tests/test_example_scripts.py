@@ -36,8 +36,8 @@ def copied(tmp_path, monkeypatch):
     (tmp_path / "cora").mkdir()
     np.savez(tmp_path / "cora" / "cora.npz", **planetoid.arrays())
     rings.write(tmp_path / "tu" / "MUTAG")
-    monkeypatch.setattr(cora, "CORA", planetoid.SPEC)
-    monkeypatch.setitem(tu.SETS, "MUTAG", rings.spec())
+    monkeypatch.setattr(cora, "WORDS", planetoid.WORDS)
+    monkeypatch.setitem(tu.NAMES, "MUTAG", rings.NAMES)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     return tmp_path

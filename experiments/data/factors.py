@@ -7,6 +7,7 @@ node's K classes are to be found from the graph alone. Made from a seed; nothing
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +74,7 @@ def within(factors: int, degree: float, nodes: int, classes: int, between: float
     return (joined - between * (1 - same)) / same
 
 
+@functools.lru_cache(maxsize=16)
 def factor_graph(
     seed: int,
     factors: int = 4,

@@ -8,6 +8,7 @@ of two motifs is a 1 in the features, as every other, and not a 2, which would s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ class MotifGraphs:
         return graph
 
 
+@functools.lru_cache(maxsize=16)
 def motif_graphs(seed: int, motifs: int = 4, graphs: int = 20_000, nodes: int = 15) -> MotifGraphs:
     """Draw graphs, each the union of ceil(K / 2) different motifs, with a split of them.
 

@@ -20,35 +20,17 @@ import torch
 
 from graphcaps import dgl
 from graphcaps.data.download import fetch_members
-from graphcaps.errors import InputError, expect
+from graphcaps.errors import InputError, check_name, expect
 
 FOLDS = 10
 URL = "https://github.com/weihua916/powerful-gnns/raw/master/dataset.zip"
 
 
-@dataclass(frozen=True)
-class GraphSetSpec:
-    """What a set of graphs must hold; ``edges`` counts each pair of neighbours once.
-
-    ``tag_names`` and ``class_names`` are in the order of the file's numbers, ascending; empty where they aren't known.
-    """
-
-    graphs: int
-    nodes: int
-    edges: int
-    tags: int
-    classes: int
-    tag_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
-
-
 # The files do not say which tag of MUTAG is which element. Bonds and frequencies do: 2395 C, 593 O and 345 N (in nitro
 # groups); of those with one bond, to a C, 23 Cl, 12 F, 2 Br and 1 I. It is also the symbols' order, but for C and Cl.
-SETS = {
-    "MUTAG": GraphSetSpec(
-        *(188, 3371, 3721, 7, 2), ("Br", "Cl", "C", "F", "I", "N", "O"), ("not mutagenic", "mutagenic")
-    ),
-    "PROTEINS": GraphSetSpec(1113, 43471, 81044, 3, 2),
+NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of tags and of classes, in the order of their numbers
+    "MUTAG": (("Br", "Cl", "C", "F", "I", "N", "O"), ("not mutagenic", "mutagenic")),
+    "PROTEINS": ((), ()),
 }
 
 
@@ -87,27 +69,27 @@ class GraphSet:
 
 @functools.cache
 def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``SETS`` from ``root/tu/NAME``; what is missing is downloaded there.
+    """Read a data set of ``NAMES`` from ``root/tu/NAME``; what is missing is downloaded there.
 
     Raises:
         InputError: an unknown name, or a file that isn't what it should be; the text names the file and its line.
         GraphcapsError: no files, and none could be downloaded.
     """
-    expect(name in SETS, "data set", f"one of {', '.join(SETS)}", repr(name))
+    check_name("data set", name, list(NAMES))
     folder = Path(root).expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():
         members = {f"{name}.txt": f"dataset/{name}/{name}.txt"}
         members |= {f"test_idx-{k}.txt": f"dataset/{name}/10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)}
         fetch_members(name, URL, members, folder)
-    return read_graphs(folder / f"{name}.txt", SETS[name])
+    return read_graphs(folder / f"{name}.txt", *NAMES[name])
 
 
-def read_graphs(path: Path, spec: GraphSetSpec) -> GraphSet:
+def read_graphs(path: Path, tag_names: tuple[str, ...] = (), class_names: tuple[str, ...] = ()) -> GraphSet:
     """Read the graphs in ``path``, and ``test_idx-k.txt`` beside it.
 
     Raises:
-        InputError: a line that isn't what it should be, a neighbour that is named at one end only, other counts than
-            ``spec`` has, or a graph in two folds.
+        InputError: a line that isn't what it should be, a neighbour that is named at one end only, or a graph in two
+            folds.
     """
     lines = _integers(path)
 
@@ -139,10 +121,7 @@ def read_graphs(path: Path, spec: GraphSetSpec) -> GraphSet:
         check(both_ends, "the last line of a graph whose neighbours are named at both ends")
     expect(next(lines, None) is None, str(path), "the end of the file", "more lines")
     tag_numbers = {tag: k for k, tag in enumerate(sorted({tag for each in tags for tag in each}))}
-    label_numbers, label_of = np.unique(labels, return_inverse=True)
-    sizes = (count, sum(map(len, tags)), sum(map(len, bonds)) // 2, len(tag_numbers), len(label_numbers))
-    wanted = (spec.graphs, spec.nodes, spec.edges, spec.tags, spec.classes)
-    expect(sizes == wanted, str(path), f"{wanted} graphs, nodes, pairs of neighbours, tags, classes", sizes)
+    label_of = np.unique(labels, return_inverse=True)[1]
     graphs = []
     for of_nodes, ends in zip(tags, bonds, strict=True):
         src, dst = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
@@ -158,7 +137,7 @@ def read_graphs(path: Path, spec: GraphSetSpec) -> GraphSet:
         folds.append(numbers)
     disjoint = len(np.unique(np.concatenate(folds))) == sum(map(len, folds))
     expect(disjoint, str(path.parent / "test_idx-*.txt"), "each graph once", "one that is there twice")
-    return GraphSet(graphs, label_of, tuple(folds), spec.tag_names, spec.class_names)
+    return GraphSet(graphs, label_of, tuple(folds), tag_names, class_names)
 
 
 def _integers(path: Path):

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from graphcaps.viz import style
 
@@ -37,20 +37,9 @@ def entropy_by_degree(found: dict) -> Figure:
         heading.say(
             "Coupling entropy by degree",
             f"layer {found['layer']}, seed {found['seed']}, {style.thousands(len(degree))} nodes",
-            f"Spearman's rho {rank_correlation(degree, entropy):.2f},  eta² {between_degrees(degree, entropy):.2f}",
+            f"Spearman's rho {spearmanr(degree, entropy).statistic:.2f},  eta² {between_degrees(degree, entropy):.2f}",
         )
     return figure
-
-
-def rank_correlation(degree: np.ndarray, entropy: np.ndarray) -> float:
-    """Spearman's rho in [-1, 1]; 0 where one of them is the same for all nodes.
-
-    >>> rank_correlation(np.array([1, 2, 9]), np.array([0.3, 0.2, 0.1]))
-    -1.0
-    """
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (degree, entropy)]
-    size = np.sqrt(np.prod([rank @ rank for rank in ranks]))
-    return round(float(ranks[0] @ ranks[1] / size), 12) if size > 0 else 0.0
 
 
 def between_degrees(degree: np.ndarray, entropy: np.ndarray) -> float:

@@ -94,7 +94,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
     if network == "capsules":
         with torch.no_grad():
             _, c = model.first(graph, model.words(), get_coupling=True)
-        result["entropy"] = undecided(graph, c)
+        result["picture"] = undecided(graph, c) | {"layer": 1, "seed": seed}
     return result
 
 
@@ -115,30 +115,21 @@ def undecided(graph: dgl.DGLGraph, c: Tensor) -> dict:
 
 
 def rows(place: Place, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it.
+    """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it."""
 
-    Returns:
-        of each network a row, see ``table.row``; that of capsules with ``entropy``, how undecided the couplings of the
-        first layer are in the first training.
-    """
+    def labels(seed: int) -> Tensor:
+        data = load_cora(place.data)
+        return data.labels[data.test]
+
     tried = {network: SETTINGS[network] for network in networks}
-    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, epochs=3 if quick else EPOCHS)
-    data = load_cora(place.data)
-    made = {}
-    for network, (chosen, fits) in found.items():
-        made[network] = table.row(
-            network, fits, [run.accuracy(each, data.labels[data.test]) for each in fits], [chosen]
-        )
-        if network == "capsules":
-            made[network]["entropy"] = fits[0]["entropy"] | {"layer": 1, "seed": 0}
-    return made
+    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, epochs=3 if quick else EPOCHS)
 
 
 def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
     """``rows`` of all networks, and what they say: a part of a table, see ``table.graphs``."""
     seeds = seeds or (1 if quick else SEEDS)
     found = rows(place, seeds=seeds, quick=quick)
-    picture = found["capsules"].pop("entropy")
+    picture = found["capsules"].pop("picture")
     protocol = (
         f"{table.counted(seeds, 'seed')}{', mean +- standard deviation' * (seeds > 1)}. Settings: of "
         f"{len(_HEADS)} for each, the one with the highest validation accuracy over {len(TRIAL_SEEDS)} other seeds. "

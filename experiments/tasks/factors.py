@@ -142,8 +142,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
         patience=PATIENCE,
     )
     if network in ROUTED:
-        layers = model.couplings(graph, data.features)
-        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in layers]
+        layers = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
+        result["picture"], result["information"] = layers, [layer["score"] for layer in layers]
         result["concentration"] = concentrations(model)
     return result
 
@@ -183,33 +183,21 @@ def upper_bound(place: Place, seed: int, factors: int) -> dict:
 def rows(
     place: Place, factors: int, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False
 ) -> dict:
-    """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it.
+    """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it."""
 
-    Returns:
-        of each network a row, see ``table.row``; those of ``ROUTED`` with ``recovered``, how well each layer's
-        couplings give away the factor of an edge, ``concentration``, kappa of each graph's layers, and ``first``, the
-        ``recovery`` of the first graph, layer by layer.
-    """
+    def labels(seed: int) -> Tensor:
+        data = factor_graph(seed, factors)
+        return data.labels[data.test]
+
     tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
-    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, factors=factors, epochs=epochs)
-    graphs = [factor_graph(seed, factors) for seed in range(seeds)]
-    made = {}
-    for network, (chosen, fits) in found.items():
-        right = [run.accuracy(each, data.labels[data.test]) for each, data in zip(fits, graphs, strict=True)]
-        made[network] = table.row(network, fits, right, [chosen])
-        if network in ROUTED:
-            scores = zip(*([layer["score"] for layer in each["layers"]] for each in fits), strict=True)
-            made[network]["recovered"] = {f"layer {n}": table.spread(each) for n, each in enumerate(scores, 1)}
-            made[network]["first"] = fits[0]["layers"]
-            made[network]["concentration"] = [each["concentration"] for each in fits]
-    return made
+    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, factors=factors, epochs=epochs)
 
 
 def part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
     """``rows`` of all networks, what could be found, and ``picture``, what ``figures.recovered`` draws of mutual."""
     found = rows(place, factors, seeds=seeds, quick=quick)
     known = run.run(upper_bound, [{"seed": seed, "factors": factors} for seed in range(seeds)], place, "beliefs")
-    first = {network: found[network].pop("first") for network in ROUTED}["mutual"]
+    first = {network: found[network].pop("picture") for network in ROUTED}["mutual"]
     means = [score["mean"] for score in found["mutual"]["recovered"].values()]
     drawn = means.index(max(means))
     without_mutual = {network: row for network, row in found.items() if network != "mutual"}

@@ -169,7 +169,7 @@ def rows(
 
 
 def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """``rows`` of all readouts, and what they say. Of MUTAG also mutag/graphs.npz in the cache, for ``graphcaps viz``."""
+    """``rows`` of all readouts, and what they say. Of MUTAG also mutag/graphs.npz, for ``graphcaps viz``."""
     seeds = seeds or SEEDS
     found = rows(place, name, seeds=seeds, quick=quick)
     if name == "mutag":

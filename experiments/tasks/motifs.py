@@ -96,25 +96,14 @@ def fit(place: Place, network: str, settings: dict, seed: int, motifs: int, epoc
 def rows(
     place: Place, motifs: int, networks: Sequence[str] = (*SETTINGS,), seeds: int = SEEDS, quick: bool = False
 ) -> dict:
-    """Choose each network's settings on validation graphs, then train it on ``seeds`` other sets of graphs.
+    """Choose each network's settings on validation graphs, then train it on ``seeds`` other sets of graphs."""
 
-    Returns:
-        of each network a row, see ``table.row``; that of capsules with ``recovered``, how well each layer's couplings
-        give away the motif of an edge, and ``concentration``, kappa of each training's layers.
-    """
+    def labels(seed: int) -> Tensor:
+        data = motif_graphs(seed, motifs, GRAPHS)
+        return torch.from_numpy(data.labels[data.test]).long()
+
     tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
-    found = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, motifs=motifs, epochs=epochs)
-    sets = [motif_graphs(seed, motifs, GRAPHS) for seed in range(seeds)]
-    labels = [torch.from_numpy(data.labels[data.test]).long() for data in sets]
-    made = {}
-    for network, (chosen, fits) in found.items():
-        right = [run.accuracy(*pair) for pair in zip(fits, labels, strict=True)]
-        made[network] = table.row(network, fits, right, [chosen])
-        if network == "capsules":
-            layers = enumerate(zip(*(each["information"] for each in fits), strict=True), 1)
-            made[network]["recovered"] = {f"layer {n}": table.spread(each) for n, each in layers}
-            made[network]["concentration"] = [each["concentration"] for each in fits]
-    return made
+    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, motifs=motifs, epochs=epochs)
 
 
 def part(place: Place, motifs: int, seeds: int, quick: bool) -> dict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -33,7 +34,7 @@ class Task:
         rows: of the table, each with the images that it is about: a name among those of ``images.summary``. Of graphs:
             one row, about nothing more.
         columns: which of the task's networks stand in each column; a column that isn't here doesn't exist for it.
-        train: of graphs: from a place and names of networks to their rows, see ``table.row``.
+        train: of graphs: from a place and ``networks`` to their rows, see ``table.row``.
         unit, count: what the test accuracies of a whole row are of, and how many there are.
         measure: what they are.
     """
@@ -41,7 +42,7 @@ class Task:
     name: str
     rows: dict[str, str]
     columns: dict[str, tuple[str, ...]]
-    train: Callable[[Place, Sequence[str]], dict[str, dict]] | None = None
+    train: Callable[..., dict[str, dict]] | None = None
     unit: str = "seeds"
     count: int = 3
     measure: str = "accuracy"
@@ -56,27 +57,20 @@ def _on_graphs(*without: str) -> dict[str, tuple[str, ...]]:
 
 
 def _folds(name: str) -> Task:
-    columns = _on_graphs("mean", "attention")
-    return Task(name, {name.upper(): ""}, columns, lambda place, some: molecules.rows(place, name, some), "folds", 10)
+    train = partial(molecules.rows, name=name)
+    return Task(name, {name.upper(): ""}, _on_graphs("mean", "attention"), train, "folds", 10)
 
 
 def _factors(number: int) -> Task:
     columns = _on_graphs("GCN", "GAT") | {"spherical": ("capsules", "mutual")}
-    title, measure = f"{number} latent factors", "micro-F1"
-
-    def train(place: Place, some: Sequence[str]) -> dict[str, dict]:
-        return factors.rows(place, number, some)
-
-    return Task(f"factors-{number}", {title: ""}, columns, train, "graphs", factors.SEEDS, measure)
+    train = partial(factors.rows, factors=number)
+    name, title = f"factors-{number}", f"{number} latent factors"
+    return Task(name, {title: ""}, columns, train, "graphs", factors.SEEDS, "micro-F1")
 
 
 def _motifs(number: int) -> Task:
-    title, columns = f"which of {number} motifs", _on_graphs("GCN", "GAT")
-
-    def train(place: Place, some: Sequence[str]) -> dict[str, dict]:
-        return motifs.rows(place, number, some)
-
-    return Task(f"motifs-{number}", {title: ""}, columns, train, "sets", motifs.SEEDS)
+    name, title = f"motifs-{number}", f"which of {number} motifs"
+    return Task(name, {title: ""}, _on_graphs("GCN", "GAT"), partial(motifs.rows, motifs=number), "sets", motifs.SEEDS)
 
 
 TASKS = {
@@ -129,7 +123,7 @@ def results(
             if task.train is None:
                 images.results(read_plan(task.name), place, lambda each, task=task: take(task))
             for network in (name for names in task.columns.values() for name in names) if task.train else ():
-                task.train(place, [network])
+                task.train(place, networks=[network])
                 take(task)
         except GraphcapsError as error:
             if hasattr(error, "signum"):
@@ -165,7 +159,7 @@ def so_far(task: Task, place: Place) -> list[dict]:
     rows: dict[str, dict] = {}
     for network in (name for names in task.columns.values() for name in names):
         try:
-            rows |= task.train(place, [network])
+            rows |= task.train(place, networks=[network])
         except GraphcapsError:  # nothing in the cache, or no data to compare it with
             continue
     return of_graphs(task, rows)

@@ -20,7 +20,6 @@ from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating
 from graphcaps.analysis.capsule_usage import routed_batches
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
-from graphcaps.graph import links
 from graphcaps.models import CapsNet
 from graphcaps.models.objects import longest, overlaid, right
 from graphcaps.nn import CapsuleLayer
@@ -32,22 +31,16 @@ DRAWS, KEEP = 5, (1, 2, 3, 5)
 """Random controls for each k, and the k that are measured."""
 
 
-def strongest_edges(graph: dgl.DGLGraph, strength: torch.Tensor, k: int) -> torch.Tensor:
-    """Ids of each child's k strongest out-edges, ascending; of equally strong ones the first.
+def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
+    """Which of each child's out-edges are its k strongest, ascending; of equally strong ones the first.
 
     Args:
-        graph: E edges.
-        strength: (E,) of each edge.
-        k: edges that a child keeps, >= 1; a child with no more than k keeps all.
+        strength: (I, J) of the edges of a complete graph.
+        k: 1 to J.
     """
-    check_whole("k", k)
-    src = links(graph).src
-    order = strength.argsort(descending=True, stable=True)
-    order = order[src[order].argsort(stable=True)]  # child by child, the strongest edge first
-    degree = src.bincount(minlength=graph.num_src_nodes())
-    first = degree.cumsum(0) - degree  # (I,)
-    rank = torch.arange(len(order)) - first[src[order]]
-    return order[rank < k].sort().values
+    order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
+    first = strength.shape[1] * torch.arange(len(strength))[:, None]
+    return (first + order).flatten().sort().values
 
 
 class PrunedCaps(CapsuleLayer):
@@ -109,13 +102,12 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     expect(
         isinstance(layer, CapsuleLayer), "network", "a last layer with a matrix per edge", type(layer).__name__, then
     )
-    graph = layer.graph()
     for k in keep:
         check_whole("keep", k, 1, layer.num_parents)
-    ranks = torch.rand(DRAWS, graph.num_edges(), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ranks = torch.rand(DRAWS, len(strength), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     layers, sizes = [], {}
     for k in sorted(set(keep) - {layer.num_parents}):
-        edges = [strongest_edges(graph, by, k) for by in (strength, *ranks, -strength)]
+        edges = [strongest_edges(by.view(-1, layer.num_parents), k) for by in (strength, *ranks, -strength)]
         layers += [PrunedCaps(layer, some) for some in edges]
         sizes[k] = len(edges[0])
     correct = {name: _correct(model, [*layers, layer], part) for name, part in (("val", val), ("test", test))}

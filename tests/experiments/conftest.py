@@ -18,8 +18,8 @@ def data(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "data"
     (folder / "cora").mkdir(parents=True)
     np.savez(folder / "cora" / "cora.npz", **planetoid.arrays())
-    monkeypatch.setattr(cora, "CORA", planetoid.SPEC)
+    monkeypatch.setattr(cora, "WORDS", planetoid.WORDS)
     for name in ("MUTAG", "PROTEINS"):
         rings.write(folder / "tu" / name, name)
-        monkeypatch.setitem(tu.SETS, name, rings.spec())
+        monkeypatch.setitem(tu.NAMES, name, rings.NAMES)
     return folder

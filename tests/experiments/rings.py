@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data.tu import FOLDS, GraphSetSpec
+from experiments.data.tu import FOLDS
 
-GRAPHS = 64
+GRAPHS, NAMES = 64, (("C", "N", "O"), ("no", "yes"))
 
 
 def graph(number: int) -> tuple[int, list[tuple[int, list[int]]]]:
@@ -17,12 +17,6 @@ def graph(number: int) -> tuple[int, list[tuple[int, list[int]]]]:
     nodes = [(1, [(k - 1) % size, (k + 1) % size]) for k in range(size)]
     nodes[0][1].append(size)
     return label, [*nodes, (5 if label else 3, [0])]
-
-
-def spec() -> GraphSetSpec:
-    graphs = [graph(number)[1] for number in range(GRAPHS)]
-    edges = sum(len(neighbours) for nodes in graphs for _, neighbours in nodes) // 2
-    return GraphSetSpec(GRAPHS, sum(map(len, graphs)), edges, 3, 2, ("C", "N", "O"), ("no", "yes"))
 
 
 def write(folder: Path, name: str = "MUTAG") -> Path:

@@ -169,12 +169,8 @@ def changed(name: str, at, value) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        (changed("labels", 3, 3), "labels: expected 0 to 2, got 0 to 3"),
-        (changed("feature_indptr", -1, 7), "feature_indptr: expected to rise from 0 to 180"),
         (changed("edges", 0, 4), "edges: expected each pair once and no self-loops"),
         (changed("test", 0, 0), "train, val, test: expected no node twice"),
-        (planetoid.arrays() | {"train": np.arange(8)}, r"train: expected shape \(9,\), got \(8,\)"),
-        (planetoid.arrays() | {"labels": np.zeros(60)}, "labels: expected integers, got float64"),
         ({"labels": np.arange(3)}, "expected arrays feature_indptr, .*, test, got labels"),
         (planetoid.arrays() | {"test": np.array([print])}, "expected a NumPy archive without objects"),
     ],
@@ -182,7 +178,7 @@ def changed(name: str, at, value) -> dict[str, np.ndarray]:
 def test_a_wrong_archive_is_refused_with_its_reason(tmp_path, found, wanted):
     np.savez(tmp_path / "cora.npz", **found)
     with pytest.raises(InputError, match=rf"cora\.npz: (.*: )?{wanted}"):
-        read_npz(tmp_path / "cora.npz", planetoid.SPEC)
+        read_npz(tmp_path / "cora.npz")
 
 
 # MUTAG and PROTEINS
@@ -217,7 +213,6 @@ def test_the_graphs_are_those_of_the_file_whatever_stands_behind_the_neighbours(
         (1, "63", "expected the end of the file, got more lines"),
         (1, "65", r"line \d+: expected 'n label' of a graph"),
         (2, "5", "line 2: expected 'n label' of a graph"),
-        (2, "5 1", r"expected \(64, .*, 2\) graphs, .* classes, got \(64, .*, 3\)"),
         (3, "1 3 3 1", "line 3: expected 3 neighbours, 0 to 4 but 0, each once"),
         (3, "1 3 3 1 5", "line 3: expected 3 neighbours, 0 to 4 but 0, each once"),
         (6, "1 1 2", "line 7: expected the last line of a graph whose neighbours are named at both ends"),
@@ -230,7 +225,7 @@ def test_a_wrong_line_is_named_by_file_and_number(data, line, text, wanted):
     lines[line - 1] = text
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(InputError, match=f"MUTAG.txt.*{wanted}"):
-        read_graphs(path, rings.spec())
+        read_graphs(path)
 
 
 @pytest.mark.parametrize("text", ["", "3\n64\n", "3\n3\n", None, "1\n2\n3\n"])
@@ -240,7 +235,7 @@ def test_a_wrong_fold_is_refused(data, text):
     other = (folder / "test_idx-1.txt").read_text() if text == "1\n2\n3\n" else text  # a graph in two folds
     path.unlink() if text is None else path.write_text(other)
     with pytest.raises(InputError, match="test_idx-"):
-        read_graphs(folder / "MUTAG.txt", rings.spec())
+        read_graphs(folder / "MUTAG.txt")
 
 
 def test_the_needed_files_of_the_repositorys_archive_are_downloaded(data, tmp_path, monkeypatch):

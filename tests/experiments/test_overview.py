@@ -53,7 +53,7 @@ def tiny(data, tmp_path, monkeypatch):
         random = np.random.RandomState(sum(map(ord, network)) + where[-1] + 10 * where[0])
         predicted = np.where(random.rand(len(truth)) < 0.7, truth, 1 - truth).tolist()
         fit = {"val_accuracy": 0.5, "val_loss": 1.0, "epoch": 1, "parameters": 10, "seconds": 0.5}
-        return fit | {"predicted": predicted, "entropy": {}}
+        return fit | {"predicted": predicted}
 
     def paper_fit(place, network, settings, seed, epochs):
         papers = load_cora(place.data)
