@@ -31,7 +31,7 @@ from torch import nn
 from ..errors import check_name, expect
 from ..functional import spread_loss
 from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
-from ..nn.matrix_caps import FINAL_LAMBDA
+from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
 from .capsnet import as_shape, check_images, check_sizes, each_side
@@ -104,7 +104,7 @@ class MatrixCapsNet(nn.Module):
         name: str,
         image_shape: tuple[int, int, int] = (1, 28, 28),
         num_classes: int = 10,
-        routing: EM | None = None,
+        routing: EM | str = "em",
         objects: int = 1,
     ) -> MatrixCapsNet:
         """Build a network by name.
@@ -113,7 +113,7 @@ class MatrixCapsNet(nn.Module):
             name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
             image_shape: (C, H, W).
             num_classes: J.
-            routing: an ``EM`` routing, of which each layer holds a copy with a beta_u of its own to start from.
+            routing: an ``EM`` routing or "em"; each layer holds a copy with a beta_u of its own to start from.
             objects: 1; spread loss knows one true class.
 
         Raises:
@@ -123,8 +123,7 @@ class MatrixCapsNet(nn.Module):
         check_sizes(name, SMALLEST, image_shape, num_classes)
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
-        routing = routing or EM(final_lambda=FINAL_LAMBDA)
-        expect(isinstance(routing, EM), "routing", f"EM for '{name}'", routing, "Its poses are routed by their spread")
+        routing = em_routing(routing)
         model = cls(image_shape, num_classes, _PRESETS[name], routing)
         model.preset = dict(
             name=name,

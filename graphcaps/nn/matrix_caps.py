@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import check_unit, expect
+from ..errors import InputError, check_unit, expect
 from ..graph import complete_graph
 from ..graph.local import Pair
-from ..routing import EM, MatrixVotes
+from ..routing import EM, MatrixVotes, Routing
 from .routed import Poses, check_poses, graph_device, route_layer
 from .windows import WindowedCaps
 
@@ -61,7 +61,7 @@ class MatrixConvCaps(WindowedCaps):
 
     Args:
         grid, child_types, parent_types, kernel, stride: as in ``ConvCaps``.
-        routing: an ``EM`` routing, of which the layer holds a copy; default ``EM(3, final_lambda=0.08)``.
+        routing: an ``EM`` routing, of which the layer holds a copy; ``"em"`` is ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
@@ -83,12 +83,11 @@ class MatrixConvCaps(WindowedCaps):
         parent_types: int,
         kernel: Pair,
         stride: Pair = 1,
-        routing: EM | None = None,
+        routing: EM | str = "em",
     ):
         super().__init__(grid, kernel, stride, child_types, parent_types)
         self.weight = nn.Parameter(torch.empty(self.num_matrices, 4, 4))  # (M, 4, 4)
-        routing = routing or EM(final_lambda=FINAL_LAMBDA)
-        self.routing = routing.for_layer(self.num_children, self.num_parents, SIZE, parent_types)
+        self.routing = em_routing(routing).for_layer(self.num_children, self.num_parents, SIZE, parent_types)
         _draw(self.weight)
 
     def votes(self, capsules: Poses) -> MatrixVotes:
@@ -117,7 +116,7 @@ class MatrixClassCaps(nn.Module):
         child_types: kinds of capsule, outermost.
         centres: (positions, 2), row and column of each position's receptive field, in [0, 1] of the image.
         num_parents: J, classes.
-        routing: an ``EM`` routing, of which the layer holds a copy; default ``EM(3, final_lambda=0.08)``.
+        routing: an ``EM`` routing, of which the layer holds a copy; ``"em"`` is ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
@@ -131,7 +130,7 @@ class MatrixClassCaps(nn.Module):
     index: torch.Tensor
     shift: torch.Tensor
 
-    def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | None = None):
+    def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | str = "em"):
         super().__init__()
         expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
         check_unit("centres", centres, "They are shares of the image: pixels / its size")
@@ -143,8 +142,7 @@ class MatrixClassCaps(nn.Module):
         shift[:, [ROW, COLUMN]] = centres.to(shift)
         self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
         self.weight = nn.Parameter(torch.empty(child_types * num_parents, 4, 4))  # (M, 4, 4)
-        routing = routing or EM(final_lambda=FINAL_LAMBDA)
-        self.routing = routing.for_layer(self.num_children, num_parents, SIZE, num_parents)
+        self.routing = em_routing(routing).for_layer(self.num_children, num_parents, SIZE, num_parents)
         _draw(self.weight)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
@@ -166,6 +164,19 @@ class MatrixClassCaps(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
+
+
+def em_routing(routing: Routing | str) -> EM:
+    """The routing itself, or of the name "em" the one for matrix capsules.
+
+    Raises:
+        InputError: another routing.
+    """
+    if routing == "em":
+        return EM(final_lambda=FINAL_LAMBDA)
+    if isinstance(routing, EM):
+        return routing
+    raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Poses are routed by their spread")
 
 
 def _draw(weight: torch.Tensor) -> None:

@@ -152,8 +152,14 @@ def test_images_and_objects_that_do_not_fit_are_named():
         MatrixCapsNet.from_preset("matrix", (1, 16, 28))
     with pytest.raises(InputError, match="objects: expected 1 for 'matrix', whose loss knows one true class, got 2"):
         MatrixCapsNet.from_preset("matrix", objects=2)
-    with pytest.raises(InputError, match="routing: expected EM for 'matrix'"):
-        MatrixCapsNet.from_preset("matrix", routing=Dynamic())
+    for make in (
+        lambda how: MatrixCapsNet.from_preset("matrix", routing=how),
+        lambda how: MatrixConvCaps(3, 1, 1, 2, routing=how),
+    ):
+        for wrong in (Dynamic(), "dynamic"):
+            with pytest.raises(InputError, match="routing: expected an EM routing, or 'em', got .*(Dynamic|dynamic)"):
+                make(wrong)
+    assert MatrixConvCaps(3, 1, 1, 2, routing="em").routing.final_lambda == 0.08
     MatrixCapsNet.from_preset("matrix-small", (1, SMALLEST, SMALLEST))(torch.zeros(1, 1, SMALLEST, SMALLEST))
 
 
