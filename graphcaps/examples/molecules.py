@@ -233,13 +233,16 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
     """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules"."""
     model.eval()
     readout, found = copy.deepcopy(_capsule_readout(model)), []
-    trained, readout.capsules.iterations = readout.capsules.iterations, iterations
+    trained = readout.capsules.iterations
     for number in which:
-        graph = data.batch([number])
-        with watch(edges=None) as seen:
-            readout(graph, model.nodes(graph))
+        graph, lengths = data.batch([number]), []
+        feat = model.nodes(graph)
+        for readout.capsules.iterations in range(1, iterations + 1):
+            with watch(edges=None) as seen:
+                lengths.append(readout(graph, feat).norm(dim=-1))
         trace = dataclasses.replace(
             seen["route"],
+            lengths=torch.stack(lengths)[None].numpy(),  # the layer's own; routing sees them before scale and bias
             trained_iterations=trained,
             labels=data.labels[[number]],
             class_names=tuple(data.class_names),
