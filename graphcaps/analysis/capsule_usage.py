@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -168,7 +168,7 @@ def capsule_usage_of_layers(
     """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
     seen = 0
     between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
-    layers = [*between, model.capsules]
+    layers: list[Any] = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
     with evaluating(model):

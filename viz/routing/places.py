@@ -180,5 +180,5 @@ class PlacesPicture:
             is_longest = j == longest and not self.timeline.untrained(position)
             wrong = is_longest and self._true is not None and j != self._true
             title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if is_longest else "normal")
-        title = f"Which part votes for what: {self.timeline.title(position)}"
-        self._heading.say(title, f"credit c <û, v>: {self._source}", self.timeline.note(position))
+        heading = f"Which part votes for what: {self.timeline.title(position)}"
+        self._heading.say(heading, f"credit c <û, v>: {self._source}", self.timeline.note(position))
