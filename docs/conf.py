@@ -25,9 +25,16 @@ version = release = __version__
 # The menu: captions and pages, in a reader's order. A page that isn't in it is a warning, so an error.
 MENU = {
     "Start": ["install", "notation"],
-    "Train and see": ["commands", "explorer"],
+    "Train and see": ["commands", "explorer", "watch"],
     "Use": ["layers", "routings", "networks", "datasets", "analysis", "export"],
-    "Results": ["results", "compare", "matters", "benchmarks"],
+    "Results": [
+        "results",
+        "compare",
+        "matters",
+        "benchmarks",
+        "reference/experiments-README",
+        "reference/experiments-LOG",
+    ],
     "How it is built": ["architecture", "reference/fused", "testing"],
     "Reference": [
         "reference/graphcaps",
@@ -74,9 +81,9 @@ def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
     text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)
-    text = text.replace("](../README.md", "](index.md").replace(
-        "](../graphcaps/routing/fused/README.md", "](reference/fused.md"
-    )
+    for there, here in (("README", "index"), ("graphcaps/routing/fused/README", "reference/fused")):
+        text = text.replace(f"](../{there}.md", f"]({here}.md")
+    text = re.sub(r"\]\(\.\./experiments/(README|LOG)\.md", r"](reference/experiments-\1.md", text)
     source[0] = text
 
 

@@ -231,7 +231,7 @@ def test_mnist40_is_mnist_in_frames_of_40(monkeypatch):
 
 @pytest.mark.parametrize("preset", ["compact", "paper", "deep"])
 def test_networks_take_images_of_40(preset):
-    model = CapsNet.from_preset(preset, (1, 40, 40), iterations=1, engine="torch").eval()
+    model = CapsNet.from_preset(preset, (1, 40, 40)).eval()
     with torch.no_grad():
         assert model(torch.rand(1, 1, 40, 40)).reconstruction.shape == (1, 1, 40, 40)
 

@@ -105,10 +105,10 @@ def test_the_tables_are_those_of_the_committed_results_and_of_the_code():
 
 
 def test_a_table_that_no_page_shows_and_a_marker_without_a_table_are_errors():
-    with pytest.raises(SystemExit, match="none for .*summary"):
+    with pytest.raises(SystemExit, match="none for .*readme"):
         tables().with_tables({page: text for page, text in PAGES.items() if page != README})
-    with pytest.raises(SystemExit, match="<!-- table: sumary -->"):
-        tables().with_tables({README: PAGES[README].replace("table: summary", "table: sumary")})
+    with pytest.raises(SystemExit, match="<!-- table: redme -->"):
+        tables().with_tables({README: PAGES[README].replace("table: readme", "table: redme")})
 
 
 @every_page

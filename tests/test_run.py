@@ -57,7 +57,7 @@ def test_a_folder_that_is_no_run_is_not_to_be_resumed(tmp_path):
 def test_default_names_count_up_and_never_collide(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: create(tmp_path), range(40)))
-    assert {run.path.name for run in runs} == {f"digits-parts-{k}" for k in range(1, 41)}
+    assert {run.path.name for run in runs} == {f"digits-compact-{k}" for k in range(1, 41)}
     assert len(find_runs(tmp_path)) == 40
 
 

@@ -26,7 +26,7 @@ class Routing(nn.Module):
     """A routing algorithm. Subclass it for one of your own; nothing has to be registered.
 
     ``forward`` is the algorithm. The constructor's arguments are its settings: keep each as an attribute of the same
-    name, so that checkpoints and ``repr`` find it. What it learns are its ``nn.Parameter``s.
+    name, so that checkpoints and ``repr`` find it. What it learns are parameters, as in any module.
 
     >>> class OneStep(Routing):
     ...     def forward(self, edges, votes, prior, activation=None):

@@ -65,7 +65,7 @@ def test_a_network_has_the_shared_settings_and_its_own_and_the_first_seed_comes_
         (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
         (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, model"),
         (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
-        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of parts, compact"),
+        (TINY.replace("compact", "compatc"), "dynamic: model: expected one of compact, parts"),
         (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist"),
         (TINY + "against: CNM", "against: expected one of the rows dynamic; CNN, got CNM"),
         (TINY.replace("cnn-small", "compact"), "networks: expected rows with different settings, got dynamic; CNN"),

@@ -11,7 +11,7 @@ import torch
 from experiments.__main__ import main
 from experiments.tasks import pruning
 from experiments.tasks.pruning import DRAWS, PrunedCaps, mean_coupling, prune, strongest_edges
-from graphcaps import CapsNet, InputError, dynamic_routing
+from graphcaps import CapsNet, InputError, dynamic_routing, engine
 from graphcaps.analysis.accuracy import evaluate
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.nn import CapsuleLayer
@@ -40,7 +40,8 @@ def test_a_pruned_layer_routes_as_if_the_other_edges_had_no_coupling(prior):
         torch.nn.init.normal_(layer.prior)
     masked = torch.full((12,), -torch.inf)
     masked[SOME] = layer.prior.detach()[SOME] if prior else 0
-    wanted = dynamic_routing(layer.graph(), layer.votes(u).tensor(layer.graph()), prior=masked, engine="torch")
+    with engine("torch"):
+        wanted = dynamic_routing(layer.graph(), layer.votes(u).tensor(layer.graph()), prior=masked)
     torch.testing.assert_close(PrunedCaps(layer, SOME)(u), wanted)
     torch.testing.assert_close(PrunedCaps(layer, torch.arange(12))(u), layer(u))
 

@@ -175,7 +175,7 @@ def test_a_run_learns_is_loaded_traced_drawn_and_says_what_it_has_not(tmp_path, 
     with torch.no_grad():
         scores = net(to_float(test.pixels)).scores
     states = routing_of(net, to_float(test.pixels))
-    torch.testing.assert_close(torch.from_numpy(states["lengths"][1]), scores, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(states.lengths[0, 1]), scores, rtol=1e-4, atol=1e-5)
     usage = capsule_usage(net, Batches(test, 20))
     torch.testing.assert_close(usage.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
     main(["viz", str(run.path), "--what", "entropy", "--format", "png"])

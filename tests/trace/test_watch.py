@@ -13,6 +13,7 @@ from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
 from graphcaps.nn.matrix_caps import MatrixClassCaps, Poses
+from graphcaps.routing import Dynamic, Spherical
 
 
 def ring(nodes=6):
@@ -40,7 +41,7 @@ NETWORKS = {
     ),
     **{
         f"CapsuleConv {options}": lambda options=options: (CapsuleConv(5, 4, 3, **options), (ring(), torch.randn(6, 5)))
-        for options in ({}, {"mutual": True}, {"competition": "neighbours"}, {"routing": "uniform"})
+        for options in ({}, {"routing": Spherical(mutual=True)}, {"competition": "neighbours"}, {"routing": "uniform"})
     },
     "CapsuleReadout": lambda: (CapsuleReadout(5, 4, 2), (dgl.batch([ring(), ring(4)]), torch.randn(10, 5))),
 }
@@ -86,7 +87,7 @@ def test_the_last_iteration_is_the_layers_own(squash):
 def test_a_bare_call_is_called_route_and_recorded_as_an_observer_sees_it(draw):
     graph, votes, states = complete_graph(4, 3), draw(12, 2, 5), []
     with watch() as seen:
-        v, _ = route(graph, votes, iterations=4, on_iteration=lambda r, *state: states.append(state))
+        v, _ = route(graph, votes, Dynamic(4), on_iteration=lambda r, *state: states.append(state))
     trace = seen["route"]
     assert (trace.num_children, trace.num_parents, trace.trained_iterations) == (4, 3, 4) and trace.about == {}
     assert trace.src.tolist() == [i for i in range(4) for _ in range(3)] and trace.dst.tolist() == [0, 1, 2] * 4
