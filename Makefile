@@ -1,8 +1,7 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
-# make test-all     everything: test, test-long, test-release, test-oldest and test-newer, one after the other
+# make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
 # make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, whole notebooks
-# make test-release what takes longest, for before a release: more code made wrong, the slowest kernels
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
@@ -28,9 +27,9 @@ PAGE = runs/demo/figures/explorer.html
 # where a log that is cut still has them.
 PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
-test test-long test-release test-oldest test-newer: export OMP_NUM_THREADS = 1
+test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-all test-long test-release test-oldest test-newer types docs gpu lower-bounds
+.PHONY: help demo test test-all test-long test-oldest test-newer types docs gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -51,13 +50,9 @@ test: $(VENV)/installed-dev types
 test-long: $(VENV)/installed-dev
 	$(VENV)/bin/python $(PYTEST) -m long
 
-test-release: $(VENV)/installed-dev
-	$(VENV)/bin/python $(PYTEST) -m release
-
 test-all:
 	$(MAKE) test
 	$(MAKE) test-long
-	$(MAKE) test-release
 	$(MAKE) test-oldest
 	$(MAKE) test-newer
 
@@ -90,13 +85,13 @@ gpu: $(VENV)/installed-dev
 	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
 # What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.
-NOT_OLDEST = --ignore-glob='tests/viz/test_*_browser.py' $(addprefix --ignore=tests/test_,bench.py notebooks.py wheel.py)
+NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_docs_site.py test_notebooks.py test_wheel.py)
 
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
 # What asks DGL for something: there its C++ is called through ctypes.
-ASKS_DGL = test_facts graph/test_graph routing/test_routing routing/test_any_graph test_on_nodes test_samplers test_training
+ASKS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
 
 test-newer: $(NEWER)/installed-dev
 	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/%.py)
