@@ -56,9 +56,9 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
-        from ..trace import RoutingTrace
+        from ..trace import random_trace
 
-        trace, folder = RoutingTrace.random(children, parents, iterations, seed), Path("figures-random")
+        trace, folder = random_trace(children, parents, iterations, seed), Path("figures-random")
     else:
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-_HOME = {"RoutingTrace": "routing_trace", "Watched": "watched", "watch": "watched"}
+_HOME = {"RoutingTrace": "routing_trace", "Watched": "watched", "random_trace": "watched", "watch": "watched"}
 
-__all__ = ["RoutingTrace", "Watched", "watch"]
+__all__ = ["RoutingTrace", "Watched", "random_trace", "watch"]
 
 if TYPE_CHECKING:
     from .routing_trace import RoutingTrace
-    from .watched import Watched, watch
+    from .watched import Watched, random_trace, watch
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name

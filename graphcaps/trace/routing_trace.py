@@ -124,20 +124,6 @@ class RoutingTrace:
         cut: dict[str, Any] = {name: getattr(self, name)[:, : self.trained_iterations] for name in _OF_ROUTING}
         return dataclasses.replace(self, **cut)
 
-    @classmethod
-    def random(cls, num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
-        """Route standard normal 16-D votes on a complete graph; 20 x 10 is the DGL tutorial's example."""
-        import torch
-
-        from ..graph import complete_graph
-        from ..routing import Dynamic, route
-        from .watched import watch
-
-        votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
-        with watch(edges=None) as seen:
-            route(complete_graph(num_children, num_parents), votes, Dynamic(iterations))
-        return dataclasses.replace(seen["route"], about={"dataset": "random votes", "seed": seed})
-
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
         kept = self.epochs < epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect
-from ..graph import links
+from ..graph import complete_graph, links
 from ..nn.node_caps import NodeCapsules
+from ..routing import Dynamic, route
 from ..routing.edges import Observer
 from ..routing.observers import recording
 from .routing_trace import RoutingTrace
@@ -59,6 +61,14 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
                 stack.callback(part.register_forward_hook(seen._leave, always_call=True).remove)
         stack.enter_context(recording(seen._record))
         yield seen
+
+
+def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
+    """Dynamic routing of standard normal 16-D votes on a complete graph; 20 x 10 is the DGL tutorial's example."""
+    votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
+    with watch(edges=None) as seen:
+        route(complete_graph(num_children, num_parents), votes, Dynamic(iterations))
+    return dataclasses.replace(seen["route"], about={"dataset": "random votes", "seed": seed})
 
 
 class Watched:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from traces import make_trace, with_pictures
 
-from graphcaps import GraphcapsError, InputError, RoutingTrace
+from graphcaps import GraphcapsError, InputError
 from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, parse_tree, strongest
+from graphcaps.trace import random_trace
 from graphcaps.viz import parts
 
 
@@ -31,7 +32,7 @@ def with_fields(trace):
 
 
 def test_credits_of_a_parent_sum_to_the_lengths_of_s_and_v():
-    trace = RoutingTrace.random(20, 10)
+    trace = random_trace(20, 10)
     credit = np.bincount(trace.dst, credits_of(trace, 0))
     v = trace.lengths[-1, -1, 0].astype(np.float64)
     s = np.sqrt(v / (1 - v))  # |v| = |s|^2 / (1 + |s|^2)

@@ -13,7 +13,7 @@ from traces import entropy_by_hand, make_trace, stored_in, with_pictures
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
@@ -159,7 +159,7 @@ def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
 
 
 def test_a_page_is_small_without_pictures_and_below_8_megabytes_at_the_papers_size():
-    text = viz.explorer_page(RoutingTrace.random(20, 10))
+    text = viz.explorer_page(random_trace(20, 10))
     assert len(text) < 120_000
     assert stored_in(text)["images"][0]["pixels"] is None
     large = make_trace(1152, 10, images=10, epochs=(0, 1, 2), speed=0.01)

@@ -10,7 +10,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import viz
-from graphcaps.trace import RoutingTrace
+from graphcaps.trace import random_trace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing.timeline import wide_range
@@ -35,7 +35,7 @@ BLACK = dataclasses.replace(
 def files(tmp_path_factory):
     """An explorer of each trace."""
     folder = tmp_path_factory.mktemp("pages")
-    traces = {"small": TRACE, "large": LARGE, "black": BLACK, "random": RoutingTrace.random(20, 10)}
+    traces = {"small": TRACE, "large": LARGE, "black": BLACK, "random": random_trace(20, 10)}
     return {name: viz.draw(trace, folder / name, format="html")[0] for name, trace in traces.items()}
 
 
