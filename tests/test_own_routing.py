@@ -56,7 +56,7 @@ def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name):
 def test_it_is_refused_by_the_fused_engine_in_a_sentence(nobody, draw):
     with (
         engine("fused"),
-        pytest.raises(GraphcapsError, match="engine: expected a routing and votes that it has passes"),
+        pytest.raises(GraphcapsError, match="engine fused: expected one of Dynamic, Uniform, .* got Nobody of"),
     ):
         route(complete_graph(6, 3), draw(18, 4), nobody())
 

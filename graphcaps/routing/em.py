@@ -99,7 +99,8 @@ class EM(Routing):
         self.reset_parameters()
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> EM:
-        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes."""
+        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes, which are no settings:
+        checkpoints store the routing that a network was made with, and its layers make their copies anew."""
         made = EM(**self.settings())
         made.positions = num_parents // parent_types
         made.scaled_lambda = self.final_lambda * CHILDREN_PER_PARENT * num_parents / num_children

@@ -89,7 +89,8 @@ def resolve(graph: DGLGraph, votes: Votes, routing: Routing) -> str:
     elif name == "fused":
         needs = fused.why_not(routing, votes)
         shape = tuple((votes if isinstance(votes, Tensor) else votes.weight).shape)
-        expect(not needs, "engine", f"{needs} for 'fused'", f"{shape} on {device}", "Use engine 'torch'")
+        got = f"{type(routing).__name__} of {shape}"
+        expect(not needs, "engine fused", needs, got, "Use engine 'torch'")
     if name == "dgl" and device != graph.device:
         then = "Use engine 'torch'" if device.type != "cuda" or not has_cuda() else f"Use graph.to('{device}')"
         expect(False, "engine", f"votes on the graph's device {graph.device} for 'dgl'", device, then)

@@ -76,7 +76,7 @@ class Routing(nn.Module):
         """Begin anew with what is learned."""
 
     def with_iterations(self, iterations: int) -> Routing:
-        """The same routing with R iterations, sharing what it has learned."""
+        """The same routing with R iterations. Both share their parameters: to move or train one is to do so to both."""
         check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations

@@ -53,8 +53,13 @@ def why_not(routing: Routing, votes: Tensor | LinearVotes | MatrixVotes) -> str:
     u = votes if isinstance(votes, Tensor) else votes.u
     passes = PASSES.get((type(routing), u.device.type))
     if passes is None or type(votes) not in passes.votes:
-        known = [f"{kind.__name__} on {device}" for kind, device in PASSES]
-        return f"a routing and votes that it has passes for ({', '.join(known)}, EM of MatrixVotes)"
+        kind = "MatrixVotes" if isinstance(votes, MatrixVotes) else "such votes"
+        known = [
+            of.__name__
+            for (of, device), found in PASSES.items()
+            if device == u.device.type and type(votes) in found.votes
+        ]
+        return f"one of {', '.join(known) or 'no routings'} for {kind} on {u.device.type}"
     if u.device.type == "cuda" and (lacking := without_triton(u.device)):
         return lacking
     widest = votes.shape[-1] if isinstance(votes, Tensor) else max(votes.weight.shape[-2:])
@@ -95,7 +100,7 @@ def passes_of(routing: Routing, observer: Observer | None) -> tuple[int, Observe
     if isinstance(routing, Dynamic) or observer is None:
         return routing.iterations if isinstance(routing, Dynamic) else 1, observer
 
-    def hand_out(r: int, *state: Tensor) -> None:
+    def hand_out(_: int, *state: Tensor) -> None:
         for r in range(routing.iterations):
             observer(r, *state)
 
