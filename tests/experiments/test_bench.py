@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from experiments.bench import clock, contention, memory, nodes, targets, training, versus
+from experiments.bench import clock, contention, markdown, memory, nodes, targets, training, versus
 from experiments.bench.__main__ import NAMES, run
 from experiments.bench.formulations import DGL, EINSUM, TORCH, results, why_not
 from experiments.bench.inputs import ORDERS, Setup, Sizes, case, random_graph
@@ -136,10 +135,9 @@ def test_every_benchmark_makes_the_tables_of_the_docs(monkeypatch, tmp_path):
     monkeypatch.setattr("experiments.bench.machine._mallopt", lambda *settings: False)
     monkeypatch.setattr(contention, "training_speed", lambda device, environment: 100.0)
     monkeypatch.setattr(contention, "affinity", lambda: set())
-    pages = runpy.run_path(str(ROOT / "docs" / "tables.py"))
     found = run((*NAMES, "epoch"), "cpu", tmp_path / "x.json", TINY, say=lambda line: None)
     assert json.loads((tmp_path / "x.json").read_text()) == json.loads(json.dumps(found))
-    for made in (pages["bench_tables"], pages["nodes_table"], pages["busy_table"]):
+    for made in (markdown.bench_tables, markdown.nodes_table, markdown.busy_table):
         assert "| " in made(found)
 
 
