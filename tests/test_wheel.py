@@ -76,7 +76,7 @@ print(*names)
 # Take hours, or want what isn't here: files of MNIST, another network's run, a stopped one, ffmpeg.
 NOT_WALKED = re.compile(
     r"graphcaps (?:export)\b|--dataset (?!digits)|--model (?:paper|parts)"
-    r"|--resume|--on (?:affnist|.*scrambled)|--what places|--format mp4|routing.npz"
+    r"|--resume|--on (?:affnist|.*scrambled)|--what places|--format mp4|viz \S+\.npz"
 )
 
 
