@@ -31,11 +31,11 @@ def copied(request, monkeypatch):
 SHAPES = {"given": (24,), "per edge": (24, 8, 16), "per type": (2, 3, 8, 16), "shared": (8, 16)}
 
 
-@pytest.mark.parametrize("batch", [(), (2, 3)], ids=str)
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("learned", ["both", "votes", "prior"])
 @pytest.mark.parametrize("routing", [Dynamic(3), Uniform()], ids=["dynamic", "uniform"])
-def test_both_layouts_route_as_the_oracle_in_value_and_gradient(copied, kind, batch, learned, routing, draw):
+def test_both_layouts_route_as_the_oracle_in_value_and_gradient(copied, kind, learned, routing, draw):
+    batch = (2, 3)
     graph, prior = complete_graph(8, 3), draw(24, *batch)
     leaves = [draw(24, *batch, 16)] if kind == "given" else [draw(8, *batch, 8), draw(*SHAPES[kind])]
     votes = leaves[0] if kind == "given" else LinearVotes(*leaves)
