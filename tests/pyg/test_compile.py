@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from packaging.version import Version
 
 torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
 
@@ -59,6 +60,8 @@ def test_a_compiled_network_breaks_at_each_layer_and_gives_the_same_value_and_gr
             torch.testing.assert_close(one, other, **EXACT)
         edges[0] = edges[0].roll(1)  # compiled code looks at the edges too
         assert counters["stats"]["unique_graphs"] == 3  # before, between and behind
-    assert counters["graph_break"] and all("disable" in reason for reason in counters["graph_break"])
+    breaks = counters["graph_break"]
+    new = Version(torch.__version__).release >= (2, 9)  # older ones break at errors of PyG's readouts too
+    assert breaks and (not new or all("disable" in reason for reason in breaks)), breaks
     out, (routed, c) = compiled.conv(x, edges, edge_attr=attr, return_coupling=True)
     assert out.shape == (N, K * D) and c.shape == (routed.size(1), 1, K)
