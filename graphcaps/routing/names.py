@@ -40,7 +40,9 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         return routing
     if not isinstance(routing, str):
         names = ", ".join(ROUTINGS)
-        raise InputError(f"routing: expected a Routing such as Dynamic(3), or a name ({names}), got {routing!r:.80}")
+        then = f". Call it: {routing.__name__}()" if isinstance(routing, type) and issubclass(routing, Routing) else ""
+        wanted = f"a Routing such as Dynamic(3), or a name ({names})"
+        raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{then}")
     if ":" in routing:
         return from_json({"name": routing, "settings": settings})
     check_name("routing", routing, list(ROUTINGS))
