@@ -65,8 +65,8 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
     images = float(of_images.var()) / of_images.size
     if min(len(right), len(other)) > 1:
         images -= sum(_by_chance(network) for network in (right, other))
-    apart = float(right.mean() - other.mean())
-    return _around(apart, right.mean(axis=1), other.mean(axis=1), max(images, 0.0))
+    difference = float(right.mean() - other.mean())
+    return _around(difference, right.mean(axis=1), other.mean(axis=1), max(images, 0.0))
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0) -> tuple[float, float, float] | None:
@@ -87,11 +87,11 @@ def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0)
     >>> [round(number, 3) for number in paired([0.75, 0.5, 0.5], [0.25, 0.25, 0.25])]
     [0.333, -0.025, 0.692]
     """
-    apart = np.array([a - b for a, b in zip(ours, theirs, strict=False)])
-    if len(apart) < 2:
+    difference = np.array([a - b for a, b in zip(ours, theirs, strict=False)])
+    if len(difference) < 2:
         return None
-    mean, freedom = float(apart.mean()), len(apart) - 1
-    half = float(student.ppf(0.975, freedom) * (apart.var(ddof=1) * (1 / len(apart) + overlap)) ** 0.5)
+    mean, freedom = float(difference.mean()), len(difference) - 1
+    half = float(student.ppf(0.975, freedom) * (difference.var(ddof=1) * (1 / len(difference) + overlap)) ** 0.5)
     return mean, max(mean - half, -1.0), min(mean + half, 1.0)
 
 
@@ -102,7 +102,7 @@ def _by_chance(right: np.ndarray) -> float:
     return float(left.var(axis=0, ddof=1).mean()) / seeds / images
 
 
-def _around(apart: float, ours: np.ndarray, theirs: np.ndarray, images: float) -> tuple[float, float, float]:
+def _around(difference: float, ours: np.ndarray, theirs: np.ndarray, images: float) -> tuple[float, float, float]:
     """The interval around a difference, by the seeds' accuracies and the variance that images add."""
     seeds = 0.0
     if min(len(ours), len(theirs)) > 1:
@@ -111,7 +111,7 @@ def _around(apart: float, ours: np.ndarray, theirs: np.ndarray, images: float) -
             freedom = parts.sum() ** 2 / (parts**2 / [len(ours) - 1, len(theirs) - 1]).sum()
             seeds = float(student.ppf(0.975, freedom) ** 2 * parts.sum())
     half = (seeds + Z**2 * images) ** 0.5
-    return apart, max(apart - half, -1.0), min(apart + half, 1.0)
+    return difference, max(difference - half, -1.0), min(difference + half, 1.0)
 
 
 CASES = {  # mean accuracy, sd over the seeds of one network and of the other, images

@@ -124,9 +124,9 @@ def compared(name: str, cells: list[dict], pairs: list[tuple[dict, dict]]) -> di
     del found["each"]
     if pairs:
         ours, theirs = (np.stack([pair[k]["right"][name] for pair in pairs]) for k in (0, 1))
-        apart, low, high = difference(ours, theirs)
+        gap, low, high = difference(ours, theirs)
         each = [mcnemar(*both) for both in zip(ours, theirs, strict=True)]
-        found |= {"difference": apart, "interval": [low, high], "mcnemar": each}
+        found |= {"difference": gap, "interval": [low, high], "mcnemar": each}
     return found
 
 
@@ -158,12 +158,12 @@ def percent(value: float, spread: float | None, sign: str = "") -> str:
     return f"{value * 100:{sign}.2f}" + ("" if spread is None else f" +- {spread * 100:.2f}")
 
 
-def interval(apart: float, low: float, high: float) -> str:
+def interval(gap: float, low: float, high: float) -> str:
     """
     >>> interval(-0.001, -0.002, 0.0)
     '-0.10 (-0.20 to +0.00)'
     """
-    return f"{apart * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
+    return f"{gap * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
 
 
 def lines(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -305,8 +305,8 @@ def _cell(one: dict, row: dict) -> str:
     words = [f"{one['name']}: " * (one in named) + percent(one["mean"], one["sd"])]
     if "difference" in one:
         low, high = one["interval"]
-        apart = interval(one["difference"], low, high)
-        words.append(apart if low <= 0 <= high else f"**{apart}**")
+        gap = interval(one["difference"], low, high)
+        words.append(gap if low <= 0 <= high else f"**{gap}**")
     if len(one["each"]) != row["of"]:
         words.append(f"{len(one['each'])} of {row['of']}")
     return ", ".join(words)

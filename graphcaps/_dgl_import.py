@@ -58,13 +58,13 @@ class Loader:
         module.__spec__.loader = module.__loader__ = self.loader
         fresh = dict(vars(module))
         # A half-imported DGL prints its own warnings before it fails; they would be about a library that isn't used.
-        said = io.StringIO()
+        printed = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(printed):
                 self.loader.exec_module(module)
         except (ImportError, OSError) as error:
             if not _broke_in_graphbolt(error):
-                sys.stderr.write(said.getvalue())
+                sys.stderr.write(printed.getvalue())
                 raise
         else:
             return

@@ -115,7 +115,7 @@ def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
         images["channels"] = "grey" if channels == 1 else "RGB"
     if dataset in DATASETS and (ink := DATASETS[dataset].ink) is not None:
         images["ink"] = round(ink, 4)
-    said = {
+    metadata = {
         "graphcaps": __version__,
         "preset": (network.preset or {}).get("name"),
         "dataset": dataset,
@@ -125,14 +125,14 @@ def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
         "objects": network.objects,
         "input": images,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in metadata.items() if value is not None}
 
 
 def export(
     network: Network,
     path: str | Path,
     format: Format = "onnx",
-    said: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
     images: torch.Tensor | None = None,
 ) -> Written:
     """Write a network for other people's programs; the old file, if any, stays until the new one is whole.
@@ -141,7 +141,7 @@ def export(
         network: on the CPU, in float32; exported as it is in eval mode.
         path: the file, its suffix any but the other format's.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
-        said: what the file says of itself; default: ``about(network)``.
+        metadata: what the file says of itself; default: ``about(network)``.
         images: (N, C, H, W) in [0, 1], float32, N >= 1, that the file is asked, beside graphcaps. ONNX is asked by
             onnxruntime where that is installed.
 
@@ -158,17 +158,17 @@ def export(
     _check(network)
     if images is not None:
         _check_images(images, network.image_shape)
-    path, said = Path(path), said or about(network)
+    path, metadata = Path(path), metadata or about(network)
     training = network.training
     network.eval()
     try:
         exported, outputs = _program(network)
         with replacing(path) as temporary:
             if format == "onnx":
-                _write_onnx(exported, temporary, said, list(outputs))
+                _write_onnx(exported, temporary, metadata, list(outputs))
             else:
                 with open(temporary, "wb") as file:
-                    torch.export.save(exported, file, extra_files={ABOUT: json.dumps(said, indent=1)})
+                    torch.export.save(exported, file, extra_files={ABOUT: json.dumps(metadata, indent=1)})
             difference = None
             if images is not None and (format == "pt2" or _installed("onnxruntime")):
                 difference = _difference(network, temporary, images, format)
@@ -318,7 +318,9 @@ def _difference(network: Network, path: Path, images: torch.Tensor, format: Form
     return float(np.abs(next(iter(ask(path, images, format).values())) - wanted).max())
 
 
-def _write_onnx(exported: torch.export.ExportedProgram, path: Path, said: dict[str, Any], outputs: list[str]) -> None:
+def _write_onnx(
+    exported: torch.export.ExportedProgram, path: Path, metadata: dict[str, Any], outputs: list[str]
+) -> None:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), _quiet():
         warnings.simplefilter("ignore")
         written = torch.onnx.export(exported, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
@@ -330,7 +332,7 @@ def _write_onnx(exported: torch.export.ExportedProgram, path: Path, said: dict[s
         part.metadata_props.clear()  # torch's notes on its tracing, with folders of this machine
     for value in values:
         value.shape = type(value.shape)(["batch", *value.shape[1:]])
-    model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in said.items()})
+    model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in metadata.items()})
     written.save(str(path), external_data=False)
 
 

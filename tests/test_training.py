@@ -442,7 +442,7 @@ def test_resume_takes_the_device_and_data_that_are_asked_for_also_where_they_are
     monkeypatch.setattr(training, "fit", noted)
     for moved in ([], ["device"]):
         with pytest.raises(GraphcapsError, match="^noted$"):
-            train(TrainConfig(), resume=run, moved=moved)
+            train(TrainConfig(), resume=run, overrides=moved)
     assert main(["train", "--resume", str(run), "--device=auto", "--data", "data"]) == 1
     assert taken == [tuple(there.values()), ("auto", there["data"]), ("auto", Path("data"))]
 

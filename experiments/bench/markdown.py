@@ -16,14 +16,14 @@ def bench_tables(found: dict) -> str:
     routing = [table for work in ("routing", "sparse") for table in found["benchmarks"][work]["tables"]]
     parts.append("Routing, ms (in brackets: times as fast as engine dgl):\n\n" + _side_by_side(routing, _timed))
     memory = found["benchmarks"]["memory"]["tables"]
-    said = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
-    parts.append(said + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
+    title = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
+    parts.append(title + _side_by_side(memory, lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
     growth = _by_size(found["benchmarks"]["growth"]["tables"][0]["rows"])
-    said = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
-    parts.append(said + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
+    title = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
+    parts.append(title + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
     steps = found["benchmarks"]["training"]["tables"]
-    said = f"Training steps ({steps[-1]['about']}), images/s (times einsum; share of the bfloat16 GEMM rate):\n\n"
-    parts.append(said + _side_by_side(steps, _images_per_second))
+    title = f"Training steps ({steps[-1]['about']}), images/s (times einsum; share of the bfloat16 GEMM rate):\n\n"
+    parts.append(title + _side_by_side(steps, _images_per_second))
     verdicts = {True: "met", False: "**missed**", None: "not measured"}
     lines = ["| target | wanted | got | |", "|---|---|---|---|"]
     for target in (target for part in found["benchmarks"].values() for target in part["targets"]):

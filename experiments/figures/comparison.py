@@ -60,6 +60,6 @@ def _draw(axes: Axes, at: int, row: dict, key: str, base: bool) -> None:
     color = style.ACCENT if base else style.INK
     values = np.array([seed["accuracy"][key] for seed in row["seeds"]])
     mean, sd = row["images"][key]["mean"], row["images"][key]["sd"]
-    apart = np.linspace(-_APART, _APART, len(values)) if len(values) > 1 else np.zeros(1)
-    axes.plot(values, at + apart, "o", color=color, ms=4, alpha=0.45, mew=0)
+    offsets = np.linspace(-_APART, _APART, len(values)) if len(values) > 1 else np.zeros(1)
+    axes.plot(values, at + offsets, "o", color=color, ms=4, alpha=0.45, mew=0)
     axes.errorbar(mean, at, xerr=sd, fmt="|", color=color, ms=13, mew=2, lw=1.6, capsize=3)

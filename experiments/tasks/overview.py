@@ -173,8 +173,8 @@ def of_images(task: Task, results: dict | None, count: int) -> list[dict]:
         for column, networks in task.columns.items():
             for row in (known[network] for network in networks if network in known):
                 about, each = row["images"][name], [seed["accuracy"][name] for seed in row["seeds"]]
-                apart = (about["difference"], *about["interval"]) if "difference" in about else None
-                cells[column].append(cell(row["name"], each, row["parameters"], apart))
+                difference = (about["difference"], *about["interval"]) if "difference" in about else None
+                cells[column].append(cell(row["name"], each, row["parameters"], difference))
         found.append(_row(task, title, count, cells))
     return found
 
@@ -186,8 +186,8 @@ def of_graphs(task: Task, rows: dict[str, dict]) -> list[dict]:
     for column, networks in task.columns.items():
         for row in (rows[network] for network in networks if network in rows):
             held = column != "uniform" and uniform in rows
-            apart = paired(row["test"], rows[uniform]["test"], overlap) if held else None
-            cells[column].append(cell(row["name"], row["test"], row["parameters"], apart))
+            difference = paired(row["test"], rows[uniform]["test"], overlap) if held else None
+            cells[column].append(cell(row["name"], row["test"], row["parameters"], difference))
     (title,) = task.rows
     return [_row(task, title, task.count, cells)]
 
@@ -197,14 +197,14 @@ def _row(task: Task, title: str, count: int, cells: dict) -> dict:
     return about | {"cells": {column: cells.get(column) for column in COLUMNS}}  # None: there is no such network
 
 
-def cell(network: str, accuracies: Sequence[float], parameters: int, apart: Sequence[float] | None) -> dict:
+def cell(network: str, accuracies: Sequence[float], parameters: int, difference: Sequence[float] | None) -> dict:
     """One network on one task: its accuracies in [0, 1], and its ``difference`` to uniform with a 95 % ``interval``.
 
     Args:
         network: its name.
         accuracies: one per seed, graph or fold.
         parameters: how many numbers it learns, without a decoder.
-        apart: difference to uniform, low and high; None for uniform itself, or while nothing is known.
+        difference: to uniform, low and high; None for uniform itself, or while nothing is known.
     """
     found = {"name": network, **table.spread(accuracies), "parameters": parameters}
-    return found if apart is None else found | {"difference": apart[0], "interval": [*apart[1:]]}
+    return found if difference is None else found | {"difference": difference[0], "interval": [*difference[1:]]}

@@ -214,9 +214,9 @@ def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
         (N,) in [0, 1], NaN where a vector moves by less than ``STILL`` of its length.
     """
     p = values - values.mean(axis=1, keepdims=True)
-    apart = vectors - vectors.mean(axis=1, keepdims=True)
-    slope = np.einsum("nt,ntd->nd", p, apart) / (p**2).sum(axis=1, keepdims=True)  # (N, D)
-    explained, whole = (slope**2).sum(axis=1) * (p**2).sum(axis=1), (apart**2).sum(axis=(1, 2))
+    centred = vectors - vectors.mean(axis=1, keepdims=True)
+    slope = np.einsum("nt,ntd->nd", p, centred) / (p**2).sum(axis=1, keepdims=True)  # (N, D)
+    explained, whole = (slope**2).sum(axis=1) * (p**2).sum(axis=1), (centred**2).sum(axis=(1, 2))
     moves = _moved(vectors) > STILL
     return np.divide(explained, whole, out=np.full(len(vectors), np.nan), where=moves)
 
@@ -236,9 +236,9 @@ def readout(vectors: np.ndarray, values: np.ndarray) -> float:
 
 
 def _moved(vectors: np.ndarray) -> np.ndarray:
-    apart = vectors - vectors.mean(axis=1, keepdims=True)
+    centred = vectors - vectors.mean(axis=1, keepdims=True)
     whole = (vectors**2).sum(axis=(1, 2))
-    return np.sqrt(np.divide((apart**2).sum(axis=(1, 2)), whole, out=np.zeros(len(vectors)), where=whole > 0))
+    return np.sqrt(np.divide((centred**2).sum(axis=(1, 2)), whole, out=np.zeros(len(vectors)), where=whole > 0))
 
 
 def _plain(value: float) -> float | None:

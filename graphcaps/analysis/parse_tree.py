@@ -141,24 +141,24 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
     longest = int(trace.lengths[at].argmax())
     names = trace.class_names or tuple(f"parent {j}" for j in range(trace.num_parents))
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    said = [f"image {image}: longest is {names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
+    lines = [f"image {image}: longest is {names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
     if tree.number_of_edges():
         links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
-        said.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")
+        lines.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")
         child, parent, link = next(iter(tree.edges(data=True)))
         name, share = tree.nodes[parent]["name"], link["credit"] / tree.graph["credit"]
-        said.append(f"the strongest link: {child} to {name}, {share:.1%} of all credit, coupling {link['c']:.2f}")
-    return "\n".join(said)
+        lines.append(f"the strongest link: {child} to {name}, {share:.1%} of all credit, coupling {link['c']:.2f}")
+    return "\n".join(lines)
 
 
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
     """How many children have links, and at how many places, where the picture puts those of one place together."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
-    said = f"{len(children):,} {'child' if len(children) == 1 else 'children'}"
+    count = f"{len(children):,} {'child' if len(children) == 1 else 'children'}"
     if trace.saliency is not None or trace.fields is None:
-        return said
+        return count
     places = len({tuple(data[side] for side in ("top", "left", "height", "width")) for data in children})
-    return f"{said} at {places:,} {'place' if places == 1 else 'places'}"
+    return f"{count} at {places:,} {'place' if places == 1 else 'places'}"
 
 
 def as_graphml(tree: networkx.MultiDiGraph) -> str:

@@ -29,11 +29,11 @@ def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the first paragraph of its help alone, for the list of all."""
 
     @functools.wraps(command)
-    def told(*arguments, **options):
+    def described(*arguments, **options):
         return command(*arguments, **options)
 
-    told.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
-    return told
+    described.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
+    return described
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -54,8 +54,8 @@ def export(
             then = "Without the data set: --check 0, which writes a file that isn't checked"
             raise type(error)(f"{error}. {then}") from error
         images = overlaid(next(Batches(splits.val, check).in_order())[0])
-    said = exporting.about(network, chosen.config.dataset)
-    written = exporting.export(network, path, format, said, images)
+    metadata = exporting.about(network, chosen.config.dataset)
+    written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
     print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(written.shapes())}")

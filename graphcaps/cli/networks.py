@@ -33,7 +33,7 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         more = [f"--{flag}" for flag in given if flag not in ("resume", *OF_THE_MACHINE)]
         wanted = "no flags but --data and --device (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, moved=[key for key in OF_THE_MACHINE if key in given])
+    result = train(config, resume=resume, overrides=[key for key in OF_THE_MACHINE if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:

@@ -68,11 +68,11 @@ def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
 
 def _unused(found: CapsuleUsage) -> str:
     """How many capsules are dead and how many starved, or "" where none is."""
-    said = []
+    lines = []
     children, parents = (found.dead_children, found.starved_children), (found.dead_parents, found.starved_parents)
     for (dead, starved), name in ((children, "children"), (parents, "parents")):
-        said.append(f"of {len(dead):,} {name} {int(dead.sum()):,} dead, {int(starved.sum()):,} starved")
-    return "; ".join(said) if any(bool(where.any()) for where in (*children, *parents)) else ""
+        lines.append(f"of {len(dead):,} {name} {int(dead.sum()):,} dead, {int(starved.sum()):,} starved")
+    return "; ".join(lines) if any(bool(where.any()) for where in (*children, *parents)) else ""
 
 
 def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
@@ -98,9 +98,9 @@ def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     lines += ["", f"{'parent':<{width}}  largest length  relative coupling"]
     for j, name in enumerate(class_names):
         states = ((found.dead_parents, "dead"), (found.starved_parents, "starved"))
-        said = "".join(f"  {state}" for where, state in states if where[j])
+        states_of = "".join(f"  {state}" for where, state in states if where[j])
         lines.append(
-            f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_relative_coupling[j]:>17.2f}{said}"
+            f"{name:<{width}}  {found.parent_length[j]:>14.3f}  {found.parent_relative_coupling[j]:>17.2f}{states_of}"
         )
     return lines
 

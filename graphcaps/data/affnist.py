@@ -119,8 +119,8 @@ def read_affnist(path: Path) -> Images:
     try:
         found = loadmat(path, variable_names=["affNISTdata"])
     except Exception as error:  # on damaged files SciPy raises whatever its parser meets
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name}: expected a whole MATLAB 5 file, got: {said}. Fetch it again") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{name}: expected a whole MATLAB 5 file, got: {reason}. Fetch it again") from error
     data = found.get("affNISTdata")
     fields = getattr(getattr(data, "dtype", None), "names", None) or ()
     held = ", ".join(fields) or "no such struct"

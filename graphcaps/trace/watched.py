@@ -129,14 +129,14 @@ class _Record:
         self.src, self.dst = (end.cpu() for end in (ends.src, ends.dst))
         self.num_children, self.num_parents, self.images = ends.num_children, ends.num_parents, images
         self.about: dict[str, str] = {} if name == BARE else {"layer": name}
-        self.kept: Tensor | None = None
+        self.selected: Tensor | None = None
         if edges is not None and len(self.src) > edges:
             ends_of_children = torch.bincount(self.src, minlength=self.num_children).cumsum(0)
             self.num_children = max(1, int((ends_of_children <= edges).sum()))
-            self.kept = (self.src < self.num_children).nonzero().squeeze(1)
-            self.about["edges"] = f"{len(self.kept)} of {len(self.src)}"
+            self.selected = (self.src < self.num_children).nonzero().squeeze(1)
+            self.about["edges"] = f"{len(self.selected)} of {len(self.src)}"
             self.about["children"] = f"{self.num_children} of {ends.num_children}"
-            self.src, self.dst = self.src[self.kept], self.dst[self.kept]
+            self.src, self.dst = self.src[self.selected], self.dst[self.selected]
         self.arrays: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": []}
 
     def add(self, **state: Tensor) -> None:
@@ -147,8 +147,8 @@ class _Record:
             if self.images is not None and values.shape[1] > self.images:
                 self.about["images"] = f"{self.images} of {values.shape[1]}"
                 values = values[:, : self.images]
-            if self.kept is not None and name != "lengths":
-                values = values[self.kept.to(values.device)]
+            if self.selected is not None and name != "lengths":
+                values = values[self.selected.to(values.device)]
             self.arrays[name].append(_finite(values.T.cpu().numpy(), np.float32 if name == "lengths" else np.float16))
 
     def trace(self) -> RoutingTrace:

@@ -16,16 +16,16 @@ def train(
     *,
     resume: str | Path | None = None,
     progress: bool = True,
-    moved: Collection[str] = (),
+    overrides: Collection[str] = (),
 ) -> dict:
     """Train a network and return what it reached (the run's result.json).
 
     Args:
         config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults or
-            are ``moved``.
+            are ``overrides``.
         resume: path of a run folder to go on with, in its own settings.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
-        moved: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.
+        overrides: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.
 
     Raises:
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
@@ -36,7 +36,7 @@ def train(
         if run.result():
             epochs = run.config.epochs
             raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs")
-        taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *moved)}
+        taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()
     from ..routing import engine

@@ -92,8 +92,8 @@ def read_matrix(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarr
     kind = "bytes" if dtype.itemsize == 1 else "int32"
     expect(magic == MAGIC[dtype], name, f"to start with 0x{MAGIC[dtype]:08X} ({kind})", f"0x{magic:08X}", AGAIN)
     fits = rank == 1 + len(shape) and tuple(dims[1:rank]) == shape and dims[0] > 0
-    said = " x ".join(str(dim) for dim in dims[: max(rank, 0)])
-    expect(fits, name, " x ".join(["N", *map(str, shape)]), said or f"{rank} dims", AGAIN)
+    sizes = " x ".join(str(dim) for dim in dims[: max(rank, 0)])
+    expect(fits, name, " x ".join(["N", *map(str, shape)]), sizes or f"{rank} dims", AGAIN)
     size = dims_end + dims[0] * int(np.prod(shape)) * dtype.itemsize
     expect(len(found) == size, name, f"{size} bytes", len(found), AGAIN)
     return np.frombuffer(found, dtype, offset=dims_end).reshape(-1, *shape)
