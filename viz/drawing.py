@@ -92,10 +92,9 @@ def draw(
             return written
         for span in spans:
             for name in moving:
-                answer = format in STILL and name != "entropy"
-                if answer and span == "epochs" and over == "both":
+                if format in STILL and name != "entropy" and span == "epochs" and over == "both":
                     continue  # the last epoch after the iterations of training: what the still over iterations shows
-                picture = _picture(name, trace.up_to_training() if answer else trace, span, image, top, medium)
+                picture = _picture(name, trace, span, image, top, medium)
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
                 style.save(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)

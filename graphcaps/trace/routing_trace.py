@@ -119,11 +119,6 @@ class RoutingTrace:
         trained = min(self.trained_iterations, self.num_iterations)
         return int(self.lengths[-1, trained - 1, item].argmax())
 
-    def up_to_training(self) -> RoutingTrace:
-        """The same without iterations beyond those of training: the last one made the network's answers."""
-        cut: dict[str, Any] = {name: getattr(self, name)[:, : self.trained_iterations] for name in _OF_ROUTING}
-        return dataclasses.replace(self, **cut)
-
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
         kept = self.epochs < epoch

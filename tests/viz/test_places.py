@@ -32,7 +32,7 @@ def test_the_credit_of_a_place_is_the_sum_over_its_children_of_coupling_times_ag
         wanted[:, j, 4 * top + left] += credit[:, e]
     np.testing.assert_allclose(found, wanted, atol=1e-12)
     picture = PlacesPicture(trace, image=1)
-    np.testing.assert_allclose(picture.maps, np.maximum(wanted, 0), atol=1e-12)
+    np.testing.assert_allclose(picture.maps, np.maximum(wanted[:3], 0), atol=1e-12)
     assert (wanted < 0).any() and (wanted > 0).any()
 
 

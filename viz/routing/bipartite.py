@@ -98,7 +98,7 @@ class GraphPicture:
         self._trace = trace
         self._image = image
         self._medium, self._layout = medium, _LAYOUTS[medium]
-        self._answer = self.timeline.c[int(self.timeline.answer)]  # (E,)
+        self._answer = self.timeline.c[-1]  # (E,)
         self.edges = np.argsort(self._answer, kind="stable")[-top:]
         self._whole = len(self.edges) == trace.num_edges
         self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
@@ -204,7 +204,7 @@ class GraphPicture:
             number = style.thousands(len(self.edges))
             shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)}"
             if self._medium.heading:
-                chosen_in = f"{self.timeline.over[:-1]} {self.timeline.steps[int(self.timeline.answer)]}"
+                chosen_in = f"{self.timeline.over[:-1]} {self.timeline.steps[-1]}"
                 shown += f" lines\nof {chosen_in}, in every frame"
             self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
@@ -277,7 +277,7 @@ class GraphPicture:
             undecided = self._undecided(couplings)
             title = f"Couplings, {title}" + ": nearly equal" * (undecided > NEARLY_EQUAL)
             line += f",   entropy {undecided:.1%} of undecided"
-        self._heading.say(title, line, self.timeline.note(position))
+        self._heading.say(title, line)
 
     def _show_verdict(self, winner: int | None) -> None:
         """Write the true label below the image, and the longest parent where it is another."""

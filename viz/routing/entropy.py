@@ -93,10 +93,6 @@ class EntropyPicture:
             axes.set_xticks(shown, [str(self.timeline.steps[k]) for k in shown])
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-            if self.timeline.trained < len(self.timeline):
-                axes.axvspan(self.timeline.trained + 0.5, x[-1] + 0.4, color=style.SHADE, lw=0, zorder=0)
-                looks: dict[str, Any] = {"color": style.MUTED, "size": self._medium.small, "ha": "right", "va": "top"}
-                axes.text(0.99, 0.975, self.timeline.note(self.timeline.end), transform=axes.transAxes, **looks)
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
         few = self._entropies.shape[1] <= _FEW

@@ -43,7 +43,7 @@ class HistogramPicture:
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
         self.timeline = Timeline.of(trace, over, image)
-        winner = int(self.timeline.lengths[int(self.timeline.answer)].argmax())
+        winner = int(self.timeline.lengths[-1].argmax())
         self._to_winner = trace.dst == winner
         degrees = np.unique(np.bincount(trace.src))
         self._degrees = degrees[degrees > 0]
@@ -91,4 +91,4 @@ class HistogramPicture:
                 bar.set_height(height)
         strong = style.thousands(int((c > 0.5).sum()))
         line = f"largest coupling: {c.max():.3f},   above one half: {strong} of {style.thousands(len(c))}"
-        self._heading.say(f"Coupling strengths: {self.timeline.title(position)}", line, self.timeline.note(position))
+        self._heading.say(f"Coupling strengths: {self.timeline.title(position)}", line)

@@ -186,7 +186,7 @@ class MoleculePicture:
             bar.set_width(lengths[k])
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
         title = f"Which class each node supports: {self.timeline.title(position)}"
-        self._heading.say(title, self._line, self.timeline.note(position))
+        self._heading.say(title, self._line)
         self.caption.set_text(f"{self._graph}, after {self.timeline.said(position)}\n{self._truth}")
 
 

@@ -115,15 +115,14 @@ class PlacesPicture:
         fields, of = places_of(trace)
         credit = self.timeline.c * taken(trace, "agreement", over, image)  # (S, E)
         self.maps = np.maximum(credit_by_place(trace, of, credit), 0)
-        answer = int(self.timeline.answer)
         self._true = true_parent(trace, image)
-        self.shown = np.sort(np.argsort(-self.timeline.lengths[answer], kind="stable")[:_MOST])
+        self.shown = np.sort(np.argsort(-self.timeline.lengths[-1], kind="stable")[:_MOST])
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
         self._windows = windows(fields, pixels.shape[1], pixels.shape[2], fine)
         self._image = style.rgb(pixels).repeat(fine, axis=0).repeat(fine, axis=1)
-        self._most = float(self._spread(self.maps[answer]).sum(axis=0).max())
+        self._most = float(self._spread(self.maps[-1]).sum(axis=0).max())
         with style.applied(medium):
             self._lay_out(medium)
             self._source = ", ".join(caption(trace, over, image))
@@ -181,4 +180,4 @@ class PlacesPicture:
             wrong = is_longest and self._true is not None and j != self._true
             title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if is_longest else "normal")
         heading = f"Which part votes for what: {self.timeline.title(position)}"
-        self._heading.say(heading, f"credit c <û, v>: {self._source}", self.timeline.note(position))
+        self._heading.say(heading, f"credit c <û, v>: {self._source}")

@@ -1,4 +1,7 @@
-"""What a picture moves through: the routing of one image over iterations, or over epochs at the trained iteration."""
+"""What a picture moves through: the routing of one image over the iterations of training, or, after them, over epochs.
+
+A trace may hold more iterations than the network is trained with. Pictures end on the network's answer.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,7 @@ OVER = ("iterations", "epochs")
 
 _BETWEEN = 4  # frames between two steps
 _MOST_FRAMES = 200
-_MOVE, _HOLD, _END = 0.06, 0.45, 1.0  # seconds per frame: between steps, on a step, on the last
-_ANSWER = 2.5  # seconds on the answer
+_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds per frame: between steps, on a step, on the last
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Timeline:
     over: str
     """iterations or epochs."""
     steps: np.ndarray
-    """(S,) number of each step: 1 to R, or the epochs of the trace."""
+    """(S,) number of each step: 1 to the iterations of training, or the epochs of the trace."""
     c: np.ndarray
     """(S, E) float64 couplings."""
     lengths: np.ndarray
@@ -43,7 +45,7 @@ class Timeline:
 
     @classmethod
     def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
-        """The last epoch's iterations, or each epoch's state after the iterations of training.
+        """The last epoch's iterations of training, or each epoch's state after them.
 
         Args:
             trace: what routing did.
@@ -66,27 +68,19 @@ class Timeline:
 
     @property
     def end(self) -> float:
-        """Position of the last step."""
+        """Position of the last step, the network's answer."""
         return float(len(self) - 1)
-
-    @property
-    def answer(self) -> float:
-        """Position of what the network answers with: the last iteration of training, or the last epoch."""
-        return float(self.trained - 1) if self.over == "iterations" else self.end
 
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
         """Couplings (E,) and lengths (J,) at ``position``, linear between steps."""
         return between(self.c, position), between(self.lengths, position)
 
     def title(self, position: float) -> str:
-        """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` on the way, ``iteration 4, beyond training``;
-        ``epoch 4 of 10 - after 3 iterations``.
-        """
+        """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` on the way, ``epoch 4 of 10 - after 3 iterations``."""
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         name = f"{self.over[:-1]} {low}" if low == high else f"{self.over[:-1]} {low} → {high}"
-        if self.over == "epochs":
-            return f"{name} of {self.steps[-1]} - after {count(self.trained, 'iteration')}"
-        return f"{name}, beyond training" if self._beyond(position) else f"{name} of {self.trained}"
+        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
+        return f"{name} of {self.steps[-1]}{after}"
 
     def said(self, position: float) -> str:
         """How far it is: ``3 iterations``, ``1 epoch``, ``2 → 3 iterations`` on the way."""
@@ -97,29 +91,21 @@ class Timeline:
         """Whether this is epoch 0 of several: the longest parent means nothing there."""
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
-    def note(self, position: float) -> str:
-        """A remark on iterations beyond those of training, and on the last one of training before them; else ""."""
-        if self._beyond(position):
-            return f"beyond the {count(self.trained, 'iteration')} of training"
-        return "the network's answer" if position == self.answer < self.end and self.over == "iterations" else ""
-
-    def _beyond(self, position: float) -> bool:
-        return self.over == "iterations" and position > self.answer
-
     def frames(self) -> list[Frame]:
-        """Each step, held a little, with eased frames between; the answer is held longest."""
+        """Each step, held a little, with eased frames between; the last is held longest."""
         number = min(_BETWEEN, _MOST_FRAMES // len(self) - 1) if len(self) < _MOST_FRAMES else 0
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
         frames = []
         for step in range(len(self) - 1):
-            frames.append(Frame(float(step), _ANSWER if step == self.answer else _HOLD))
+            frames.append(Frame(float(step), _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]
-        return [*frames, Frame(self.end, _ANSWER if self.answer == self.end else _END)]
+        return [*frames, Frame(self.end, _END)]
 
 
 def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
     """(S, E) or (S, J) float64: an array of the trace along a timeline; raise ``GraphcapsError`` for NaN or inf."""
-    cut = (-1, slice(None), image) if over == "iterations" else (slice(None), _trained(trace) - 1, image)
+    trained = _trained(trace)
+    cut = (-1, slice(trained), image) if over == "iterations" else (slice(None), trained - 1, image)
     values = getattr(trace, name)[cut].astype(np.float64)
     broken = ~np.isfinite(values).all(axis=1)
     if broken.any():
@@ -128,7 +114,7 @@ def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
 
 
 def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
-    return np.arange(1, trace.num_iterations + 1) if over == "iterations" else np.asarray(trace.epochs)
+    return np.arange(1, _trained(trace) + 1) if over == "iterations" else np.asarray(trace.epochs)
 
 
 def _trained(trace: RoutingTrace) -> int:
