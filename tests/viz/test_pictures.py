@@ -51,6 +51,8 @@ def test_uniform_couplings_lie_on_the_uniform_level_in_spite_of_float16():
     picture.show(0)
     assert picture.mean.get_ydata() == pytest.approx([level])
     assert "H / ln 10 = 1.000" in words(picture.figure)
+    assert picture.figure.axes[0].get_ylim() == pytest.approx((0, 1.1 * level))
+    assert "uniform: ln 10 = 2.303" in words(picture.figure)
 
 
 @pytest.mark.parametrize("kind", PICTURES)

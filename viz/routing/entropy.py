@@ -16,7 +16,6 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption
 
 _FEW = 40  # children drawn as lines of their own
-_LEAST = 0.01  # nats that the axis spans at least: smaller changes are noise
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,17 +94,12 @@ class EntropyPicture:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
 
     def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
-        few = self._entropies.shape[1] <= _FEW
-        highest = levels.max()
-        lowest = self._entropies.min() if few else max(0.0, (self._means - self._spreads).min())
-        lowest = min(lowest, highest - _LEAST)
-        pad = 0.06 * (highest - lowest)
-        axes.set_ylim(lowest - pad, highest + 2.6 * pad)
-        axes.ticklabel_format(axis="y", useOffset=False)
+        few, highest = self._entropies.shape[1] <= _FEW, float(levels.max())
+        axes.set_ylim(0, 1.1 * highest or 1)
         named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
         line = self._medium.line
         dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
-        self.uniform = axes.axhline(self._level, label=f"undecided: {named}", **dashed)
+        self.uniform = axes.axhline(self._level, label=f"uniform: {named}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
         # No child can be above its uniform level or below 0, where mean +- sd may reach.
