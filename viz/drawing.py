@@ -23,8 +23,14 @@ from graphcaps.viz.routing.movie import Picture, check_video, write_gif, write_m
 from graphcaps.viz.routing.places import PlacesPicture, has_places
 from graphcaps.viz.routing.timeline import OVER
 
-WHAT = ("entropy", "graph", "histogram", "places", "molecule", "sheet", "all")
-MOVING = WHAT[:5]
+_PICTURES: dict[str, Callable[..., Picture]] = {
+    "entropy": EntropyPicture,
+    "graph": GraphPicture,
+    "histogram": HistogramPicture,
+    "places": PlacesPicture,
+    "molecule": MoleculePicture,
+}
+WHAT = (*_PICTURES, "sheet", "all")
 STILL = ("png", "svg", "pdf")
 FORMATS = ("gif", "mp4", *STILL, "html")
 
@@ -37,7 +43,6 @@ def draw(
     over: str = "both",
     format: str = "gif",
     image: int = 0,
-    top: int = 300,
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: entropy.gif, graph.gif, histogram.gif, the same over epochs
@@ -54,7 +59,6 @@ def draw(
             last iteration of training, in the last epoch (over both, once), and all of the entropy's curves; 3.4 inches
             wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
         image: which image of the trace moves, or is shown first in the explorer, from 0.
-        top: of a larger graph, how many of the strongest couplings are drawn, >= 1.
         on_written: called with each path when its file is complete.
 
     Returns:
@@ -73,7 +77,7 @@ def draw(
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     of_all = {"places": has_places(trace), "molecule": has_bonds(trace)}
-    moving = [name for name in MOVING if what == name or (what == "all" and of_all.get(name, True))]
+    moving = [name for name in _PICTURES if what == name or (what == "all" and of_all.get(name, True))]
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
@@ -94,7 +98,7 @@ def draw(
             for name in moving:
                 if format in STILL and name != "entropy" and span == "epochs" and over == "both":
                     continue  # the last epoch after the iterations of training: what the still over iterations shows
-                picture = _picture(name, trace, span, image, top, medium)
+                picture = _PICTURES[name](trace, span, image, medium=medium)
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
                 style.save(picture.figure, path, medium) if format in STILL else _film(picture, path)
                 done(path)
@@ -117,18 +121,6 @@ def writable(folder: Path) -> Iterator[None]:
         if got:
             raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
         yield
-
-
-def _picture(name: str, trace: RoutingTrace, over: str, image: int, top: int, medium: style.Medium) -> Picture:
-    if name == "graph":
-        return GraphPicture(trace, over, image, top=top, medium=medium)
-    if name == "places":
-        return PlacesPicture(trace, over, image, medium=medium)
-    if name == "molecule":
-        return MoleculePicture(trace, over, image, medium=medium)
-    if name == "entropy":
-        return EntropyPicture(trace, over, image, medium=medium)
-    return HistogramPicture(trace, over, image, medium=medium)
 
 
 def _film(picture: Picture, path: Path) -> None:

@@ -13,7 +13,6 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from PIL import Image, ImageFilter
 
-from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
@@ -30,6 +29,7 @@ _PICTURED = 20  # children shown as small pictures of what they look at
 _LEGIBLE = 24  # pixels of a side; smaller ones are dots
 _LABELLED = 30  # parents that have room for a name each
 _ENDS = [digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)] + [1.0]  # of the axis of lengths
+_LINES = 320  # drawn of a larger graph, about
 _CURVE = np.linspace(0, 1, 18)
 
 
@@ -67,17 +67,17 @@ class GraphPicture:
 
     Both grow linearly from 0 to the largest coupling shown at any step, or to 0.5 where all are smaller: nearly uniform
     couplings have thin lines. A scale is drawn below. Children are ordered by the mean place of the parents that they
-    go to in the network's answer, so that few lines cross.
+    go to in the network's answer, so that few lines cross. Of a graph with more than 320 edges a random sample of
+    children is drawn, each with all its edges: about 320 lines, the same in every frame.
 
     Args:
         trace, over, image: as in ``Timeline.of``.
-        top: of a larger graph, the strongest ``top`` couplings of the answer are drawn, in every frame, >= 1.
         medium: what it is made for.
 
     Attributes:
         figure: the matplotlib figure.
         timeline: the steps it moves through.
-        edges: (K,) the edge each line stands for, weakest first.
+        edges: (K,) the edge each line stands for, weakest in the answer first.
         lines: LineCollection of K lines in that order.
         bars: PolyCollection of J rectangles, the lengths of the parents.
         nodes: PathCollection of the J parents.
@@ -90,17 +90,16 @@ class GraphPicture:
         over: str = "iterations",
         image: int = 0,
         *,
-        top: int = 300,
         medium: style.Medium = style.SCREEN,
     ):
-        expect(isinstance(top, int) and top >= 1, "top", "an integer >= 1", repr(top))
         self.timeline = Timeline.of(trace, over, image)
         self._trace = trace
         self._image = image
         self._medium, self._layout = medium, _LAYOUTS[medium]
         self._answer = self.timeline.c[-1]  # (E,)
-        self.edges = np.argsort(self._answer, kind="stable")[-top:]
-        self._whole = len(self.edges) == trace.num_edges
+        self._children = sample_of(trace)
+        order = np.argsort(self._answer, kind="stable")
+        self.edges = order[np.isin(trace.src[order], self._children)]
         self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
         self._decided = self._undecided(self._answer) <= NEARLY_EQUAL
         self._names = style.parent_names(trace.class_names, trace.num_parents)
@@ -154,20 +153,20 @@ class GraphPicture:
         self.nodes = axes.scatter(np.ones_like(self._y), self._y, color=self._colors, zorder=3, clip_on=False)
         axes.set(xlim=(-0.12, 1.03), ylim=(0, 1))
         style.bare(axes)
-        children = count(trace.num_children, "child", "children")
-        if len(order) < trace.num_children:
-            children = f"{len(order)} of {children}"
+        children, whole = count(trace.num_children, "child", "children"), len(order) == trace.num_children
+        if not whole:
+            children = f"{len(order)} of {children}" + ", all their edges" * self._medium.heading
         if not self._dots and self._medium.heading:
             children = f"what {children} look at"
         above: dict[str, Any] = {"va": "bottom", "size": self._medium.text}
         axes.text(-0.12, 1.025, children, ha="left", **above)
-        if self._medium.heading:
+        if whole and self._medium.heading:  # a sample's words need the room
             axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", **above)
 
     def _children_in_order(self) -> np.ndarray:
         """Children that are drawn, from top to bottom."""
         order = children_in_order(self._trace, self._answer)
-        return order if self._whole else order[np.isin(order, self._trace.src[self.edges])]
+        return order[np.isin(order, self._children)]
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
         """A dot per child, or the image with what the child looks at lit up; the dots are returned."""
@@ -194,19 +193,13 @@ class GraphPicture:
         return []
 
     def _draw_scale(self, axes: Axes) -> None:
-        """Three lines of known coupling, and how many lines are drawn of how many; in a paper, the range of c."""
+        """Three lines of known coupling; in a paper, the range of c."""
         if not self._medium.heading:
             degrees = np.unique(np.bincount(self._trace.src))
             even = f"undecided {1 / degrees[-1]:.3f}, " if len(degrees[degrees > 0]) == 1 else ""
-            values = f"{even}strongest {self._answer.max():.3f}"
+            values = f"{even}strongest {self._answer[self.edges].max():.3f}"
+            values += ", all edges of these children" * (len(self._children) < self._trace.num_children)
             self.figure.text(0.02, self._layout.shown, values, size=self._medium.small, va="center")
-        if not self._whole:
-            number = style.thousands(len(self.edges))
-            shown = f"the {number} strongest of {style.thousands(self._trace.num_edges)}"
-            if self._medium.heading:
-                chosen_in = f"{self.timeline.over[:-1]} {self.timeline.steps[-1]}"
-                shown += f" lines\nof {chosen_in}, in every frame"
-            self.figure.text(0.975, self._layout.shown, shown, size=self._medium.small, ha="right", va="center")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(axes)
         axes.text(0, 0.5, "coupling c", size=self._medium.small, va="center")
@@ -288,6 +281,15 @@ class GraphPicture:
         if winner is not None and winner != self._true:
             text, weight = f"{text}\nlongest:{between}{self._names[winner]}\nwrong", "bold"
         self._verdict.set(text=text, fontweight=weight)
+
+
+def sample_of(trace: RoutingTrace) -> np.ndarray:
+    """The children that are drawn, ascending: all, or a random sample with about 320 edges, the same each time."""
+    if trace.num_edges <= _LINES:
+        return np.arange(trace.num_children)
+    linked = np.unique(trace.src)
+    shown = max(1, _LINES * len(linked) // trace.num_edges)
+    return np.sort(np.random.default_rng(0).choice(linked, shown, replace=False))
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
