@@ -50,7 +50,7 @@ def test_uniform_couplings_lie_on_the_uniform_level_in_spite_of_float16():
     assert level == pytest.approx(math.log(10))
     picture.show(0)
     assert picture.mean.get_ydata() == pytest.approx([level])
-    assert "H / ln 10 = 1.000" in words(picture.figure)
+    assert "100.0% of uniform" in words(picture.figure)
     assert picture.figure.axes[0].get_ylim() == pytest.approx((0, 1.1 * level))
     assert "uniform: ln 10 = 2.303" in words(picture.figure)
 
@@ -74,6 +74,31 @@ def test_line_widths_and_opacities_grow_linearly_with_the_couplings_of_the_trace
         share = state[picture.edges] / max(0.5, states.max())
         assert picture.lines.get_linewidths() == pytest.approx(0.4 + 4.6 * share)
         assert picture.lines.get_colors()[:, 3] == pytest.approx(0.16 + 0.79 * share)
+
+
+@pytest.mark.parametrize(
+    ("largest", "title"),
+    [
+        ([0.11] * 4, "Couplings nearly equal: hardly any routing"),
+        ([0.1, 0.1, 0.1, 0.5], "None of 4 children chooses by more than half"),
+        ([0.1, 0.1, 0.1, 0.6], "1 of 4 children chooses by more than half"),
+        ([0.1, 0.1, 0.6, 0.9], "4 children choose: 2 of them by more than half"),
+    ],
+)
+@pytest.mark.parametrize("kind", PICTURES)
+def test_the_title_says_how_many_children_choose(kind, largest, title):
+    largest = np.array(largest)[:, None]
+    c = np.where(np.arange(10) == 3, largest, (1 - largest) / 9).astype(np.float16)
+    small = make_trace(4, 10, iterations=1, images=1, epochs=(1,))
+    picture = kind(dataclasses.replace(small, c=c.reshape(small.c.shape)))
+    assert title in words(picture.figure)
+
+
+def test_children_without_a_choice_are_not_counted():
+    edges = ([0, 1, 2, 2], [0, 1, 0, 1])
+    one_each = make_trace(3, 2, edges=(edges[0][:2], edges[1][:2]))
+    assert "One parent for each child: nothing to choose" in words(viz.GraphPicture(one_each).figure)
+    assert "1 of 1 child chooses" in words(viz.GraphPicture(make_trace(3, 2, edges=edges, speed=1)).figure)
 
 
 def test_each_line_joins_its_child_to_its_parent_in_the_parents_colour(trace):

@@ -15,13 +15,12 @@ from PIL import Image, ImageFilter
 
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.entropy import entropies
+from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent
 
 THIN, THICK = 0.4, 5.0  # points: widths of a coupling of 0 and of the largest of the scale, where there is room
 PALE, STRONG = 0.16, 0.95  # their opacities
 LEAST = 0.5  # the scale of widths ends here at least
-NEARLY_EQUAL = 0.99  # share of the largest possible entropy above which the title says "nearly equal"
 
 Numbers = TypeVar("Numbers", float, np.ndarray)
 
@@ -101,7 +100,6 @@ class GraphPicture:
         order = np.argsort(self._answer, kind="stable")
         self.edges = order[np.isin(trace.src[order], self._children)]
         self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
-        self._decided = self._undecided(self._answer) <= NEARLY_EQUAL
         self._names = style.parent_names(trace.class_names, trace.num_parents)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
@@ -239,11 +237,6 @@ class GraphPicture:
     def _share(self, c: Numbers) -> Numbers:
         return c / self._most
 
-    def _undecided(self, c: np.ndarray) -> float:
-        """Mean over children of the entropy of couplings (E,), as a share of the mean ln(number of edges)."""
-        found, levels = entropies(self._trace, c[None])
-        return float(found.mean() / levels.mean()) if levels.any() else 1.0
-
     def show(self, position: float) -> None:
         """Set every line and bar to the couplings and lengths at ``position``, in steps from 0."""
         couplings, lengths = self.timeline.at(position)
@@ -262,15 +255,9 @@ class GraphPicture:
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
         self._show_verdict(winner)
-        answer = f"longest{' parent' * self._decided}: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
-        line, title = "untrained" if winner is None else answer, self.timeline.title(position)
-        if self._decided:
-            title = f"Children choose parents: {title}"
-        else:
-            undecided = self._undecided(couplings)
-            title = f"Couplings, {title}" + ": nearly equal" * (undecided > NEARLY_EQUAL)
-            line += f",   entropy {undecided:.1%} of undecided"
-        self._heading.say(title, line)
+        answer = f"longest parent: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
+        line = f"{self.timeline.title(position)}, {'untrained' if winner is None else answer}"
+        self._heading.say(choice_in_words(self._trace, couplings), line)
 
     def _show_verdict(self, winner: int | None) -> None:
         """Write the true label below the image, and the longest parent where it is another."""

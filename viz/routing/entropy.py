@@ -13,7 +13,10 @@ from matplotlib.ticker import MaxNLocator
 
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Timeline, between, caption
+from graphcaps.viz.routing.timeline import Timeline, between, caption, count
+
+NEARLY_EQUAL = 0.99  # share of the uniform entropy
+CHOICE = 0.5  # coupling
 
 _FEW = 40  # children drawn as lines of their own
 
@@ -43,6 +46,31 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
 
 
+def choice_in_words(trace: RoutingTrace, c: np.ndarray) -> str:
+    """How many children choose a parent: the title of every picture of couplings ``c`` (E,).
+
+    - Above 99 % of the uniform entropy, on average: ``Couplings nearly equal: hardly any routing``.
+    - Else a child chooses by more than half if one of its couplings is above 0.5. Half of the children or more:
+      ``16 children choose: 11 of them by more than half``. Fewer: ``3 of 16 children choose by more than half``.
+
+    Children with one edge or none have no choice, and are not counted.
+    """
+    free = np.bincount(trace.src, minlength=trace.num_children) > 1
+    if not free.any():
+        return "One parent for each child: nothing to choose"
+    found, levels = entropies(trace, c[None])
+    if found.sum() > NEARLY_EQUAL * levels.sum():
+        return "Couplings nearly equal: hardly any routing"
+    largest = np.zeros(trace.num_children)
+    np.maximum.at(largest, trace.src, c)
+    choosing, several = int((largest > CHOICE)[free].sum()), int(free.sum())
+    children = count(several, "child", "children")
+    if 2 * choosing >= several > 1:
+        return f"{children} choose: {choosing:,} of them by more than half"
+    verb = "choose" if choosing > 1 else "chooses"
+    return f"{f'{choosing:,}' if choosing else 'None'} of {children} {verb} by more than half"
+
+
 class EntropyPicture:
     """Coupling entropy over iterations or epochs, drawn up to a position.
 
@@ -63,7 +91,7 @@ class EntropyPicture:
     def __init__(
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
-        self._medium = medium
+        self._trace, self._medium = trace, medium
         self.timeline = Timeline.of(trace, over, image)
         self._entropies, levels = entropies(trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
@@ -127,8 +155,6 @@ class EntropyPicture:
         self.band.set_xy(np.concatenate((low, high[::-1])))
         if self.children is not None:
             self.children.set_segments([np.column_stack((x, child)) for child in children.T])
-        ratio = "is not defined: one parent leaves no choice"
-        if self._level > 0:
-            ratio = f"= {means[-1] / self._level:.3f}   (1: undecided, 0: decided)"
-        line = f"mean H = {means[-1]:.3f} ± {spreads[-1]:.3f} nat,   H / {self._choices} {ratio}"
-        self._heading.say(f"Coupling entropy: {self.timeline.title(position)}", line)
+        share = f", {means[-1] / self._level:.1%} of uniform" if self._level > 0 else ""
+        line = f"{self.timeline.title(position)}: mean entropy {means[-1]:.3f} ± {spreads[-1]:.3f} nat{share}"
+        self._heading.say(choice_in_words(self._trace, self.timeline.at(position)[0]), line)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
+from graphcaps.viz.routing.entropy import CHOICE, choice_in_words
 from graphcaps.viz.routing.timeline import Timeline, caption, wide_range
 
 _BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
@@ -44,6 +45,7 @@ class HistogramPicture:
     ):
         self.timeline = Timeline.of(trace, over, image)
         winner = int(self.timeline.lengths[-1].argmax())
+        self._trace = trace
         self._to_winner = trace.dst == winner
         degrees = np.unique(np.bincount(trace.src))
         self._degrees = degrees[degrees > 0]
@@ -89,6 +91,6 @@ class HistogramPicture:
         for bars, heights in ((self.bars, counts), (self.winner_bars, to_winner)):
             for bar, height in zip(bars, heights, strict=True):
                 bar.set_height(height)
-        strong = style.thousands(int((c > 0.5).sum()))
-        line = f"largest coupling: {c.max():.3f},   above one half: {strong} of {style.thousands(len(c))}"
-        self._heading.say(f"Coupling strengths: {self.timeline.title(position)}", line)
+        strong = f"{style.thousands(int((c > CHOICE).sum()))} of {style.thousands(len(c))}"
+        line = f"{self.timeline.title(position)}: largest coupling {c.max():.3f}, {strong} above one half"
+        self._heading.say(choice_in_words(self._trace, c), line)

@@ -18,6 +18,7 @@ from matplotlib.transforms import Bbox
 from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
+from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.layout import places
 from graphcaps.viz.routing.timeline import Timeline, true_parent
 
@@ -65,7 +66,7 @@ class MoleculePicture:
     def __init__(
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
-        self.timeline = Timeline.of(trace, over, image)
+        self._trace, self.timeline = trace, Timeline.of(trace, over, image)
         wanted = "bonds among children that have an edge to each parent"
         expect(has_bonds(trace), "trace", wanted, "none", "trace.with_bonds(bonds) adds them")
         bonds = trace.bonds
@@ -174,6 +175,7 @@ class MoleculePicture:
     def show(self, position: float) -> None:
         """Draw the couplings and lengths at ``position``, in steps from 0, linear between iterations."""
         c, lengths = self.timeline.at(position)
+        self._heading.say(choice_in_words(self._trace, c), self._line, self.timeline.title(position))
         c = c[self._in_edge_order].reshape(-1, self._classes)  # (I, J)
         chosen = c.argmax(axis=1)
         undecided = 1 / self._classes
@@ -185,8 +187,6 @@ class MoleculePicture:
         for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
             bar.set_width(lengths[k])
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
-        title = f"Which class each node supports: {self.timeline.title(position)}"
-        self._heading.say(title, self._line)
         self.caption.set_text(f"{self._graph}, after {self.timeline.said(position)}\n{self._truth}")
 
 

@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from graphcaps.errors import required
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
+from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import Timeline, between, caption, taken, true_parent
 
 SHARP = 4  # power of the cosine that a place fades by
@@ -108,7 +109,7 @@ class PlacesPicture:
     def __init__(
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
     ):
-        self.timeline = Timeline.of(trace, over, image)
+        self._trace, self.timeline = trace, Timeline.of(trace, over, image)
         then = "Traces of training runs hold them"
         pixels = required(trace.images, "trace", "images to paint votes on", then=then)[image]
         required(trace.fields, "trace", "fields of its children", then=then)
@@ -170,7 +171,7 @@ class PlacesPicture:
     def show(self, position: float) -> None:
         """Paint the votes at ``position``, in steps from 0."""
         maps = self._spread(between(self.maps, position))
-        _, lengths = self.timeline.at(position)
+        c, lengths = self.timeline.at(position)
         self.panels[0].set_data(painted(self._image, maps, self._colors, self._most))
         longest, separator = int(lengths.argmax()), "\n" if self._two_lines else ": "
         for panel, title, j in zip(self.panels[1:], self._titles[1:], self.shown, strict=True):
@@ -179,5 +180,5 @@ class PlacesPicture:
             is_longest = j == longest and not self.timeline.untrained(position)
             wrong = is_longest and self._true is not None and j != self._true
             title.set(text=text + (" ✗" if wrong else ""), fontweight="bold" if is_longest else "normal")
-        heading = f"Which part votes for what: {self.timeline.title(position)}"
-        self._heading.say(heading, f"credit c <û, v>: {self._source}")
+        line = f"credit c <û, v> by place, {self.timeline.title(position)}"
+        self._heading.say(choice_in_words(self._trace, c), line, self._source)

@@ -173,5 +173,5 @@ def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 epoch``, ``2 epochs``, ``3 children``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    """``1 epoch``, ``2 epochs``, ``1,152 children``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
