@@ -310,8 +310,28 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     assert (axes["reconstruction 1"].images[0].get_array() == trace.reconstructions[1, 0]).all()
     mosaic = axes["perturbed 0"].images[0].get_array()
     assert (mosaic[2 * 13 : 2 * 13 + 12, 3 * 13 : 3 * 13 + 12] == trace.perturbed[0, 2, 3, 0]).all()
-    assert "changed by −0.25 to +0.25" in words(figure)
+    assert "All 4 dimensions of the longest capsule (rows), changed by −0.25 to +0.25" in words(figure)
     assert words(figure).count("(wrong)") == 1 and "class 7 (wrong)" in words(figure)
+
+
+def test_the_sheet_shows_the_eight_dimensions_that_change_the_picture_most(trace):
+    perturbed = np.zeros((2, 16, 11, 1, 12, 12), np.uint8)
+    perturbed[:, 1::2, 10] = 200
+    perturbed[1, 0, 10], perturbed[1, 1] = 255, 0  # of image 1, the first instead of the second
+    figure = viz.sheet(dataclasses.replace(trace, perturbed=perturbed, steps=np.linspace(-0.25, 0.25, 11)))
+    axes = {place.get_label(): place for place in figure.axes}
+    rows = [[label.get_text() for label in axes[f"perturbed {n}"].get_yticklabels()] for n in range(2)]
+    assert rows == [["2", "4", "6", "8", "10", "12", "14", "16"], ["1", "4", "6", "8", "10", "12", "14", "16"]]
+    assert axes["perturbed 0"].images[0].get_array().shape == (8 * 13, 6 * 13)
+    assert "The 8 most visible of 16 dimensions" in words(figure)
+
+
+@pytest.mark.parametrize(("accuracy", "low"), [(0.97, 0.9), (0.62, 0.6), (0.12, 0.1)])
+def test_the_sheets_axes_can_be_read_after_one_epoch(trace, accuracy, low):
+    history = {"epoch": [1], "train_loss": [0.4], "train_accuracy": [accuracy], "val_accuracy": [0.975]}
+    axes = {place.get_label(): place for place in viz.sheet(dataclasses.replace(trace, history=history)).figure.axes}
+    assert axes["accuracy"].get_ylim() == pytest.approx((low, 1.005)) and axes["loss"].get_ylim()[0] == 0
+    assert [tick for tick in axes["loss"].get_xticks() if 0.7 <= tick <= 1.3] == [1]
 
 
 def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():

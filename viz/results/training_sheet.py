@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from graphcaps.errors import expect
 from graphcaps.trace import RoutingTrace
@@ -19,6 +20,8 @@ from graphcaps.viz.routing.timeline import caption
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875
 _MOST = 10  # images shown
+_DIMENSIONS, _STEPS = 8, 6  # of a capsule, and pictures of each
+_GAP = 26  # pixels between capsules, for the numbers of the next one's dimensions
 _LOOKS: dict[str, dict[str, Any]] = {
     "train": {"color": style.MUTED, "ls": "--", "label": "training images"},
     "val": {"color": style.ACCENT, "label": "validation images"},
@@ -81,7 +84,13 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
                 axes.plot(*zip(*points, strict=True), lw=1.8, **dot, **looks)
         axes.set_title(kind)
         axes.set_xlabel("epoch")
-        axes.locator_params(axis="x", integer=True)
+        drawn = np.concatenate([line.get_xydata() for line in axes.lines])
+        axes.set_xlim(drawn[:, 0].min() - 0.3, drawn[:, 0].max() + 0.3)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if kind == "accuracy":  # from a whole tenth to 1
+            axes.set_ylim(min(0.9, np.floor(10 * drawn[:, 1].min()) / 10), 1.005)
+        else:
+            axes.set_ylim(0)
         axes.legend(loc="best")
 
 
@@ -114,34 +123,43 @@ def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
     assert trace.perturbed is not None
     shown = len(_one_per_class(trace))
     across = min(5, shown)
-    _, rows, columns, _, high, wide = trace.perturbed.shape
-    width = min((_RIGHT - 60) / 5 - 14, 1.6 * columns * wide)
-    tall = width * rows * (high + 1) / (columns * (wide + 1))
+    dimensions, steps, _, high, wide = _varied(trace.perturbed[0])[1].shape
+    width = (_RIGHT - 60 + _GAP) / 5 - _GAP
+    tall = width * dimensions * (high + 1) / (steps * (wide + 1))
     return across, width, tall, round(45 + (tall + 52) * -(-shown // across))
+
+
+def _varied(perturbed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of (D, S, C, H, W), the up to 8 dimensions that change the picture most, ascending, and up to 6 steps of them."""
+    spread = perturbed.std(axis=1).mean(axis=(1, 2, 3))  # (D,)
+    dimensions = np.sort(np.argsort(-spread, kind="stable")[:_DIMENSIONS])
+    steps = np.linspace(0, perturbed.shape[1] - 1, min(_STEPS, perturbed.shape[1])).round().astype(int)
+    return dimensions, perturbed[dimensions][:, steps]
 
 
 def _draw_perturbed(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """For an image of each class: a row per dimension of its longest capsule, a column per amount added to it."""
     assert trace.perturbed is not None and trace.steps is not None
     across, width, tall, _ = _mosaics(trace)
-    dimensions = trace.perturbed.shape[1]
+    every = trace.perturbed.shape[1]
     low, high = (f"{step:+.2f}".replace("-", "−") for step in (trace.steps[0], trace.steps[-1]))
-    text = f"Each of the {dimensions} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
+    shown = f"All {every}" if every <= _DIMENSIONS else f"The {_DIMENSIONS} most visible of {every}"
+    text = f"{shown} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
     style.write(figure, 25, top, text, size=style.TEXT, weight="bold")
     for k, n in enumerate(_one_per_class(trace)):
         row, column = divmod(k, across)
-        place = (60 + column * (width + 14), top + 45 + row * (tall + 52), width, tall)
+        place = (60 + column * (width + _GAP), top + 45 + row * (tall + 52), width, tall)
         axes = style.panel(figure, f"perturbed {n}", *place)
         gray: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "hanning"}
-        axes.imshow(_mosaic(trace.perturbed[n]), extent=(0, 1, 1, 0), aspect="auto", **gray)
+        dimensions, pictures = _varied(trace.perturbed[n])
+        axes.imshow(_mosaic(pictures), extent=(0, 1, 1, 0), aspect="auto", **gray)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
         title = f"image {n}" if trace.labels is None else _name(trace, trace.labels[n], 14)
         axes.set_title(title, size=style.TEXT, loc="center")
         for tick, side in zip(axes.set_xticks([0, 1], [low, high]), ("left", "right"), strict=True):
             tick.label1.set(ha=side)
-        marks = np.arange(0, dimensions, -(-dimensions // 16)) if column == 0 else np.arange(0)
-        axes.set_yticks((marks + 0.5) / dimensions, [str(mark + 1) for mark in marks])
+        axes.set_yticks((np.arange(len(dimensions)) + 0.5) / len(dimensions), [str(d + 1) for d in dimensions])
 
 
 _HEIGHTS = {_draw_curves: 250, _draw_reconstructions: 240}  # pixels
