@@ -53,14 +53,11 @@ def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
     shares = [relative_entropy(*pair) for pair in by_type]
     unused = _unused(found)
     lines = [f"{found.num_images:,} test images: {unused or 'no capsule is dead, none starved'}"]
-    choosing = found.undecided[found.undecided > 0]
-    if len(choosing):
-        least, most = (float(end) for end in choosing.aminmax())
-        level = f"{most:.3f} nat" if least == most else f"{least:.3f} to {most:.3f} nat, as a child has edges"
-        ends = dict.fromkeys(f"{end(shares):.1%}" for end in (min, max))
-        types = f", of types of child {' to '.join(ends)}" if len(ends) > 1 else ""
-        share = f"{relative_entropy(found.entropy, found.undecided):.1%}"
-        lines.append(f"coupling entropy: {share} of undecided ({level}){types}; 0%: each child has chosen one parent")
+    if (found.undecided > 0).any():
+        share, ends = relative_entropy(found.entropy, found.undecided), [f"{end(shares):.1%}" for end in (min, max)]
+        types = f"; by type of child {' to '.join(ends)}" if ends[0] != ends[1] else ""
+        meaning = "100%: all couplings equal; 0%: each child has one parent"
+        lines.append(f"coupling entropy: {share:.1%} ({meaning}){types}")
     if unused or max(shares) - min(shares) > APART:
         lines += ["", *_usage_rows(found, class_names)]
     return "\n".join(lines)

@@ -128,18 +128,19 @@ def _inside(field: Field, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
-    """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares."""
+    """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares.
+
+    A part that is drawn alone has a box round its field.
+    """
     maps = np.array([part.share * part.look for part in shown]).reshape(-1, *image.shape[:2])
     colors = np.array([style.color(part.parent) for part in shown]).reshape(-1, 3)
     axes.imshow(painted(image, maps, colors, maps.sum(axis=0).max()))
     style.bare(axes)
-    strongest = max((part.share for part in shown), default=1)
-    for part in shown[:_MOST]:
-        if part.field:
-            top, left, height, width = part.field
-            box = Rectangle((left - 0.5, top - 0.5), width, height, fill=False, lw=1.2)
-            box.set(edgecolor=style.color(part.parent), alpha=part.share / strongest)
-            axes.add_patch(box)
+    if len(shown) == 1 and shown[0].field:
+        top, left, height, width = shown[0].field
+        box = Rectangle((left - 0.5, top - 0.5), width, height, fill=False, lw=1.2)
+        box.set_edgecolor(style.color(shown[0].parent))
+        axes.add_patch(box)
 
 
 def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[str]) -> None:
