@@ -469,7 +469,7 @@ def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, t
     run = Run.create(graphcaps.TrainConfig(out=tmp_path, name="other"))
     recorded = Run.open(finished[0]).trace()
     broken = recorded.c.copy()
-    broken[-1, -1, 0] = np.nan
+    broken[-1, recorded.trained_iterations - 1, 0] = np.nan
     dataclasses.replace(recorded, c=broken).save(run.path / "trace.npz")
     code, out, printed = call(capsys, "viz", run.path, "--format", format, "--to", tmp_path / "x")
     assert (code, out) == (1, "") and "c of image 0: expected finite numbers, got NaN or inf at " in printed
