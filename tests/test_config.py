@@ -61,7 +61,7 @@ def test_settings_come_back_from_json(config):
 def test_the_command_makes_the_same_settings(monkeypatch):
     seen = []
 
-    def stop(config, resume, moved):
+    def stop(config, resume, overrides):
         seen.append(config)
         raise GraphcapsError("enough")
 

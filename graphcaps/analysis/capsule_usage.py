@@ -58,6 +58,9 @@ class CapsuleUsage:
     """(J,) in [0, J]: the largest relative coupling of its edges on any image."""
     undecided: torch.Tensor
     """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
+    weighted_entropy: float
+    """In [0, 1]: entropy / undecided, the mean over images and children that have a choice, each weighted by its length
+    there: a child that isn't there has nothing to choose. 1 where none has a choice."""
     away: float
     """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
 
@@ -92,6 +95,7 @@ class CapsuleUsage:
             "dead_at_most": NEVER_THERE,
             "starved_at_most": NEVER_ABOVE,
             "away_from_uniform": round(self.away, 6),
+            "entropy_of_undecided_by_length": round(self.weighted_entropy, 6),
             "children": {
                 "types": self.num_types,
                 "largest_length": _rounded(self.child_length),
@@ -194,6 +198,7 @@ class _Tally:
         )
         self.parent_length, self.parent_relative_coupling = torch.zeros(2, self.edges.num_parents, dtype=torch.float64)
         self.seen = self.away = 0
+        self.weighted = self.weights = 0.0
 
     def add(self, batch: RoutedBatch) -> None:
         src, dst = self.edges.src, self.edges.dst
@@ -203,7 +208,12 @@ class _Tally:
         largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > UNMOVED).sum())
         self.child_relative_coupling = self.child_relative_coupling.scatter_reduce(0, src, largest, "amax")
         self.parent_relative_coupling = self.parent_relative_coupling.scatter_reduce(0, dst, largest, "amax")
-        self.entropy += coupling_entropy(self.graph, batch.c).sum(dim=1).cpu().double()
+        entropy = coupling_entropy(self.graph, batch.c).cpu().double()  # (I, B)
+        self.entropy += entropy.sum(dim=1)
+        choosing, there = self.degrees > 1, batch.activation.cpu().double()
+        share = entropy[choosing] / self.degrees[choosing].double().log().unsqueeze(1)
+        self.weighted += float((share * there[choosing]).sum())
+        self.weights += float(there[choosing].sum())
         self.seen += batch.activation.shape[1]
 
     def found(self) -> CapsuleUsage:
@@ -216,7 +226,10 @@ class _Tally:
         )
         undecided = self.degrees.clamp_min(1).double().log()
         share = self.away / (self.seen * len(self.edges.src)) if len(self.edges.src) else 0.0
-        return CapsuleUsage(self.seen, self.num_types, *counted, undecided=undecided, away=share)
+        weighted = self.weighted / self.weights if self.weights else 1.0
+        return CapsuleUsage(
+            self.seen, self.num_types, *counted, undecided=undecided, weighted_entropy=weighted, away=share
+        )
 
 
 def _largest(lengths: torch.Tensor) -> torch.Tensor:

@@ -58,6 +58,7 @@ def usage_tables(found: CapsuleUsage, class_names: tuple[str, ...]) -> str:
         types = f"; by type of child {' to '.join(ends)}" if ends[0] != ends[1] else ""
         meaning = "100%: all couplings equal; 0%: each child has one parent"
         lines.append(f"coupling entropy: {share:.1%} ({meaning}){types}")
+        lines.append(f"the same, each child weighted by its length: {found.weighted_entropy:.1%}")
     if unused or max(shares) - min(shares) > APART:
         lines += ["", *_usage_rows(found, class_names)]
     return "\n".join(lines)

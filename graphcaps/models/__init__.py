@@ -54,9 +54,9 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> Network:
     of_images = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     settings = {key: getattr(config, key) for key in PRESETS[config.model].settings}
     if PRESETS[config.model].network == "MatrixCapsNet":
-        settings["routing"] = EM(config.iterations, final_lambda=FINAL_LAMBDA)
+        settings["routing"] = EM(config.routing_iterations, final_lambda=FINAL_LAMBDA)
     elif "routing" in settings:
-        settings["routing"] = routing_for_images(config.routing, iterations=config.iterations)
+        settings["routing"] = routing_for_images(config.routing, iterations=config.routing_iterations)
     return from_preset(config.model, **of_images, **settings)
 
 

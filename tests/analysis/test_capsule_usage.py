@@ -43,6 +43,9 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     lengths, child_relative_coupling, entropy, parent_lengths, parent_relative_coupling = (
         torch.stack(column) for column in zip(*rows, strict=True)
     )
+    every = torch.stack([row[0] for row in rows]), torch.stack([row[2] for row in rows]) / math.log(10)
+    assert found.weighted_entropy == pytest.approx(float((every[0] * every[1]).sum() / every[0].sum()), abs=1e-5)
+    assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # by length is something else
     near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
     torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
     torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
