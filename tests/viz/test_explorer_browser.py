@@ -232,6 +232,14 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         drawn = column[column > 0.08].sum()  # the others are paler
         share = c[edge] / widest
         assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.4 + 0.55 * share), abs=0.25)
+        # under the pointer the line has its full strength and the same width
+        wide = page.locator(".stage > canvas").bounding_box()["width"]
+        middle = height / 2 * ((order.index(child) + 0.5) / 16 + (parent + 0.5) / 10)
+        page.locator(".stage > canvas").hover(position={"x": (wide + 50) / 2, "y": middle})
+        settle(page)
+        assert f"→ class {parent}" in text(page, "#tip")
+        column = np.array(page.evaluate(OPACITIES + "; }", [0.2, 0.2])) / 255
+        assert column[column > 0.08].sum() == pytest.approx(0.4 + 5.1 * share, abs=0.4)  # a slope lengthens it
 
 
 def test_places_are_painted_in_the_colours_of_the_parents_they_vote_for(chromium, files):
