@@ -13,6 +13,7 @@ from graphcaps import viz
 from graphcaps.trace import random_trace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
+from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import wide_range
 
 from .browser import check_fits, contrast, opened, settle
@@ -155,6 +156,25 @@ def test_lengths_and_couplings_are_the_traces_at_every_moment(page):
                 assert column == pytest.approx(wanted, abs=half_step(state, digits)), (name, n, k, r)
 
 
+def test_the_title_is_that_of_the_pictures_at_every_moment(page):
+    found = set()
+    for n, k, r in ((0, 0, 0), (0, 2, 2), (1, 2, 2), (0, 2, 9), (1, 2, 9)):
+        page.get_by_role("radio", name=f"class {n}").check(force=True)
+        go(page, r + 1, k)
+        assert text(page, "h1") == choice_in_words(TRACE, TRACE.c[k, r, n].astype(np.float64))
+        found.add(text(page, "h1"))
+    assert len(found) > 2 and "Couplings nearly equal: hardly any routing" in found
+
+
+def test_the_title_of_a_graph_counts_children_with_a_choice(chromium, tmp_path):
+    c = np.array([0.7, 0.2, 0.1, 1.0, 0.4, 0.6])  # of three children with 3, 1 and 2 edges
+    trace = make_trace(3, 3, edges=([0, 0, 0, 1, 2, 2], [0, 1, 2, 0, 1, 2]))
+    trace = dataclasses.replace(trace, c=np.broadcast_to(c, trace.c.shape).astype(np.float16))
+    (path,) = viz.draw(trace, tmp_path, format="html")
+    with opened(chromium, path) as page:
+        assert text(page, "h1") == choice_in_words(trace, c) == "2 children choose: 2 of them by more than half"
+
+
 def test_entropy_and_histogram_say_the_traces_numbers(page):
     for k, r in ((0, 0), (1, 2), (2, 9)):
         go(page, r + 1, k)
@@ -189,6 +209,8 @@ def test_a_large_graph_says_how_much_of_it_is_shown_and_frames_what_a_child_sees
 @pytest.mark.parametrize("name, scheme", [("small", "light"), ("large", "dark"), ("random", "light")])
 def test_a_window_of_400_pixels_needs_no_scrolling_sideways(chromium, files, name, scheme):
     with opened(chromium, files[name], width=400, height=800, color_scheme=scheme) as page:
+        graph = page.locator(".stage").bounding_box()
+        assert graph["y"] + graph["height"] <= 800, "on the first screen"
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")
         settle(page)
@@ -232,6 +254,14 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         drawn = column[column > 0.08].sum()  # the others are paler
         share = c[edge] / widest
         assert drawn == pytest.approx((0.4 + 5.1 * share) * (0.4 + 0.55 * share), abs=0.25)
+        # under the pointer the line has its full strength and the same width
+        wide = page.locator(".stage > canvas").bounding_box()["width"]
+        middle = height / 2 * ((order.index(child) + 0.5) / 16 + (parent + 0.5) / 10)
+        page.locator(".stage > canvas").hover(position={"x": (wide + 50) / 2, "y": middle})
+        settle(page)
+        assert f"→ class {parent}" in text(page, "#tip")
+        column = np.array(page.evaluate(OPACITIES + "; }", [0.2, 0.2])) / 255
+        assert column[column > 0.08].sum() == pytest.approx(0.4 + 5.1 * share, abs=0.4)  # a slope lengthens it
 
 
 def test_places_are_painted_in_the_colours_of_the_parents_they_vote_for(chromium, files):

@@ -222,7 +222,7 @@ def test_the_tour_goes_from_start_to_end_by_keyboard_covers_nothing_and_fits_400
                 check_fits(page)
                 check_texts_stand_out(page)
             press_next(page)
-        assert graphs == [0, 6, 7]
+        assert graphs == [6, 7]  # children of a graph this low are dots, and one is shown in the picture
         assert len(texts) == 8 and any("The label of this image is" in text for text in texts)
         answered(page)
         assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"

@@ -178,3 +178,13 @@ def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monk
         assert cli.main(["explore", str(run.path), "--to", str(tmp_path), *words]) == 0
         assert capsys.readouterr().out == f"{path}\n" and opened == wanted
     assert stored_in(path.read_text(encoding="utf-8"))["network"]["epoch"] == 3
+
+
+@pytest.mark.parametrize(
+    "dataset, side, digit", [("mnist", 28, 20), ("multimnist", 36, 20), ("mnist40", 40, 20), ("digits", 28, 28)]
+)
+def test_the_pen_is_a_digits_size_thick_at_every_size_of_images(dataset, side, digit):
+    """MNIST's strokes are 2.32 of 20 pixels."""
+    pixels = torch.zeros(2, 1, side, side, dtype=torch.uint8)
+    found = of_run.with_shelf({}, network("compact", (1, side, side)), pixels, torch.tensor([0, 1]), DATASETS[dataset])
+    assert found["desk"]["stroke"] == pytest.approx(2.32 * digit / 20)

@@ -13,6 +13,7 @@ Version 1, keys at the top::
     level      mean over children of ln(number of edges): the entropy of children that are undecided
     choices    number of parents a child chooses from, null where children differ
     unlinked   children without edges
+    free       how many children have several edges, and so a choice
     degrees    the different numbers of edges that children have, ascending
     order      the I children from top to bottom: by the mean place of the parents they go to, over all images, after
                the trained iterations of the last epoch
@@ -30,6 +31,7 @@ Version 1, keys at the top::
       entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       largest, above_half   K times R, over all E edges: the largest coupling, how many are above one half
+      choosing   K times R: how many of the free children have a coupling above one half
       lengths    K times R times J, to 4 digits
       histogram  {"bins": 36 ends, "counts": {"type", "data"} (K, R, J, 35)}: couplings of all E edges, by parent
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
@@ -51,7 +53,7 @@ import numpy as np
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import children_in_order, smooth
-from graphcaps.viz.routing.entropy import entropies
+from graphcaps.viz.routing.entropy import CHOICE, entropies
 from graphcaps.viz.routing.histogram import bins_of
 from graphcaps.viz.routing.places import credit_by_place, places_of
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wide_range
@@ -97,6 +99,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "level": float(np.log(degrees[degrees > 0]).mean()),
         "choices": int(present[0]) if len(present) == 1 else None,
         "unlinked": np.flatnonzero(degrees == 0).tolist(),
+        "free": int((degrees > 1).sum()),
         "degrees": present.tolist(),
         "order": order.tolist(),
         "looks": trace.saliency is not None,
@@ -138,7 +141,8 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "entropy": _quantised(linked),
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "largest": c.max(axis=-1).tolist(),
-        "above_half": (c > 0.5).sum(axis=-1).tolist(),
+        "above_half": (c > CHOICE).sum(axis=-1).tolist(),
+        "choosing": ((c > CHOICE) & (degrees[trace.src] > 1)).sum(axis=-1).tolist(),  # couplings of a child sum to 1
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "histogram": _histogram(trace, states),
         "saliency": _saliency(trace, n),

@@ -20,6 +20,7 @@ from graphcaps.trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = (
+    "words.js",
     "trace.js",
     "charts.js",
     "picture.js",

@@ -7,6 +7,7 @@ const MOST_CHILDREN = 120, // shown of a larger graph; more lines would run into
 function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
   const { src, dst, children, parents } = layer,
     couplings = states.map(({ c }) => c),
+    degrees = src.reduce((counts, child) => ((counts[child] = (counts[child] ?? 0) + 1), counts), []),
     drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
   const reader = (rows) => (k, r) => rows[r];
@@ -35,6 +36,7 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     credit: withCredit ? lazyReader((state) => creditOf(state, src, dst, trace.fields, parents)) : null,
     meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
     largest: lazyReader((state) => endsOf([state.c])[1]),
+    choosing: lazyReader(({ c }) => c.reduce((count, value, e) => count + (value > 0.5 && degrees[src[e]] > 1), 0)),
     aboveHalf: lazyReader((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
     lengths: reader(states.map(({ lengths }) => [...lengths])),
     bins,
@@ -42,7 +44,7 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
   };
 }
 
-const ANSWERED = ["c", "b", "agreement", "entropy", "meanEntropy", "largest", "aboveHalf", "lengths"];
+const ANSWERED = ["c", "b", "agreement", "entropy", "meanEntropy", "largest", "aboveHalf", "choosing", "lengths"];
 
 // A stored image, unpacked, with the answer's numbers in its last epoch: those that the formulas have, and not the bytes
 // that stand for them in the trace. `edges` are the image's, in the layer.

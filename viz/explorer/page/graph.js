@@ -6,6 +6,7 @@ const THIN = 0.4,
   ALONE = 0.4, // as pale are lines of a child that is selected: there is nothing else to see
   STRONG = 0.95,
   UNLIT = 0.035,
+  ASIDE = 0.3, // of its strength has a line beside the one under the pointer
   REACH = 7;
 const CLEAR = 5; // equal shares that the widest line stands for, at least: equal couplings are thin lines in any image
 const MANY = 400, // lines that would be a fog where they are weak
@@ -96,30 +97,30 @@ class Graph {
     const { context, image, left, right } = this,
       edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
     const part = (right - left) / 3;
-    const line = (edge, width, alpha, color) => {
+    const line = (edge, alpha) => {
       const from = this.childY(image.src[edge]),
         to = this.parentY(image.dst[edge]);
       context.globalAlpha = alpha;
-      context.lineWidth = width;
-      context.strokeStyle = color;
+      context.lineWidth = this.lineWidth(c[edge]);
+      context.strokeStyle = look.parents[image.dst[edge]];
       context.beginPath();
       context.moveTo(left, from);
       context.bezierCurveTo(left + part, from, right - part, to, right, to);
       context.stroke();
     };
+    // what is chosen or under the pointer stands out by the others' fading: a line's width is always its coupling's
+    const under = hovered?.edge,
+      strength = under === undefined ? 1 : ASIDE;
     for (const edge of edges) {
-      const lit = this.isLit(edge, chosen);
-      line(
-        edge,
-        lit ? this.lineWidth(c[edge]) : THIN,
-        lit ? this.alpha(c[edge]) : UNLIT,
-        look.parents[image.dst[edge]],
-      );
+      line(edge, strength * (this.isLit(edge, chosen) ? this.alpha(c[edge]) : UNLIT));
     }
-    if (hovered?.edge !== undefined) {
-      const wide = Math.max(2, this.lineWidth(c[hovered.edge]));
-      line(hovered.edge, wide + 2, 1, look.ink);
-      line(hovered.edge, wide, 1, look.parents[image.dst[hovered.edge]]);
+    if (under !== undefined) {
+      line(under, 1);
+      context.strokeStyle = look.ink;
+      context.lineWidth = 2;
+      context.beginPath();
+      context.arc(right - 2, this.parentY(image.dst[under]), 4, 0, 2 * Math.PI);
+      context.stroke();
     }
     context.globalAlpha = 1;
     for (const child of image.order) {

@@ -33,6 +33,7 @@ function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   for (const control of $("#epochs").querySelectorAll("button, input")) control.disabled = alone;
   $("#iteration").max = trace.iterations;
   Object.assign($("#epoch"), { min: alone ? -1 : 0, max: trace.epochs.length - 1 }); // one epoch is the last: at the right
+  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(trace.images[0].pixels));
   $("#parents-head").textContent = counted(trace.parents.length, "parent", "parents");
   fill($("#parents"), trace.parents.length, "button", (row, j) => {
     row.type = "button";
@@ -144,6 +145,7 @@ function draw() {
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
+  drawTitle();
   drawTime();
   graph.draw(c, now, now.hovered, look);
   $("#named").hidden = !graph.numbered;

@@ -39,6 +39,7 @@ function fill(list, count, tag, make) {
 
 const WRONG = "✗",
   RIGHT = "✓",
+  NEARLY_EQUAL = 0.99, // share of the entropy of children that are undecided
   STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
 
 function indexOfLargest(lengths) {
@@ -76,6 +77,14 @@ function thousands(number) {
 function fixed(value, digits) {
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
+}
+
+// How many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
+function drawTitle() {
+  const [k, r] = [Math.round(now.k), Math.round(now.r)],
+    nearlyEqual = image.meanEntropy(k, r) > NEARLY_EQUAL * trace.level,
+    title = words.choice(trace.free, image.choosing(k, r), nearlyEqual);
+  if ($("h1").textContent !== title) $("h1").textContent = title;
 }
 
 function drawTime() {

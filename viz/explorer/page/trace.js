@@ -90,6 +90,7 @@ function unpacked(trace, n) {
     meanEntropy: listed("mean_entropy"),
     largest: listed("largest"),
     aboveHalf: listed("above_half"),
+    choosing: listed("choosing"),
     lengths: listed("lengths"),
     bins,
     counts: rows(new ARRAYS[counts.type](counts.data.buffer), parents.length * (bins.length - 1), R),
