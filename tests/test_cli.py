@@ -68,7 +68,7 @@ def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finis
     run, printed = finished
     lines = printed.splitlines()
     assert lines[0] == "compact on digits: 120 training, 40 validation and 41 test images"
-    assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 3 iterations of dynamic routing on engine '")
+    assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 4 iterations of dynamic routing on engine '")
     assert lines[2] == f"device cpu, float32, run '{run}'"
     assert lines[3] == "only 6 steps in all: validation may lag far behind training for the first 100"
     for k in (1, 2):
@@ -191,8 +191,15 @@ def test_help_lists_the_commands(capsys, words):
 def test_every_flag_has_a_help_text(capsys, name):
     code, out, _ = call(capsys, name, "--help")
     assert code == 0 and COMMANDS[name].__doc__.splitlines()[0] in out
-    for known in ("{None}|FLOAT", "{None}|INT", "None: 0.001", "None: on all", "(default: None)"):
-        out = out.replace(known, "", 2)
+    for known in (
+        "{None}|FLOAT",
+        "{None}|INT",
+        "None: 0.001",
+        "None: on all",
+        "None: 4 for compact",
+        "(default: None)",
+    ):
+        out = out.replace(known, "", 3)
     assert "None" not in out
 
 
@@ -363,7 +370,7 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
         str(folder / "capsules.json")
     ]
-    assert lines[3].startswith("41 test images") and lines[28].split()[:2] == ["all", "16"]
+    assert lines[3].startswith("41 test images") and lines[29].split()[:2] == ["all", "16"]
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
     assert json.loads((folder / "capsules.json").read_text())["images"] == 41
     with Image.open(files[2]) as image:

@@ -144,6 +144,6 @@ def test_a_run_brings_back_what_its_routing_learned_and_trace_usage_and_network_
     with torch.no_grad():
         lengths = net(to_float(test.pixels)).lengths
     states = routing_of(net, to_float(test.pixels))
-    torch.testing.assert_close(torch.from_numpy(states.lengths[0, 2]), lengths, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(states.lengths[0, 3]), lengths, rtol=1e-4, atol=1e-5)
     usage = capsule_usage(net, Batches(test, 20))
     torch.testing.assert_close(usage.parent_length.float(), lengths.amax(0), rtol=1e-4, atol=1e-5)
