@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from sklearn import datasets
 
-from graphcaps import load
+from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
 from graphcaps.data import Batches, load_images, own
-from graphcaps.errors import InputError
+from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.explore.of_run import carried
 from graphcaps.training.run_folder import Run
 
@@ -181,3 +184,222 @@ def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(s
     (moved / "shapes" / "light").rename(moved / "shapes" / "bright")
     assert main(["evaluate", str(run), "--data", str(moved)]) == 2
     assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
+
+
+def idx(values: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.tobytes()
+
+
+LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
+GREYS = np.random.default_rng(0).integers(0, 256, (30, 28, 20), np.uint8)
+COLOURS = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+SQUARES = GREYS[:, :20].reshape(30, 400)
+
+
+def write_idx(folder: Path) -> Path:
+    """Under Kaggle's names, one of them gzipped, another in a folder of its own."""
+    (folder / "t10k-images-idx3-ubyte").mkdir(parents=True)
+    (folder / "train-images.idx3-ubyte.gz").write_bytes(gzip.compress(idx(GREYS)))
+    (folder / "train-labels.idx1-ubyte").write_bytes(idx(LABELS))
+    (folder / "t10k-images-idx3-ubyte" / "t10k-images-idx3-ubyte").write_bytes(idx(GREYS[:6]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(LABELS[:6]))
+    return folder
+
+
+def write_npz(path: Path, **arrays) -> Path:
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    names = [f"pixel{k}" for k in range(pixels.shape[1])]
+    rows = [["label", *names]] * head + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
+    lines = [",".join(map(str, (*row[1:], row[0]) if last else row)) for row in rows]
+    path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)("\n".join(lines).encode()))
+    return path
+
+
+MEDMNIST = {
+    "train_images": COLOURS,
+    "train_labels": LABELS[:, None],
+    "val_images": COLOURS[:6],
+    "val_labels": LABELS[:6],
+}
+ARRAYS = {
+    "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
+    "keras": lambda to: ("npz", write_npz(to / "a.npz", x_train=GREYS, y_train=LABELS), GREYS, None),
+    "medmnist": lambda to: ("npz", write_npz(to / "a.npz", **MEDMNIST), COLOURS, None),
+    "fractions": lambda to: ("npz", write_npz(to / "a.npz", images=GREYS / 255, labels=LABELS), GREYS, None),
+    "channels first": lambda to: (
+        "npz",
+        write_npz(to / "a.npz", X=COLOURS.transpose(0, 3, 1, 2), y=LABELS),
+        COLOURS,
+        None,
+    ),
+    "csv": lambda to: (
+        "csv",
+        write_csv(to / "a.csv.gz", np.tile(SQUARES, 4)),
+        np.tile(SQUARES, 4).reshape(30, 40, 40),
+        None,
+    ),
+    "csv in colour": lambda to: ("csv", write_csv(to / "a.csv", COLOURS.reshape(30, -1), last=True), COLOURS, None),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_come_back_bit_for_bit(tmp_path, name):
+    kind, path, images, test = ARRAYS[name](tmp_path)
+    splits = loaded(path, kind)
+    assert splits.class_names == ("1", "2", "3") and (test is None or len(splits.test) == test)
+    assert splits.name == ("raw" if kind == "idx" else "a")
+    wanted = images[..., None] if images.ndim == 3 else images
+    number = {wanted[n].tobytes(): n for n in range(30)}
+    seen = []
+    for part in (splits.train, splits.val, *[splits.test] * (test is None)):
+        for pixels, label in zip(part.pixels.permute(0, 2, 3, 1).contiguous(), part.labels.tolist(), strict=True):
+            seen.append(number[pixels.numpy().tobytes()])
+            assert LABELS[seen[-1]] == label + 1
+    assert set(seen) == set(range(30))
+
+
+def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=np.array(list("abc"))[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "valid.csv")
+    (tmp_path / "kaggle" / "valid.csv").unlink()
+    (tmp_path / "kaggle" / "test.csv").write_text(
+        ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
+    )
+    splits = loaded(tmp_path / "kaggle", "csv")
+    assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
+
+
+def test_mnist_under_other_names_is_answered_with_what_reads_them(tmp_path):
+    with pytest.raises(GraphcapsError, match=f"--dataset idx:{tmp_path}"):
+        load_images("mnist", write_idx(tmp_path / "raw").parent, download=False)
+
+
+class Runs:
+    def __reduce__(self):
+        return (os.system, ("touch ran",))
+
+
+def few(to: Path, dark: int, light: int) -> Path:
+    for name, count in {"dark": dark, "light": light}.items():
+        for k in range(count):
+            picture(to / "few" / name / f"{k}.png", k)
+    return to / "few"
+
+
+def folder_of(to: Path, **contents: bytes | None) -> Path:
+    (to / "own").mkdir()
+    for name, content in contents.items():
+        file = to / "own" / name.replace("__", ".")
+        file.mkdir() if content is None else file.write_bytes(content)
+    return to / "own"
+
+
+BAD = {
+    "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
+    "a file": (lambda to: ("folder", write_csv(to / "a.csv")), "a folder, got a file"),
+    "no class": (
+        lambda to: ("folder", folder_of(to, a__png=b"")),
+        "a folder per class, with its images, got no folder",
+    ),
+    "empty class": (
+        lambda to: ("folder", folder_of(to, a=None)),
+        "own/a: expected an image or more .*, got none. Remove",
+    ),
+    "one class": (lambda to: ("folder", few(to, 9, 0)), "images of two classes or more, got dark"),
+    "too few": (lambda to: ("folder", few(to, 9, 2)), "3 images or more of each class, .* got 2 of light. Add some"),
+    "idx file": (lambda to: ("idx", write_csv(to / "a.csv")), "the folder of the files, got a file"),
+    "no idx": (lambda to: ("idx", folder_of(to)), "files such as train-images-idx3-ubyte or its .gz, got none"),
+    "no labels": (
+        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)})),
+        "train-labels-idx1-ubyte or its .gz beside train-images-idx3-ubyte, got none",
+    ),
+    "half": (
+        lambda to: (
+            "idx",
+            folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)[:-1], "train-labels-idx1-ubyte": idx(LABELS)}),
+        ),
+        "16816 bytes for .30, 28, 20., got 16815",
+    ),
+    "web page": (
+        lambda to: (
+            "idx",
+            folder_of(to, **{"train-images-idx3-ubyte": b"<html>", "train-labels-idx1-ubyte": idx(LABELS)}),
+        ),
+        "a web page",
+    ),
+    "pickle in npz": (
+        lambda to: ("npz", write_npz(to / "a.npz", images=np.array([Runs()]), labels=LABELS)),
+        "Arrays of objects are pickles, which can run code",
+    ),
+    "no npz": (lambda to: ("npz", write_csv(to / "a.csv")), "expected .*, got"),
+    "other names": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
+    "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "one per image, got .29,"),
+    "one-hot": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=np.eye(4)[LABELS])), "one per image, got .30, 4"),
+    "to 16": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS / 16, y=LABELS)),
+        "got float64 from 0 to 15.9375. Divide",
+    ),
+    "NaN": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS * np.nan, y=LABELS)),
+        "fractions from 0 to 1, got float64 from nan",
+    ),
+    "RGBA": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS[..., None].repeat(4, 3), y=LABELS)),
+        "1 or 3 channels, got",
+    ),
+    "other class": (
+        lambda to: ("npz", write_npz(to / "a.npz", x_train=GREYS, y_train=LABELS, x_test=GREYS, y_test=LABELS + 1)),
+        "the classes of the training images, got also 4",
+    ),
+    "no square": (
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :9][:, :8])),
+        "a square grey or RGB image, got 8 numbers",
+    ),
+    "words": (
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES.astype(str)[:, :9] + "x")),
+        "whole numbers from 0 to 255, .* got",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    make, wanted = BAD[name]
+    kind, path = make(tmp_path)
+    with pytest.raises(InputError, match=wanted):
+        loaded(path, kind)
+    assert not Path("ran").exists()
+
+
+def test_arrays_are_trained_on_and_found_again(tmp_path):
+    digits = datasets.load_digits()
+    words = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[digits.target]
+    config = TrainConfig(epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path / "data", name="run")
+    result = train(config, images=digits.images / 16, labels=words, progress=False)
+    assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
+    again = Run.open(tmp_path / "run").config
+    splits = load_images(again.dataset, again.data, **again.of_images)
+    assert splits.image_shape == (1, 12, 12) and sum(len(getattr(splits, part)) for part in own.PARTS) == 1797
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
+        train(config, images=digits.images, labels=words)
+    with pytest.raises(InputError, match="images and labels: expected both"):
+        train(config, images=digits.images / 16)
+
+
+def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp_path, monkeypatch):
+    counts = np.where(np.arange(200) == 7, 300, 3)
+    labels = np.repeat(np.arange(200), counts)
+    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([0]))
+    config = TrainConfig(
+        epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path, name="run", reconstruction_weight=0
+    )
+    result = train(config, images=np.zeros((len(labels), 12, 12), np.uint8), labels=labels, progress=False)
+    assert result["test_images"] == 199 + 45
+    assert len(Run.open(tmp_path / "run").trace().labels) == 200

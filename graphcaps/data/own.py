@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from ..atomic import replacing
 from ..config import own_images, short_name
 from ..errors import InputError, expect
 from .images import Images
 from .readers import arrays, folder
 from .readers.found import PARTS, Found
 from .splits import ImageSplits
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 SHARE = 0.15
 """Of each class's images, that are held out for each part that isn't given: one at least."""
@@ -45,6 +51,22 @@ def load_own(dataset: str, root: Path, size: int | None = None, skip_bad: bool =
     files = kind == "folder"
     found = folder.read(path, root / "cache", size, skip_bad) if files else arrays.read(kind, path, size)
     return split(found, dataset, seed)
+
+
+def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
+    """Write images and their labels into ``root``, checked, once; give the data set's name.
+
+    Raises:
+        InputError: images or labels that aren't.
+    """
+    pixels = arrays.as_pixels(np.asarray(images), "images")
+    of = arrays.as_labels(np.asarray(labels), len(pixels), "labels")
+    digest = hashlib.sha256(f"{pixels.shape} {of.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
+    path = root / f"arrays-{digest}.npz"
+    if not path.exists():
+        with replacing(path) as temporary:
+            np.savez(temporary, images=pixels, labels=of)
+    return f"npz:{path}"
 
 
 def split(found: Found, dataset: str, seed: int) -> ImageSplits:
