@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from .errors import GraphcapsError, InputError, expect
+from .errors import GraphcapsError, InputError, check_name, expect
 
 FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
@@ -52,16 +53,49 @@ PRESETS = {
 }
 
 
+Dataset = Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"]
+OWN_KINDS = ("folder", "idx", "npz", "csv")
+"""Kinds of images of your own: a data set that is called KIND:PATH."""
+
+
+def own_images(dataset: str) -> tuple[str, Path] | None:
+    """Kind and path of images of your own; None of a data set that has a name.
+
+    >>> own_images("folder:photos/pets"), own_images("mnist")
+    (('folder', PosixPath('photos/pets')), None)
+    """
+    kind, colon, path = dataset.partition(":")
+    return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
+
+
+def short_name(dataset: str) -> str:
+    """What a data set is called in pictures, tables and names of files: of a path its last part, without endings.
+
+    >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
+    ('pets', 'letters', 'mnist')
+    """
+    own = own_images(dataset)
+    if own is None:
+        return dataset
+    kind, path = own
+    name = path.absolute().name
+    return name if kind in ("folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Train a capsule network on images, keep its routing, and report its test accuracy once."""
 
-    dataset: Literal[
-        "mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"
-    ] = "mnist"
+    dataset: Dataset | str = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
-    pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded."""
+    pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded. Your own: folder:PATH, a folder per class
+    in PATH or in PATH/train, PATH/val and PATH/test; idx:PATH, files of MNIST's format; npz:PATH, arrays as Keras and
+    MedMNIST have them; csv:PATH, a row per image, as on Kaggle."""
+    size: int | None = None
+    """Your own images are made this large, on the longer side; None: as they are, but from 28 to 64."""
+    skip_bad: bool = False
+    """Leave files of your own out that can't be read, instead of refusing them all."""
     model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
     """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
     CPU. parts: 512 that see 13 x 13 pixels each, so that one sees which part of an image votes for what; its couplings
@@ -136,7 +170,9 @@ class TrainConfig:
         """Raise ``InputError`` where a value can't work."""
         for key, kind in typing.get_type_hints(type(self)).items():
             value = getattr(self, key)
-            if typing.get_origin(kind) is Literal:
+            if key == "dataset":
+                self._check_dataset()
+            elif typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:
                 expect(isinstance(value, Path), key, "a folder", repr(value))
@@ -145,6 +181,10 @@ class TrainConfig:
         for key in ("epochs", "batch_size"):
             expect(getattr(self, key) >= 1, key, "an integer >= 1", getattr(self, key))
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
+        side = self.size
+        expect(side is None or (type(side) is int and 8 <= side <= 1024), "size", "an integer from 8 to 1024", side)
+        own = own_images(self.dataset) is not None
+        expect(own or side is None, "size", f"none for {self.dataset}", side, "Images of your own are made any size")
         paired = self.dataset != "multimnist" or self.augment == "shift"
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
@@ -156,8 +196,8 @@ class TrainConfig:
             then = "Its poses are routed by their spread"
         elif not PRESETS[self.model].routings:
             then = "It has no capsules: leave --routing out"
-        own = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
-        if not own:
+        imported = ":" in self.routing and len(known) > 1  # what it is, asks who imports it
+        if not imported:
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
@@ -172,6 +212,25 @@ class TrainConfig:
         expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
+
+    def _check_dataset(self) -> None:
+        if own_images(str(self.dataset)) is None:
+            names = [*typing.get_args(Dataset), *(f"{kind}:PATH" for kind in OWN_KINDS)]
+            there = isinstance(self.dataset, str) and self.dataset not in names and Path(self.dataset).is_dir()
+            expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
+            check_name("dataset", self.dataset, names)
+
+    @property
+    def of_images(self) -> dict[str, Any]:
+        """What ``load_images`` takes beside the name and the folder: nothing where the data set has a name."""
+        if own_images(self.dataset) is None:
+            return {}
+        return {"size": self.size, "skip_bad": self.skip_bad, "seed": self.seed}
+
+    @property
+    def dataset_name(self) -> str:
+        """What the data set is called in pictures, tables and names of files."""
+        return short_name(self.dataset)
 
     @property
     def peak_rate(self) -> float:
@@ -198,7 +257,7 @@ class TrainConfig:
         for key in self.changed():
             if key not in ("data", "out", "name"):
                 value = getattr(self, key)
-                words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}"))
+                words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}"))
         return " ".join(words)
 
     def to_json(self, **about) -> str:

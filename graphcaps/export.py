@@ -29,6 +29,7 @@ from torch import nn
 
 from ._version import __version__
 from .atomic import replacing
+from .config import short_name
 from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect
 from .models import CNN, MatrixCapsNet, Network
@@ -118,7 +119,7 @@ def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
     metadata = {
         "graphcaps": __version__,
         "preset": (network.preset or {}).get("name"),
-        "dataset": dataset,
+        "dataset": dataset and short_name(dataset),
         "routing": None if layer is None else name_of(layer.routing),
         "iterations": None if layer is None else layer.routing.iterations,
         "class_names": list(network.class_names) or None,

@@ -12,7 +12,7 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.config import PRESETS
+from graphcaps.config import PRESETS, Dataset
 from graphcaps.data import AUGMENTS, DATASETS
 from graphcaps.routing.engines import ENGINES
 
@@ -43,7 +43,6 @@ UNUSUAL = TrainConfig(
 @pytest.mark.parametrize(
     ("key", "have"),
     [
-        ("dataset", DATASETS),
         ("model", PRESETS),
         ("engine", ENGINES),
         ("augment", AUGMENTS),
@@ -51,6 +50,10 @@ UNUSUAL = TrainConfig(
 )
 def test_choices_are_what_the_code_has(key, have):
     assert set(typing.get_args(typing.get_type_hints(TrainConfig)[key])) == set(have)
+
+
+def test_data_sets_with_a_name_are_what_the_code_has():
+    assert set(typing.get_args(Dataset)) == set(DATASETS)
 
 
 @pytest.mark.parametrize("config", [TrainConfig(), UNUSUAL], ids=["defaults", "unusual"])

@@ -56,7 +56,7 @@ def evaluate_on(
 
     if "equivariance" in names:
         check_capsules(model)
-    about: dict = {"model": run.config.model, "dataset": run.config.dataset, "class_names": class_names}
+    about: dict = {"model": run.config.model, "dataset": run.config.dataset_name, "class_names": class_names}
     for name in names:
         folder, about["command"] = run.path / "evaluate", f"graphcaps evaluate --on {name}"
         measure = _equivariance if name == "equivariance" else _robustness

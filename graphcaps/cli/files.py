@@ -49,7 +49,8 @@ def export(
     network, images = load(chosen), None
     if check:
         try:
-            splits = load_images(chosen.config.dataset, data or chosen.config.data).for_augment(chosen.config.augment)
+            config = chosen.config
+            splits = load_images(config.dataset, data or config.data, **config.of_images).for_augment(config.augment)
         except GraphcapsError as error:
             then = "Without the data set: --check 0, which writes a file that isn't checked"
             raise type(error)(f"{error}. {then}") from error
@@ -57,7 +58,7 @@ def export(
     metadata = exporting.about(network, chosen.config.dataset)
     written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}")
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")
     print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(written.shapes())}")
     if images is None:
         print("not checked: --check 0")

@@ -85,9 +85,11 @@ def evaluate(
 
     place = pick_device(device)
     model = load(chosen, device=place)
-    splits = load_images(chosen.config.dataset, data or chosen.config.data)
+    splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
+    wanted = f"the classes of its training, {', '.join(model.class_names)}"
+    expect(splits.class_names == model.class_names, str(chosen), wanted, ", ".join(splits.class_names))
     done = "" if chosen.result() else " (training has not finished)"
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset}, weights best on validation images{done}")
+    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
     batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
@@ -129,7 +131,7 @@ def predict(
         images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
             fills 20 of 28 pixels)
         invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
-            light on dark.
+            light on dark. Networks trained on your own images take all as they are.
         top: How many classes to print for each image, the longest capsules first.
         save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
             digit-input.png.

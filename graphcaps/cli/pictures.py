@@ -128,7 +128,7 @@ def explain(
 
         place = pick_device(device)
         model = load_routing(chosen, device=place)
-        splits = load_images(chosen.config.dataset, data or chosen.config.data)
+        splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
         from ..analysis.capsule_usage import capsule_usage
 
         with bar("test images") as on_share:

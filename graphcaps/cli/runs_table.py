@@ -22,7 +22,7 @@ def runs_table(runs: list[Run]) -> str:
         rows.append(
             (
                 str(run.path),
-                config.dataset,
+                config.dataset_name,
                 config.model,
                 f"{len(metrics)}/{config.epochs}",
                 f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-",

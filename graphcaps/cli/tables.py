@@ -159,10 +159,11 @@ def predictions(
 
     What the network sees of each goes into the folder ``save``, if there is one.
     """
-    ink = DATASETS[run.config.dataset].ink
+    spec = DATASETS.get(run.config.dataset)
+    inverted = INVERT[invert] if spec or invert != "auto" else False  # a person's own images are taken as they are
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
-        image = read_image(path, model.image_shape, invert=INVERT[invert], ink=ink)
+        image = read_image(path, model.image_shape, invert=inverted, ink=spec.ink if spec else None)
         if name is not None:
             write_image(name, image.pixels)
         with torch.no_grad():

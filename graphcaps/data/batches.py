@@ -155,17 +155,20 @@ class _ImageSource:
     """Takes images as they are, or moved or mapped as drawn for an epoch."""
 
     def __init__(self, images: Images, augment: str) -> None:
-        self.labels = images.labels
+        self.labels, self._images = images.labels, images
         self._augment, self._reach = augment, images.margin or SHIFT
-        beyond = SHIFT if augment == "shift" and not images.margin else 0
-        self._centre = images.margin + beyond
+        self._beyond = SHIFT if augment == "shift" and not images.margin else 0
+        self._centre = images.margin + self._beyond
         _, height, width = images.image_shape
         self._size = height, width
-        padded = pad(images.pixels, [beyond] * 4)
-        # every window of an image in its padded frame, as a view: (N, C, 2 centre + 1, 2 centre + 1, H, W)
-        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-        middle = self._windows[:, :, self._centre, self._centre]  # (N, C, H, W)
-        self._room = ink_room(middle).cpu() if augment == "anywhere" else None
+        self._room = ink_room(images.cut().pixels).cpu() if augment == "anywhere" else None
+
+    def _windows(self, rows: Tensor, down: Tensor | int, right: Tensor | int) -> Tensor:
+        """Images cut out of their padded frames, uint8 (B, C, H, W), from ``down`` and ``right``, one or (B,)."""
+        padded = pad(self._images.at(rows), [self._beyond] * 4)
+        # every window of an image in its padded frame, as a view: (B, C, 2 centre + 1, 2 centre + 1, H, W)
+        windows = padded.unfold(2, self._size[0], 1).unfold(3, self._size[1], 1)
+        return windows[torch.arange(len(rows), device=padded.device), :, down, right]
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         if self._room is not None:
@@ -179,7 +182,7 @@ class _ImageSource:
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
-            images = to_float(self._windows[rows, :, down[here], right[here]])  # (B, C, H, W)
+            images = to_float(self._windows(rows, down[here], right[here]))  # (B, C, H, W)
             return images if maps is None else warp(images, maps[here]), self.labels[rows]
 
         return take
@@ -190,10 +193,11 @@ class _ImageSource:
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
-            images = self._windows[rows, :, self._centre, self._centre]  # (B, C, H, W)
+            images = self._windows(rows, self._centre, self._centre)  # (B, C, H, W)
             return to_float(moved(images, down[here], right[here])), self.labels[rows]
 
         return take
 
     def fixed(self) -> Take:
-        return lambda here: (to_float(self._windows[here, :, self._centre, self._centre]), self.labels[here])
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        return lambda here: (to_float(self._windows(order[here], self._centre, self._centre)), self.labels[here])

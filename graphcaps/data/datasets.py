@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ..config import own_images
 from ..errors import GraphcapsError, check_name, expect
 from .download import DOWNLOAD_ERRORS, download_files
 from .frame import in_fixed_places, in_frame
+from .own import load_own
 from .pairs import REACH, Pairs
 from .readers import smallnorb
+from .readers.arrays import IDX
 from .readers.image_sets import read_cifar10, read_digits, read_idx_set, read_svhn
 from .readers.verify import locate
 from .spec import DatasetSpec
@@ -101,23 +104,36 @@ DATASETS["mnist40"] = replace(DATASETS["mnist"], border=6, ink=20 / 40)
 DATASETS["multimnist"] = replace(DATASETS["mnist"], pairs=True, ink=20 / (28 + 2 * REACH))
 
 
-def load_images(name: str, root: Path | str = Path("data"), download: bool = True) -> ImageSplits:
+def load_images(
+    name: str,
+    root: Path | str = Path("data"),
+    download: bool = True,
+    *,
+    size: int | None = None,
+    skip_bad: bool = False,
+    seed: int = 0,
+) -> ImageSplits:
     """Read a data set: found in ``root``, else downloaded there, checked, and split.
 
     The validation images are taken from the training files, stratified by class, with a seed of their own (of smallnorb
     one toy of each class instead): the split is the same for everybody. The test files are kept whole.
 
     Args:
-        name: one of ``DATASETS``. ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
+        name: one of ``DATASETS``, or ``KIND:PATH`` for images of one's own, as ``TrainConfig.dataset`` has them.
+            ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
         root: the folder that holds ``MNIST/raw`` and the like, as torchvision lays them out; IDX files may be gzipped.
         download: whether to download what isn't there.
+        size, skip_bad, seed: of one's own images, as ``TrainConfig`` has them; the seed fixes their split.
 
     Raises:
         InputError: an unknown name, or a file that isn't what it should be (the text says which, and what was wanted).
         GraphcapsError: files are missing and can't be downloaded, or a library that is needed is missing.
     """
+    root = Path(root).expanduser()
+    if own_images(name) is not None:
+        return load_own(name, root, size, skip_bad, seed)
     check_name("dataset", name, list(DATASETS))
-    spec, root = DATASETS[name], Path(root).expanduser()
+    spec = DATASETS[name]
     _provide(name, spec, root, download)
     train, test = spec.read(spec, root)
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
@@ -144,7 +160,13 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
             return download_files(spec.torchvision, spec.files, root)
         except DOWNLOAD_ERRORS as error:
             why, cause = f"the download failed ({' '.join(str(error).split())})", error
+    idx = spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*"))
+    then = (
+        f"Other files of this format are there: --dataset idx:{root}"
+        if idx
+        else "graphcaps train --dataset digits needs no download"
+    )
     raise GraphcapsError(
         f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
-        "Name the folder that holds them with --data DIR. graphcaps train --dataset digits needs no download"
+        f"Name the folder that holds them with --data DIR. {then}"
     ) from cause

@@ -19,6 +19,8 @@ class Images:
         labels: int64 (N,), class numbers from 0.
         margin: pixels kept beyond each side of an image, and how far ``Batches`` shifts it in training. With 0 nothing
             is kept: what a shift brings in is black.
+        rows: which of the pixels these images are, int64 (M,), of pixels that stay in a file because they are larger
+            than memory should hold; there is a label for each row. None: all of them, in order.
 
     Raises:
         InputError: wrong dtype or rank, no image, a margin that leaves none, or not one label per image.
@@ -31,6 +33,7 @@ class Images:
     pixels: Tensor
     labels: Tensor
     margin: int = 0
+    rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
@@ -40,10 +43,11 @@ class Images:
             "uint8 (N, C, H, W), none of them 0",
             f"{pixels.dtype} {tuple(pixels.shape)}",
         )
+        shape = pixels.shape[:1] if self.rows is None else self.rows.shape
         expect(
-            labels.dtype == torch.int64 and labels.shape == pixels.shape[:1],
+            labels.dtype == torch.int64 and labels.shape == shape,
             "labels",
-            f"int64 ({len(pixels)},), one per image",
+            f"int64 ({shape[0]},), one per image",
             f"{labels.dtype} {tuple(labels.shape)}",
         )
         least = min(pixels.shape[2:])
@@ -53,7 +57,7 @@ class Images:
     """How many objects an image shows."""
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        return len(self.labels)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -62,17 +66,27 @@ class Images:
         return channels, height - 2 * self.margin, width - 2 * self.margin
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images on ``device``."""
-        return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
+        """The same images on ``device``; pixels in a file stay there, and ``at`` brings some of them."""
+        pixels = self.pixels.to(device) if self.rows is None else self.pixels
+        return replace(self, pixels=pixels, labels=self.labels.to(device))
+
+    def at(self, rows: Tensor) -> Tensor:
+        """The pixels of the images at ``rows`` (M,) int64, with their margin, on the device of the labels."""
+        if self.rows is None:
+            return self.pixels[rows]
+        return self.pixels[self.rows[rows.cpu()]].to(self.labels.device)
 
     def take(self, rows: Tensor) -> Images:
         """The images at ``rows`` (M,) int64, with their margin."""
+        if self.rows is not None:
+            return replace(self, rows=self.rows[rows], labels=self.labels[rows])
         return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
 
     def cut(self) -> Images:
-        """The images without their margin."""
+        """The images without their margin, in memory."""
         _, height, width = self.image_shape
-        inside = self.pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
+        pixels = self.pixels if self.rows is None else self.pixels[self.rows]
+        inside = pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
         return Images(inside.contiguous(), self.labels)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,6 +20,11 @@ from .images import to_float
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
+"""Formats that Pillow opens and doesn't decode itself: for EPS it runs Ghostscript, on what is a program."""
+
+_OPENING = threading.Lock()  # what is done with warnings holds for all threads
 
 
 class ImageFile(NamedTuple):
@@ -47,23 +56,64 @@ def read_image(
     Raises:
         InputError: missing, not an image, damaged or too large.
     """
+    values, inverted = fitted(Path(path), image_shape, invert, ink)
+    return ImageFile(to_float(torch.from_numpy(values)), inverted)
+
+
+def fitted(
+    path: Path, image_shape: tuple[int, int, int], invert: Literal["auto"] | bool, ink: float | None = None
+) -> tuple[np.ndarray, bool]:
+    """As ``read_image``, with pixels uint8 (C, H, W)."""
     channels, height, width = image_shape
     expect(channels in (1, 3), "image_shape", "1 or 3 channels", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
-    values = _open(Path(path), "L" if channels == 1 else "RGB")  # (height, width, C)
-    border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
-    background = np.median(border, axis=0).astype(np.uint8)  # (C,)
+    values = _open(path, "L" if channels == 1 else "RGB")  # (height, width, C)
+    background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
         values, background = 255 - values, 255 - background
-    if ink is None or values.shape[:2] == (height, width):
-        fitted = _fit(values, height, width)
-    else:
-        fitted = _fit(_drawing(values, background), round(height * ink), round(width * ink))
+    if ink is not None and values.shape[:2] != (height, width):
+        values = _fit(_drawing(values, background), round(height * ink), round(width * ink))
+    return framed(values, height, width, background, fit=ink is None).transpose(2, 0, 1), inverted
+
+
+def framed(
+    values: np.ndarray, height: int, width: int, background: np.ndarray | None = None, fit: bool = True
+) -> np.ndarray:
+    """Pixels (h, w, C) in the middle of a frame (height, width, C), which they fill in one direction if they ``fit``.
+
+    What is left over has the colour ``background``, by default that of their border.
+    """
+    if background is None:
+        background = _background(values)
+    if fit and values.shape[:2] != (height, width):
+        values = _fit(values, height, width)
     canvas = np.tile(background, (height, width, 1))
-    top, left = (height - fitted.shape[0]) // 2, (width - fitted.shape[1]) // 2
-    canvas[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
-    return ImageFile(to_float(torch.from_numpy(canvas).permute(2, 0, 1).contiguous()), inverted)
+    top, left = (height - values.shape[0]) // 2, (width - values.shape[1]) // 2
+    canvas[top : top + values.shape[0], left : left + values.shape[1]] = values
+    return canvas
+
+
+def size_and_colour(path: Path) -> tuple[int, int, bool]:
+    """Height and width of an image file as it stands upright, and whether it may have colour; pixels aren't decoded.
+
+    Raises:
+        InputError: missing, not an image, or too large.
+    """
+    with _reading(path) as image:
+        width, height = image.size
+        if image.getexif().get(0x0112, 1) >= 5:  # lies on its side
+            width, height = height, width
+        return height, width, not (image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I"))
+
+
+@functools.cache
+def decodable() -> dict[str, str]:
+    """Endings of names, such as .png, and the format that Pillow decodes of each."""
+    from PIL import Image
+
+    extensions = Image.registered_extensions()
+    return {end: kind for end, kind in extensions.items() if kind in Image.OPEN and kind not in NOT_DECODED}
 
 
 def write_image(path: Path | str, pixels: Tensor) -> None:
@@ -88,23 +138,38 @@ def _drawing(values: np.ndarray, background: np.ndarray) -> np.ndarray:
     return values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
+def _background(values: np.ndarray) -> np.ndarray:
+    """The colour (C,) of the border of pixels (h, w, C)."""
+    border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
+    return np.median(border, axis=0).astype(np.uint8)
+
+
 def _open(path: Path, mode: str) -> np.ndarray:
     """The file's pixels: uint8 (height, width, C)."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
+
+    with _reading(path) as image:
+        values = np.asarray(_eight_bits(ImageOps.exif_transpose(image)).convert(mode))
+    return values.reshape(*values.shape[:2], -1)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Image]:
+    """The opened file; whatever is wrong with it, there or in the block, is an ``InputError``."""
+    from PIL import Image
 
     expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
     try:
-        with warnings.catch_warnings():
+        with _OPENING, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(path)
-        with image:
-            values = np.asarray(_eight_bits(ImageOps.exif_transpose(image)).convert(mode))
+            opened = Image.open(path, formats=sorted(set(decodable().values())))
+        with opened:
+            yield opened
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         limit = f"at most {Image.MAX_IMAGE_PIXELS} pixels"
         raise InputError(f"{path}: expected {limit}, got: {error} Make it smaller first") from error
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
-    return values.reshape(*values.shape[:2], -1)
 
 
 def _eight_bits(image: Image) -> Image:

@@ -60,7 +60,7 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
         found = network_data(model, epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
-    found = with_shelf(found, model, *_test_images(run, trace, data), DATASETS[run.config.dataset])
+    found = with_shelf(found, model, *_test_images(run, trace, data), DATASETS.get(run.config.dataset))
     return with_routing_of(model, trace, epoch), found, ""
 
 
@@ -71,17 +71,20 @@ def with_routing_of(model: CapsNet, trace: RoutingTrace, epoch: int) -> RoutingT
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
 
 
-def with_shelf(network: dict, model: CapsNet, pixels: torch.Tensor, labels: torch.Tensor, spec: DatasetSpec) -> dict:
+def with_shelf(
+    network: dict, model: CapsNet, pixels: torch.Tensor, labels: torch.Tensor, spec: DatasetSpec | None
+) -> dict:
     """The network's data and what the page offers to try it on: what drawings look like, and the shelf.
 
     Args:
         network: what ``network_data`` gives of the model.
         pixels, labels: test images uint8 (N, C, H, W) and their classes (N,) or (N, K).
-        spec: of their data set.
+        spec: of their data set; None: images of a person's own.
     """
     labels = labels.reshape(len(labels), -1)
-    stroke = max(1.0, PEN * (spec.ink or INK) * min(model.image_shape[1:]))
-    desk = {"ink": spec.ink, "detail": spec.detail, "stroke": stroke}
+    ink = spec and spec.ink
+    stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
+    desk = {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}
     shelf = [*_hardest(model, pixels, labels), *_foreign(model, pixels[0], labels[0], stroke)]
     return {**network, "desk": desk, "shelf": shelf}
 
@@ -107,7 +110,8 @@ def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = N
 def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The run's test images as the network sees them, uint8 (N, C, H, W), and their classes (N,) or (N, K)."""
     try:
-        test = load_images(run.config.dataset, data or run.config.data, download=False).test
+        config = run.config
+        test = load_images(config.dataset, data or config.data, download=False, **config.of_images).test
     except GraphcapsError:
         if data is not None or trace.labels is None:
             raise
@@ -115,7 +119,7 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
     if isinstance(test, Pairs):
         layers, labels = Batches(test, 1).at(torch.arange(len(test)))
         return torch.from_numpy(to_bytes(overlaid(layers))), labels
-    return test.pixels, test.labels
+    return test.cut().pixels, test.labels
 
 
 @torch.no_grad()

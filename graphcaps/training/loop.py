@@ -85,11 +85,13 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     """
     resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    splits = load_images(config.dataset, config.data).for_augment(config.augment)
+    splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
+    if config.of_images:  # so that the images are the same where there are others in the folder later
+        config = dataclasses.replace(config, size=max(splits.image_shape[1:]))
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     least, most = accelerator.num_processes, len(splits.train)
-    wanted = f"from {least} (processes) to {most} (training images of {config.dataset})"
+    wanted = f"from {least} (processes) to {most} (training images of {config.dataset_name})"
     expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
@@ -272,8 +274,8 @@ class Trainer:
         if not self.network.routes:
             return
         if self.trace is None or epoch in kept_epochs(config.epochs):
-            about = {key: getattr(config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
-            about["run"] = self.run.path.name
+            about = {key: getattr(config, key) for key in ("model", "routing", "epochs", "seed")}
+            about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
             network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
         self.trace = with_history(self.trace, self.state.history)

@@ -164,7 +164,7 @@ class Run:
 
 
 def _make_folder(config: TrainConfig) -> Path:
-    names = [config.name] if config.name else (f"{config.dataset}-{config.model}-{k}" for k in range(1, 10**6))
+    names = [config.name] if config.name else (f"{config.dataset_name}-{config.model}-{k}" for k in range(1, 10**6))
     for name in names:
         path = config.out / name
         try:

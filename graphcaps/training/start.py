@@ -5,15 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..config import OF_THE_MACHINE, TrainConfig
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, expect
 from .run_folder import Run
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 def train(
     config: TrainConfig,
     *,
+    images: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
     overrides: Collection[str] = (),
@@ -23,6 +29,9 @@ def train(
     Args:
         config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults or
             are ``overrides``.
+        images: to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C) or
+            (N, C, H, W), C = 1 or 3. They are also written into ``config.data``, where the run finds them later.
+        labels: (N,), whole numbers or text, one per image.
         resume: path of a run folder to go on with, in its own settings.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
         overrides: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.
@@ -31,6 +40,12 @@ def train(
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
     """
     run = None
+    if images is not None or labels is not None:
+        expect(images is not None and labels is not None, "images and labels", "both", "one of them")
+        expect(resume is None, "resume", "no images beside it", "some", "A run finds its own images")
+        from ..data.own import write_arrays
+
+        config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
     if resume is not None:
         run = Run.open(resume)
         if run.result():

@@ -1,0 +1,405 @@
+"""A person's own images: a folder per class, MNIST's format, .npz and .csv; split, cached, or refused in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn import datasets
+
+from graphcaps import TrainConfig, load, train
+from graphcaps.cli import main
+from graphcaps.data import Batches, load_images, own
+from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.explore.of_run import carried
+from graphcaps.training.run_folder import Run
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def picture(path: Path, value: object, size=(28, 28), mode="L", **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path, **options)
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """Two classes of 20 grey images: number k is of tone k, or 100 + k."""
+    for k in range(20):
+        picture(tmp_path / "shapes" / "dark" / f"{k:02}.png", k)
+        picture(tmp_path / "shapes" / "light" / f"{k:02}.bmp", 100 + k)
+    return tmp_path / "shapes"
+
+
+def loaded(path, kind="folder", **options):
+    return load_images(f"{kind}:{path}", Path(path).parent / "data", **options)
+
+
+def tones(images) -> list[int]:
+    return sorted(images.cut().pixels[:, 0, 14, 14].tolist())
+
+
+def test_a_folder_per_class_is_split_by_the_seed_with_each_class_in_each_part(shapes):
+    splits = loaded(shapes)
+    assert splits.name == "shapes" and splits.class_names == ("dark", "light") and splits.image_shape == (1, 28, 28)
+    assert [part.labels.bincount().tolist() for part in (splits.train, splits.val, splits.test)] == [
+        [14] * 2,
+        [3] * 2,
+        [3] * 2,
+    ]
+    every = tones(splits.train) + tones(splits.val) + tones(splits.test)
+    assert sorted(every) == [*range(20), *range(100, 120)]
+    for part in (splits.train, splits.val, splits.test):
+        assert (part.labels == (part.pixels[:, 0, 0, 0] >= 100)).all()
+    assert tones(loaded(shapes).test) == tones(splits.test) != tones(loaded(shapes, seed=1).test)
+
+
+def test_parts_that_are_there_are_kept_and_the_others_are_held_out(shapes):
+    (shapes / "train").mkdir()
+    for name in ("dark", "light"):
+        os.rename(shapes / name, shapes / "train" / name)
+        picture(shapes / "test" / name / "a.png", 200)
+    splits = loaded(shapes)
+    assert tones(splits.test) == [200, 200] and (len(splits.train), len(splits.val)) == (34, 6)
+
+
+MODES = {
+    "palette.gif": ("P", 7, {}),
+    "alpha.png": ("RGBA", (9, 9, 9, 0), {}),
+    "sixteen.png": ("I;16", 257 * 50, {}),
+    "bits.png": ("1", 1, {}),
+    "print.jpg": ("CMYK", (0, 255, 255, 0), {}),
+    "colour.webp": ("RGB", (0, 0, 255), {"lossless": True}),
+}
+
+
+def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
+    for name, (mode, value, options) in MODES.items():
+        picture(tmp_path / "pets" / "a" / name, value, (40, 20), mode, **options)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for k in range(3):
+        picture(tmp_path / "pets" / "b" / "deeper" / f"{k}.JPG", (10, 200, 10), (20, 60), "RGB", exif=turned)
+    (tmp_path / "pets" / "a" / "notes.txt").write_text("no image")
+    picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
+    splits = loaded(tmp_path / "pets")
+    assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
+    found = torch.cat([part.pixels[part.labels == 0] for part in (splits.train, splits.val, splits.test)])
+    middle = found[:, :, 20, 20].tolist()
+    for tone in ([255] * 3, [50] * 3, [0, 0, 255]):
+        assert tone in middle
+    red = next(pixel for pixel in middle if pixel[0] > 200 and pixel[2] < 60)
+    assert red[1] < 60
+
+
+def test_images_of_one_size_keep_their_proportions_and_grey_ones_in_colour_files_are_grey(tmp_path):
+    for k in range(6):
+        picture(tmp_path / "photos" / "ab"[k % 2] / f"{k}.png", (k, k, k), (640, 480), "RGB")
+    assert loaded(tmp_path / "photos").image_shape == (1, 48, 64)
+    assert loaded(tmp_path / "photos", size=32).image_shape == (1, 24, 32)
+
+
+def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_damaged(shapes, monkeypatch):
+    from graphcaps.data.readers import folder
+
+    decoded, decode = [], folder._decode
+    monkeypatch.setattr(folder, "_decode", lambda *given: decoded.append(given) or decode(*given))
+    first = loaded(shapes)
+    again = loaded(shapes, size=28)
+    assert len(decoded) == 1 and torch.equal(first.test.pixels, again.test.pixels)
+    picture(shapes / "dark" / "00.png", 77)
+    assert 77 in sum((tones(getattr(loaded(shapes), part)) for part in ("train", "val", "test")), [])
+    assert len(decoded) == 2
+    stored = next((shapes.parent / "data" / "cache").glob("*.npy"))
+    stored.write_bytes(stored.read_bytes()[:-5])
+    loaded(shapes)
+    stored.unlink()
+    loaded(shapes)
+    assert len(decoded) == 4
+
+
+def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
+    inside = loaded(shapes)
+    monkeypatch.setattr(own, "IN_MEMORY", 0)
+    mapped = loaded(shapes)
+    assert mapped.train.pixels.data_ptr() == mapped.test.pixels.data_ptr()
+    assert torch.equal(inside.test.pixels, mapped.test.cut().pixels)
+    assert len(mapped.with_train(6).train) == 6
+    for augment in ("shift", "affine", "none"):
+        for left, right in zip(*(Batches(s.train, 8, augment=augment).epoch(1) for s in (inside, mapped)), strict=True):
+            assert torch.equal(left[0], right[0]) and torch.equal(left[1], right[1])
+
+
+def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
+    (shapes / "dark" / "broken.png").write_bytes(b"no picture")
+    whole = (shapes / "light" / "03.bmp").read_bytes()
+    (shapes / "light" / "half.bmp").write_bytes(whole[: len(whole) // 2])
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(
+            InputError,
+            match=r"42 images that can be read, got 2 that can't(.|\n)*broken.png(.|\n)*half.bmp(.|\n)*--skip-bad",
+        ):
+            loaded(shapes)
+    splits = loaded(shapes, skip_bad=True)
+    assert len(splits.train) + len(splits.val) + len(splits.test) == 40 and "broken.png" in caplog.text
+
+
+def test_a_file_that_is_a_program_is_not_run(shapes):
+    (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+    with pytest.raises(InputError, match="program.png"):
+        loaded(shapes)
+
+
+def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(shapes, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
+    run = tmp_path / "runs" / "shapes-compact-1"
+
+    def says(*words: str) -> str:
+        assert main([*words]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    assert "2 classes of 14 training images, grey, 12 x 12 pixels" in says("train", *config)
+    assert Run.open(run).config.dataset == "folder:shapes"
+    network = load(run)
+    assert network.class_names == ("dark", "light") == Run.open(run).trace().class_names
+    assert Run.open(run).trace().about["dataset"] == "shapes"
+    assert "dark " in says("evaluate", str(run)) and (run / "figures" / "confusion.png").exists()
+    says("viz", str(run), "--what", "sheet")
+    paper = tmp_path / "paper.png"
+    picture(paper, 255)
+    answer = says("predict", str(run), str(paper), "--save-inputs", "seen")
+    assert "blank" in answer and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
+    page = Path(says("explore", str(run), "--no-open").split()[-1])
+    assert page.exists() and {"dark", "light"} <= {each["name"] for each in carried(Run.open(run))[1]["shelf"]}
+    assert "network.pt2" in says("export", str(run), "--format", "pt2", "--check", "3")
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    shapes.rename(moved / "shapes")
+    assert "light" in says("evaluate", str(run), "--data", str(moved))
+    (moved / "shapes" / "light").rename(moved / "shapes" / "bright")
+    assert main(["evaluate", str(run), "--data", str(moved)]) == 2
+    assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
+
+
+def idx(values: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.tobytes()
+
+
+LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
+GREYS = np.random.default_rng(0).integers(0, 256, (30, 28, 20), np.uint8)
+COLOURS = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+SQUARES = GREYS[:, :20].reshape(30, 400)
+
+
+def write_idx(folder: Path) -> Path:
+    """Under Kaggle's names, one of them gzipped, another in a folder of its own."""
+    (folder / "t10k-images-idx3-ubyte").mkdir(parents=True)
+    (folder / "train-images.idx3-ubyte.gz").write_bytes(gzip.compress(idx(GREYS)))
+    (folder / "train-labels.idx1-ubyte").write_bytes(idx(LABELS))
+    (folder / "t10k-images-idx3-ubyte" / "t10k-images-idx3-ubyte").write_bytes(idx(GREYS[:6]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(LABELS[:6]))
+    return folder
+
+
+def write_npz(path: Path, **arrays) -> Path:
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    names = [f"pixel{k}" for k in range(pixels.shape[1])]
+    rows = [["label", *names]] * head + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
+    lines = [",".join(map(str, (*row[1:], row[0]) if last else row)) for row in rows]
+    path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)("\n".join(lines).encode()))
+    return path
+
+
+MEDMNIST = {
+    "train_images": COLOURS,
+    "train_labels": LABELS[:, None],
+    "val_images": COLOURS[:6],
+    "val_labels": LABELS[:6],
+}
+ARRAYS = {
+    "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
+    "keras": lambda to: ("npz", write_npz(to / "a.npz", x_train=GREYS, y_train=LABELS), GREYS, None),
+    "medmnist": lambda to: ("npz", write_npz(to / "a.npz", **MEDMNIST), COLOURS, None),
+    "fractions": lambda to: ("npz", write_npz(to / "a.npz", images=GREYS / 255, labels=LABELS), GREYS, None),
+    "channels first": lambda to: (
+        "npz",
+        write_npz(to / "a.npz", X=COLOURS.transpose(0, 3, 1, 2), y=LABELS),
+        COLOURS,
+        None,
+    ),
+    "csv": lambda to: (
+        "csv",
+        write_csv(to / "a.csv.gz", np.tile(SQUARES, 4)),
+        np.tile(SQUARES, 4).reshape(30, 40, 40),
+        None,
+    ),
+    "csv in colour": lambda to: ("csv", write_csv(to / "a.csv", COLOURS.reshape(30, -1), last=True), COLOURS, None),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_come_back_bit_for_bit(tmp_path, name):
+    kind, path, images, test = ARRAYS[name](tmp_path)
+    splits = loaded(path, kind)
+    assert splits.class_names == ("1", "2", "3") and (test is None or len(splits.test) == test)
+    assert splits.name == ("raw" if kind == "idx" else "a")
+    wanted = images[..., None] if images.ndim == 3 else images
+    number = {wanted[n].tobytes(): n for n in range(30)}
+    seen = []
+    for part in (splits.train, splits.val, *[splits.test] * (test is None)):
+        for pixels, label in zip(part.pixels.permute(0, 2, 3, 1).contiguous(), part.labels.tolist(), strict=True):
+            seen.append(number[pixels.numpy().tobytes()])
+            assert LABELS[seen[-1]] == label + 1
+    assert set(seen) == set(range(30))
+
+
+def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=np.array(list("abc"))[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "valid.csv")
+    (tmp_path / "kaggle" / "valid.csv").unlink()
+    (tmp_path / "kaggle" / "test.csv").write_text(
+        ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
+    )
+    splits = loaded(tmp_path / "kaggle", "csv")
+    assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
+
+
+def test_mnist_under_other_names_is_answered_with_what_reads_them(tmp_path):
+    with pytest.raises(GraphcapsError, match=f"--dataset idx:{tmp_path}"):
+        load_images("mnist", write_idx(tmp_path / "raw").parent, download=False)
+
+
+class Runs:
+    def __reduce__(self):
+        return (os.system, ("touch ran",))
+
+
+def few(to: Path, dark: int, light: int) -> Path:
+    for name, count in {"dark": dark, "light": light}.items():
+        for k in range(count):
+            picture(to / "few" / name / f"{k}.png", k)
+    return to / "few"
+
+
+def folder_of(to: Path, **contents: bytes | None) -> Path:
+    (to / "own").mkdir()
+    for name, content in contents.items():
+        file = to / "own" / name.replace("__", ".")
+        file.mkdir() if content is None else file.write_bytes(content)
+    return to / "own"
+
+
+BAD = {
+    "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
+    "a file": (lambda to: ("folder", write_csv(to / "a.csv")), "a folder, got a file"),
+    "no class": (
+        lambda to: ("folder", folder_of(to, a__png=b"")),
+        "a folder per class, with its images, got no folder",
+    ),
+    "empty class": (
+        lambda to: ("folder", folder_of(to, a=None)),
+        "own/a: expected an image or more .*, got none. Remove",
+    ),
+    "one class": (lambda to: ("folder", few(to, 9, 0)), "images of two classes or more, got dark"),
+    "too few": (lambda to: ("folder", few(to, 9, 2)), "3 images or more of each class, .* got 2 of light. Add some"),
+    "idx file": (lambda to: ("idx", write_csv(to / "a.csv")), "the folder of the files, got a file"),
+    "no idx": (lambda to: ("idx", folder_of(to)), "files such as train-images-idx3-ubyte or its .gz, got none"),
+    "no labels": (
+        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)})),
+        "train-labels-idx1-ubyte or its .gz beside train-images-idx3-ubyte, got none",
+    ),
+    "half": (
+        lambda to: (
+            "idx",
+            folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)[:-1], "train-labels-idx1-ubyte": idx(LABELS)}),
+        ),
+        "16816 bytes for .30, 28, 20., got 16815",
+    ),
+    "web page": (
+        lambda to: (
+            "idx",
+            folder_of(to, **{"train-images-idx3-ubyte": b"<html>", "train-labels-idx1-ubyte": idx(LABELS)}),
+        ),
+        "a web page",
+    ),
+    "pickle in npz": (
+        lambda to: ("npz", write_npz(to / "a.npz", images=np.array([Runs()]), labels=LABELS)),
+        "Arrays of objects are pickles, which can run code",
+    ),
+    "no npz": (lambda to: ("npz", write_csv(to / "a.csv")), "expected .*, got"),
+    "other names": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
+    "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "one per image, got .29,"),
+    "one-hot": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=np.eye(4)[LABELS])), "one per image, got .30, 4"),
+    "to 16": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS / 16, y=LABELS)),
+        "got float64 from 0 to 15.9375. Divide",
+    ),
+    "NaN": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS * np.nan, y=LABELS)),
+        "fractions from 0 to 1, got float64 from nan",
+    ),
+    "RGBA": (
+        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS[..., None].repeat(4, 3), y=LABELS)),
+        "1 or 3 channels, got",
+    ),
+    "other class": (
+        lambda to: ("npz", write_npz(to / "a.npz", x_train=GREYS, y_train=LABELS, x_test=GREYS, y_test=LABELS + 1)),
+        "the classes of the training images, got also 4",
+    ),
+    "no square": (
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :9][:, :8])),
+        "a square grey or RGB image, got 8 numbers",
+    ),
+    "words": (
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES.astype(str)[:, :9] + "x")),
+        "whole numbers from 0 to 255, .* got",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    make, wanted = BAD[name]
+    kind, path = make(tmp_path)
+    with pytest.raises(InputError, match=wanted):
+        loaded(path, kind)
+    assert not Path("ran").exists()
+
+
+def test_arrays_are_trained_on_and_found_again(tmp_path):
+    digits = datasets.load_digits()
+    words = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[digits.target]
+    config = TrainConfig(epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path / "data", name="run")
+    result = train(config, images=digits.images / 16, labels=words, progress=False)
+    assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
+    again = Run.open(tmp_path / "run").config
+    splits = load_images(again.dataset, again.data, **again.of_images)
+    assert splits.image_shape == (1, 12, 12) and sum(len(getattr(splits, part)) for part in own.PARTS) == 1797
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
+        train(config, images=digits.images, labels=words)
+    with pytest.raises(InputError, match="images and labels: expected both"):
+        train(config, images=digits.images / 16)
+
+
+def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp_path, monkeypatch):
+    counts = np.where(np.arange(200) == 7, 300, 3)
+    labels = np.repeat(np.arange(200), counts)
+    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([0]))
+    config = TrainConfig(
+        epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path, name="run", reconstruction_weight=0
+    )
+    result = train(config, images=np.zeros((len(labels), 12, 12), np.uint8), labels=labels, progress=False)
+    assert result["test_images"] == 199 + 45
+    assert len(Run.open(tmp_path / "run").trace().labels) == 200
