@@ -34,6 +34,9 @@ RECONSTRUCTION_WEIGHT = 0.0005  # of the sum over pixels: section 4.1
 PROTOCOLS = {"paper": 1.0, "official": 1 / 20}
 OFFICIAL_BIAS = 0.1
 
+LARGEST = 40
+"""Pixels per side that ``compact`` and ``parts`` are made for; larger images are halved first, by convolutions."""
+
 
 class CapsNetOutput(NamedTuple):
     """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1]."""
@@ -72,7 +75,8 @@ def _compact(channels: int, size: tuple[int, int]) -> _Front:
 
 def compact_stem(channels: int, size: tuple[int, int]) -> tuple[nn.Sequential, int, tuple[int, int]]:
     """The convolutions of ``compact``, their channels, and the size of their map for images (H, W)."""
-    stem = _convolutions((channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
+    halving, channels, size = _halving(channels, size)
+    stem = _convolutions(*halving, (channels, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
     return stem, 128, each_side(size, lambda side: (side - 8 - 3) // 2 + 1)
 
 
@@ -87,13 +91,30 @@ def _deep(channels: int, size: tuple[int, int]) -> _Front:
 
 
 def _parts(channels: int, size: tuple[int, int]) -> _Front:
-    """Children that see 13 x 13 pixels, of 8 types at 8 x 8 positions for images of 28 x 28: parts of a drawing."""
-    stem = _convolutions((channels, 32, 5, 2), (32, 64, 3, 1), (64, 128, 3, 1))
-    grid = each_side(size, lambda side: (side - 5) // 2 + 1 - 4)
+    """Children that see 13 x 13 pixels, of 8 types at 8 x 8 positions for images of 28 x 28: parts of a drawing.
+
+    Of images with a side of more than 40 pixels there are 4 to 8 positions on a side of 41 or more.
+    """
+    halving, channels, size = _halving(channels, size)
+    step = each_side(size, lambda side: 3 if halving and side > 28 else 2)
+    stem = _convolutions(*halving, (channels, 32, 5, step), (32, 64, 3, 1), (64, 128, 3, 1))
+    grid = (size[0] - 5) // step[0] + 1 - 4, (size[1] - 5) // step[1] + 1 - 4
     return _Front(stem, PrimaryCaps(128, 8, 8, 1, 1), grid, shared=True)
 
 
-def _convolutions(*convs: tuple[int, int, int, int]) -> nn.Sequential:
+def _halving(channels: int, size: tuple[int, int]) -> tuple[list[tuple], int, tuple[int, int]]:
+    """Convolutions for ``_convolutions`` that halve each side while it is above ``LARGEST``, and what they leave."""
+    convs: list[tuple] = []
+    while max(size) > LARGEST:
+        wide = 3 if convs else 5
+        stride = each_side(size, lambda side: 2 if side > LARGEST else 1)
+        kernel = each_side(stride, lambda step, wide=wide: wide if step == 2 else 1)
+        convs.append((channels, 32, kernel, stride))
+        channels, size = 32, ((size[0] - kernel[0]) // stride[0] + 1, (size[1] - kernel[1]) // stride[1] + 1)
+    return convs, channels, size
+
+
+def _convolutions(*convs: tuple) -> nn.Sequential:
     """Convolutions with ReLU and batch normalisation, from channels in and out, kernel and stride."""
     blocks = ((nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])) for conv in convs)
     return nn.Sequential(*(layer for block in blocks for layer in block))
