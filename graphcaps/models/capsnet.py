@@ -108,7 +108,7 @@ def _halving(channels: int, size: tuple[int, int]) -> tuple[list[tuple], int, tu
     while max(size) > LARGEST:
         wide = 3 if convs else 5
         stride = each_side(size, lambda side: 2 if side > LARGEST else 1)
-        kernel = each_side(stride, lambda step, wide=wide: wide if step == 2 else 1)
+        kernel = wide if stride[0] == 2 else 1, wide if stride[1] == 2 else 1
         convs.append((channels, 32, kernel, stride))
         channels, size = 32, ((size[0] - kernel[0]) // stride[0] + 1, (size[1] - kernel[1]) // stride[1] + 1)
     return convs, channels, size
