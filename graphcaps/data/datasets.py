@@ -161,12 +161,8 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
         except DOWNLOAD_ERRORS as error:
             why, cause = f"the download failed ({' '.join(str(error).split())})", error
     idx = spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*"))
-    then = (
-        f"Other files of this format are there: --dataset idx:{root}"
-        if idx
-        else "graphcaps train --dataset digits needs no download"
-    )
+    others = f"Other files of this format are there: --dataset idx:{root}. " if idx else ""
     raise GraphcapsError(
         f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
-        f"Name the folder that holds them with --data DIR. {then}"
+        f"Name the folder that holds them with --data DIR. {others}graphcaps train --dataset digits needs no download"
     ) from cause

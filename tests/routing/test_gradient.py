@@ -28,7 +28,7 @@ def copied(request, monkeypatch):
     monkeypatch.setattr(DenseEdges, "__init__", lambda self, ends, dims: init(self, ends, dims, request.param))
 
 
-SHAPES = {"given": (24,), "per edge": (24, 8, 16), "per type": (2, 3, 8, 16), "shared": (8, 16)}
+SHAPES = {"given": (24,), "per type": (2, 3, 8, 16)}
 
 
 @pytest.mark.parametrize("kind", SHAPES)

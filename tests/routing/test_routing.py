@@ -120,13 +120,13 @@ def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
 # Graphs, votes and priors
 
 
-@pytest.mark.parametrize("shape", [(0, D), (3, 0)], ids=["no_images", "no_numbers"])
-def test_empty_trailing_dims_route_to_nothing(way, graphs, shape):
-    graph, votes = graphs["complete"], torch.zeros(12, *shape, requires_grad=True)
-    v, activation = way(graph, votes)
-    assert v.shape == (3, *shape) and activation.shape == v.shape[:-1]
-    v.sum().backward()
-    assert votes.grad.shape == votes.shape
+def test_empty_trailing_dims_route_to_nothing(way, graphs):
+    for shape in [(0, D), (3, 0)]:  # no image, no number
+        graph, votes = graphs["complete"], torch.zeros(12, *shape, requires_grad=True)
+        v, activation = way(graph, votes)
+        assert v.shape == (3, *shape) and activation.shape == v.shape[:-1]
+        v.sum().backward()
+        assert votes.grad.shape == votes.shape
 
 
 def test_a_vote_that_is_not_finite_stays_in_its_image(way, graphs, draw):
