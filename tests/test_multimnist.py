@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, InputError, TrainConfig, train
-from graphcaps.analysis.accuracy import Evaluation, evaluate, examples
+from graphcaps import CapsNet, InputError, TrainConfig, dynamic_routing, train
+from graphcaps.analysis.accuracy import Evaluation, evaluate
+from graphcaps.analysis.ink import examples, ink_assigned, owners
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
@@ -21,6 +22,7 @@ from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present, right
 from graphcaps.nn import Decoder
+from graphcaps.routing import Uniform
 from graphcaps.trace.recording import record, to_bytes
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
@@ -348,6 +350,61 @@ def test_examples_are_the_first_right_and_wrong_ones_with_their_own_capsules(mod
     assert np.allclose(found["reconstructions"] / 255, wanted, atol=0.003)
 
 
+@pytest.fixture
+def parts():
+    torch.manual_seed(0)
+    net = CapsNet.from_preset("parts", (1, 16, 16), 4, objects=2).eval()
+    with torch.no_grad():
+        net.capsules.weight *= 30  # so that couplings differ
+    return net
+
+
+def test_ink_assigned_is_what_loops_over_images_and_children_count(parts):
+    pairs = Pairs(digits(22))
+    found, right, total, counted = ink_assigned(parts, Batches(pairs, 5)), np.zeros(3), 0.0, 0
+    layers, labels = next(Batches(pairs, 22).in_order())
+    fields = [(top + height // 2, left + width // 2) for top, left, height, width in parts.receptive_fields().tolist()]
+    for image, classes in zip(layers, labels.tolist(), strict=True):
+        pixels = overlaid(image[None]).requires_grad_()
+        u = parts.children_of(pixels)
+        v, routed = dynamic_routing(parts.capsules.graph(), parts.capsules.votes(u), return_graph=True)
+        drawn = parts.decoder(v.transpose(0, 1), torch.tensor([classes]))[0, :, 0]
+        slopes = [torch.autograd.grad(v[k].norm(), pixels, retain_graph=True)[0][0, 0].abs() for k in classes]
+        c = routed.edata["c"].view(-1, 4)
+        for i, (row, column) in enumerate(fields):
+            inks = [float(layer[0, row, column]) for layer in image]
+            if max(inks) >= 0.5 and min(inks) == 0:
+                own, length = inks.index(max(inks)), float(u[i].detach().norm())
+                for n, says in enumerate(
+                    ([c[i, k] for k in classes], drawn[:, row, column], [x[row, column] for x in slopes])
+                ):
+                    right[n] += length * (float(says[own]) > float(says[1 - own]))
+                total, counted = total + length, counted + 1
+    assert found.counted == counted > 50 and 0.2 < found.couplings < 0.8
+    np.testing.assert_allclose(found[:3], right / total, atol=0.01)  # a comparison of nearly equal numbers may turn
+
+
+def test_equal_couplings_assign_half_of_the_ink_and_one_field_for_all_is_refused(parts, model):
+    parts.capsules.routing = Uniform()
+    assert ink_assigned(parts, Batches(Pairs(digits(22)), 22)).couplings == 0.5
+    with pytest.raises(InputError, match="children that see parts of the image, got one field for all"):
+        ink_assigned(model, Batches(Pairs(digits(22)), 22))
+
+
+def test_a_pixels_owner_is_that_of_the_nearest_children_by_length(parts):
+    layers, labels = next(Batches(Pairs(digits(5)), 5).in_order())
+    with torch.no_grad():
+        u = parts.children_of(overlaid(layers))
+        _, routed = dynamic_routing(parts.capsules.graph(), parts.capsules.votes(u), return_graph=True)
+    c, lengths = routed.edata["c"].view(8, 2, 2, 4, 5), u.norm(dim=-1).view(8, 2, 2, 5)
+    found = owners(parts, overlaid(layers), labels)
+    assert found.shape == (5, 2, 16, 16) and torch.allclose(found.sum(1), torch.ones(()))
+    for n in range(5):  # fields of 13 x 13, 2 pixels apart: centres 6 and 8
+        for (row, column), (y, x) in (((0, 15), (0, 1)), ((8, 6), (1, 0))):
+            both = [float((lengths[:, y, x, n] * c[:, y, x, k, n]).sum()) for k in labels[n].tolist()]
+            assert float(found[n, 0, row, column]) == pytest.approx(both[0] / sum(both), abs=1e-5)
+
+
 def axes_of(figure) -> dict:
     return {axes.get_label(): axes for axes in figure.axes}
 
@@ -358,8 +415,12 @@ def test_the_segmentation_tints_each_capsule_and_leaves_what_none_explains():
     images[..., 0], images[..., 1], images[..., 2] = 255, 255, 255
     layers[:, 0, 0, :, 0], layers[:, 1, 0, :, 1] = 255, 255  # nobody explains column 2
     labels = np.array([[0, 1], [0, 2], [1, 2]])
-    found = axes_of(segmentation(images, layers, labels, np.array([[0, 1], [0, 1], [1, 2]])))
-    assert set(found) == {f"{name} {n}" for name in ("image", "capsules", "left over") for n in range(3)}
+    owned = np.zeros((3, 2, 4, 4), np.uint8)
+    owned[:, 0, :, :2], owned[:, 1, :, 2:] = 255, 255
+    found = axes_of(segmentation(images, layers, labels, np.array([[0, 1], [0, 1], [1, 2]]), owners=owned))
+    assert set(found) == {f"{name} {n}" for name in ("image", "couplings", "capsules", "left over") for n in range(3)}
+    first, second, third, fourth = found["couplings 0"].images[0].get_array()[0]
+    assert first[0] > first[2] and second[0] > second[2] and third[2] > third[0] and fourth.max() == 0
     first, second, third, fourth = found["capsules 0"].images[0].get_array()[0]
     assert first[0] > first[2] and second[2] > second[0]  # orange, blue
     assert np.ptp(third) == 0 and 0 < third[0] < 0.5 and fourth.max() == 0

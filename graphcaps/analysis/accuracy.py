@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from ..data import Batches
-from ..models import CapsNet, Network
+from ..models import Network
 from ..models.limits import evidence_of
 from ..models.objects import longest, overlaid, right
 
@@ -115,22 +114,3 @@ def evaluate(model: Network, batches: Batches, on_share: Callable[[float], objec
             on_share(done / batches.num_images)
     mean = float(torch.stack(losses).sum()) / done
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, torch.cat(evidence).cpu())
-
-
-@torch.no_grad()
-def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
-    """The first images of several objects that are right and that are wrong, as ``viz.segmentation`` takes them.
-
-    Args:
-        model: in eval mode, on the device of the batches.
-        result: of the same model and batches.
-        most: how many of each.
-    """
-    hit = result.right
-    places = torch.cat([where.nonzero().flatten()[:most] for where in (hit, ~hit)])
-    layers, labels = batches.at(places)
-    images = overlaid(layers)
-    reconstructions = model(images).reconstruction
-    found = {"images": images, "reconstructions": reconstructions}
-    found = {name: (values * 255).round().byte().cpu().numpy() for name, values in found.items()}
-    return {**found, "labels": labels.cpu().numpy(), "predicted": result.predicted[places].numpy()}

@@ -1,6 +1,7 @@
 """What belongs to which of two overlapping objects: their reconstructions in two colours over the image.
 
-Figure 5 of Sabour, Frosst & Hinton 2017, with what no capsule explains under each image.
+Figure 5 of Sabour, Frosst & Hinton 2017, with whose each pixel is by the couplings, and what no capsule explains, under
+each image.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
 
 _SIDE, _STEP = 84, 90  # pixels at 100 dpi
 _LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
-_ROWS = ("image", "capsules", "left over")
+_ROWS = ("image", "couplings", "capsules", "left over")
 _DIM = 0.3  # of the image under the reconstructions
 
 
@@ -28,8 +29,9 @@ def segmentation(
     labels: np.ndarray,
     predicted: np.ndarray,
     class_names: tuple[str, ...] = (),
+    owners: np.ndarray | None = None,
 ) -> Figure:
-    """Draw images of two objects, what the two capsules of the answer make of them, and what is left over.
+    """Draw images of two objects, whose each pixel is, what the capsules of the answer make of it, what is left over.
 
     Right answers stand at the left, wrong ones beside them.
 
@@ -39,9 +41,12 @@ def segmentation(
         labels: (N, 2) true classes, ascending.
         predicted: (N, 2) classes of the capsules, ascending, in the order of the reconstructions.
         class_names: J names, or none for numbers.
+        owners: (N, 2, H, W) uint8, 255 times the share of each class of the answer in a pixel, by the couplings of the
+            children there; None where children see no parts: no such row.
 
     Returns:
-        A figure without a window; its axes have the labels ``image n``, ``capsules n`` and ``left over n``.
+        A figure without a window; its axes have the labels ``image n``, ``couplings n``, ``capsules n`` and
+        ``left over n``.
 
     Raises:
         InputError: shapes that don't fit, or no image.
@@ -52,10 +57,14 @@ def segmentation(
     expect(reconstructions.shape == wanted, "reconstructions", f"{wanted}", reconstructions.shape)
     for name, classes in (("labels", labels), ("predicted", predicted)):
         expect(classes.shape == (number, 2), name, f"({number}, 2)", classes.shape)
+    shape = (number, 2, *images.shape[2:])
+    if owners is not None:
+        expect(owners.shape == shape, "owners", f"{shape} or None", owners.shape)
+    names = [name for name in _ROWS if name != "couplings" or owners is not None]
     hit = (labels == predicted).all(axis=1)
     order = np.argsort(~hit, kind="stable")
     split = _BETWEEN if 0 < hit.sum() < number else 0
-    width, height = max(_LEFT + number * _STEP + split + _RIGHT, 640), _TOP + len(_ROWS) * _STEP + 8
+    width, height = max(_LEFT + number * _STEP + split + _RIGHT, 640), _TOP + len(names) * _STEP + 8
     with style.applied():
         figure = style.blank(width, height)
         style.Heading.on(figure).say(
@@ -65,7 +74,7 @@ def segmentation(
 
         for top, name in ((105, "shown"), (127, "answer")):
             write(0.03 * width, top, name, color=style.MUTED)
-        for row, name in enumerate(_ROWS):
+        for row, name in enumerate(names):
             write(0.03 * width, _TOP + row * _STEP + _SIDE / 2, name, color=style.MUTED)
         for place, n in enumerate(order):
             left = _LEFT + place * _STEP + (0 if hit[n] else split)
@@ -74,9 +83,10 @@ def segmentation(
             for top, classes in ((105, labels[n]), (127, predicted[n])):
                 weight = "normal" if hit[n] or top == 105 else "bold"
                 write(left + _SIDE / 2, top, _named(classes, class_names), ha="center", weight=weight)
-            for row, (name, picture) in enumerate(zip(_ROWS, _pictures(images[n], reconstructions[n]), strict=True)):
+            pictures = _pictures(images[n], reconstructions[n], None if owners is None else owners[n])
+            for row, name in enumerate(names):
                 axes = style.panel(figure, f"{name} {n}", left, _TOP + row * _STEP, _SIDE, _SIDE)
-                axes.imshow(picture, vmin=0, vmax=1, cmap="gray")
+                axes.imshow(pictures[name], vmin=0, vmax=1, cmap="gray")
                 style.bare(axes)
     return figure
 
@@ -85,11 +95,16 @@ def _named(classes: np.ndarray, class_names: tuple[str, ...]) -> str:
     return " + ".join(style.cut(class_names[k], 5) if class_names else str(k) for k in classes)
 
 
-def _pictures(image: np.ndarray, reconstructions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The image, the reconstructions over it, and |image - their overlay|, (H, W) or (H, W, 3) in [0, 1]."""
-    seen = style.displayed(image) / 255
+def _pictures(image: np.ndarray, reconstructions: np.ndarray, owners: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Each row's picture, (H, W) or (H, W, 3) in [0, 1]; what is left over is |image - overlay of reconstructions|."""
     gray = (image / 255).mean(axis=0)
     layers = (reconstructions / 255).mean(axis=1)  # (2, H, W)
     tinted = np.tensordot(layers, COLORS, axes=(0, 0))  # (H, W, 3)
-    over = np.clip(np.maximum(tinted, _DIM * gray[..., None]), 0, 1)
-    return seen, over, abs(gray - np.minimum(layers.sum(axis=0), 1))
+    pictures = {
+        "image": style.displayed(image) / 255,
+        "capsules": np.clip(np.maximum(tinted, _DIM * gray[..., None]), 0, 1),
+        "left over": abs(gray - np.minimum(layers.sum(axis=0), 1)),
+    }
+    if owners is not None:
+        pictures["couplings"] = np.clip(gray[..., None] * np.tensordot(owners / 255, COLORS, axes=(0, 0)), 0, 1)
+    return pictures

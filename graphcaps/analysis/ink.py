@@ -1,0 +1,152 @@
+"""Who owns which ink: of overlapping objects, whether a child is coupled with the one whose ink it sees.
+
+A child counts in an image where the pixel at the centre of its field has ink of one object, at least ``INK``, and none
+of the others. It is right where its coupling with that object's class is larger than those with the others'; where they
+are equal it is half right, so that equal couplings have one half of two objects. Children are weighted by their length.
+Layers and classes are the true ones, whatever the network answers.
+
+The same pixels and weights are put to what else in the network might know: the decoder, by how bright its picture of
+each object is there, and the class capsules, by how much each one's length depends on the pixel (saliency).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data import Batches
+from ..errors import expect
+from ..models import CapsNet
+from ..models.objects import overlaid
+from ..nn.routed import activation_of, route_layer
+from .accuracy import Evaluation, evaluating
+
+INK = 0.5
+
+
+class InkAssigned(NamedTuple):
+    """The shares of children, weighted by length, that are right, in [0, 1]."""
+
+    couplings: float
+    decoder: float
+    saliency: float
+    counted: int
+    """Children, over all images."""
+
+
+def ink_assigned(
+    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+) -> InkAssigned:
+    """Count over all images of ``batches``, in eval mode; the network's mode is put back afterwards.
+
+    Args:
+        model: on the device of the batches.
+        batches: images of several objects, in layers.
+        on_share: called after each batch with the share of images done.
+
+    Raises:
+        InputError: children that all see the same, or no ink of one object alone at any centre.
+    """
+    rows, columns = centres_of(model)
+    expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
+    hits, total, counted, seen = torch.zeros(3, dtype=torch.float64), 0.0, 0, 0
+    with evaluating(model):
+        for layers, labels in batches.in_order():
+            ink = layers.mean(2)[:, :, rows, columns].permute(2, 1, 0)  # (I, K, B)
+            there, owner = ink.max(dim=1)  # (I, B)
+            alone = (there >= INK) & ((ink > 0).sum(dim=1) == 1)
+            lengths, scores = _scores(model, overlaid(layers), labels, rows, columns)
+            weight = (lengths * alone).double()
+            for n, score in enumerate(scores):
+                own = score.gather(1, owner.unsqueeze(1)).squeeze(1)
+                others = score.scatter(1, owner.unsqueeze(1), -torch.inf).amax(dim=1)
+                hits[n] += float((weight * ((own > others).double() + 0.5 * (own == others))).sum())
+            total, counted, seen = total + float(weight.sum()), counted + int(alone.sum()), seen + len(labels)
+            on_share(seen / batches.num_images)
+    expect(total > 0, "images", "ink of one object alone at the centre of a child's field", "none")
+    couplings, decoder, saliency = (hits / total).tolist()
+    return InkAssigned(couplings, decoder, saliency, counted)
+
+
+def sees_parts(model: CapsNet) -> bool:
+    """Whether children look at different parts of the image."""
+    return len(model.receptive_fields().unique(dim=0)) > 1
+
+
+def centres_of(model: CapsNet) -> tuple[Tensor, Tensor]:
+    """Row and column, (I,) each, of the pixel at the centre of each child's field."""
+    top, left, height, width = model.receptive_fields().unbind(dim=1)
+    return top + height // 2, left + width // 2
+
+
+def _scores(
+    model: CapsNet, images: Tensor, labels: Tensor, rows: Tensor, columns: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Lengths of the children (I, B); couplings, decoder and saliency of each true class there, (I, K, B) each."""
+    with torch.no_grad():
+        activation, c, v = _routed(model, images, labels)
+        drawn = model.decoder(v.transpose(0, 1), labels).mean(2)[:, :, rows, columns].permute(2, 1, 0)
+    images = images.detach().requires_grad_()
+    lengths = torch.linalg.vector_norm(model.capsules(model.children_of(images)), dim=-1)  # (J, B)
+    slopes = [
+        torch.autograd.grad(lengths.gather(0, label.unsqueeze(0)).sum(), images, retain_graph=True)[0]
+        for label in labels.unbind(dim=1)
+    ]
+    saliency = torch.stack([slope.abs().amax(dim=1) for slope in slopes], dim=1)  # (B, K, H, W)
+    return activation, (c, drawn, saliency[:, :, rows, columns].permute(2, 1, 0))
+
+
+def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengths of the children (I, B), their couplings with classes (B, K) as (I, K, B), and the capsules (J, B, D)."""
+    u = model.children_of(images)
+    last: dict[str, Tensor] = {}
+    v = route_layer(model.capsules, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c)).v
+    c = last["c"].unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
+    return activation_of(u), c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
+
+
+@torch.no_grad()
+def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
+    """Whose each pixel is by the couplings of the children whose centres are nearest, weighted by their length.
+
+    Args:
+        images: (N, C, H, W) in [0, 1].
+        classes: (N, K) int64.
+
+    Returns:
+        (N, K, H, W) in [0, 1], shares that sum to 1 over the classes.
+    """
+    lengths, c, _ = _routed(model, images, classes)
+    rows, columns = (each.unique() for each in centres_of(model))  # ascending, of h and w positions
+    shape = (len(lengths) // (len(rows) * len(columns)), len(rows), len(columns))
+    given = (lengths.unsqueeze(1) * c).unflatten(0, shape).sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
+    shares = given / given.sum(dim=1, keepdim=True).clamp_min(1e-12)
+    down, across = (
+        (torch.arange(size).unsqueeze(1) - at).abs().argmin(dim=1)
+        for size, at in zip(images.shape[2:], (rows, columns), strict=True)
+    )
+    return shares[:, :, down][:, :, :, across]
+
+
+@torch.no_grad()
+def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
+    """The first images of several objects that are right and that are wrong, as ``viz.segmentation`` takes them.
+
+    Args:
+        model: in eval mode, on the device of the batches.
+        result: of the same model and batches.
+        most: how many of each.
+    """
+    hit = result.right
+    places = torch.cat([where.nonzero().flatten()[:most] for where in (hit, ~hit)])
+    layers, labels = batches.at(places)
+    images = overlaid(layers)
+    found = {"images": images, "reconstructions": model(images).reconstruction}
+    if sees_parts(model):
+        found["owners"] = owners(model, images, result.predicted[places].to(images.device))
+    found = {name: (values * 255).round().byte().cpu().numpy() for name, values in found.items()}
+    return {**found, "labels": labels.cpu().numpy(), "predicted": result.predicted[places].numpy()}
