@@ -74,20 +74,17 @@ def fitted(
         values, background = 255 - values, 255 - background
     if ink is not None and values.shape[:2] != (height, width):
         values = _fit(_drawing(values, background), round(height * ink), round(width * ink))
-    return framed(values, height, width, background, fit=ink is None).transpose(2, 0, 1), inverted
-
-
-def framed(
-    values: np.ndarray, height: int, width: int, background: np.ndarray | None = None, fit: bool = True
-) -> np.ndarray:
-    """Pixels (h, w, C) in the middle of a frame (height, width, C), which they fill in one direction if they ``fit``.
-
-    What is left over has the colour ``background``, by default that of their border.
-    """
-    if background is None:
-        background = _background(values)
-    if fit and values.shape[:2] != (height, width):
+    else:
         values = _fit(values, height, width)
+    return np.ascontiguousarray(_padded(values, height, width, background).transpose(2, 0, 1)), inverted
+
+
+def framed(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Pixels (h, w, C) as large as they fit into (height, width, C), padded with the colour of their border."""
+    return _padded(_fit(values, height, width), height, width, _background(values))
+
+
+def _padded(values: np.ndarray, height: int, width: int, background: np.ndarray) -> np.ndarray:
     canvas = np.tile(background, (height, width, 1))
     top, left = (height - values.shape[0]) // 2, (width - values.shape[1]) // 2
     canvas[top : top + values.shape[0], left : left + values.shape[1]] = values
@@ -95,11 +92,7 @@ def framed(
 
 
 def size_and_colour(path: Path) -> tuple[int, int, bool]:
-    """Height and width of an image file as it stands upright, and whether it may have colour; pixels aren't decoded.
-
-    Raises:
-        InputError: missing, not an image, or too large.
-    """
+    """Height and width of an image file as it stands upright, and whether it may have colour; pixels aren't decoded."""
     with _reading(path) as image:
         width, height = image.size
         if image.getexif().get(0x0112, 1) >= 5:  # lies on its side
@@ -168,7 +161,7 @@ def _reading(path: Path) -> Iterator[Image]:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         limit = f"at most {Image.MAX_IMAGE_PIXELS} pixels"
         raise InputError(f"{path}: expected {limit}, got: {error} Make it smaller first") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, RuntimeError) as error:
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
 
 

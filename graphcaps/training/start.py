@@ -40,8 +40,8 @@ def train(
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
     """
     run = None
-    if images is not None or labels is not None:
-        expect(images is not None and labels is not None, "images and labels", "both", "one of them")
+    expect((images is None) == (labels is None), "images and labels", "both", "one of them")
+    if images is not None and labels is not None:
         expect(resume is None, "resume", "no images beside it", "some", "A run finds its own images")
         from ..data.own import write_arrays
 

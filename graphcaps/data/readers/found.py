@@ -8,18 +8,13 @@ import numpy as np
 from torch import Tensor
 
 PARTS = ("train", "val", "test")
+PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 SMALLEST, LARGEST = 28, 64
 """Pixels of the longer side, between which images are left as they are."""
 
 
 class Found(NamedTuple):
-    """Images of all parts.
-
-    Args:
-        pixels: uint8 (N, C, H, W).
-        labels: (N,), the classes' names or numbers.
-        parts: (N,), each of ``PARTS``, or "" where an image is left out.
-    """
+    """pixels uint8 (N, C, H, W); labels (N,), names or numbers; parts (N,) of ``PARTS``, "" for what is left out."""
 
     pixels: Tensor
     labels: np.ndarray
@@ -35,8 +30,6 @@ def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
     ((48, 64), (45, 45))
     """
     longer = size or int(np.clip(np.median(sizes.max(axis=1)), SMALLEST, LARGEST))
-    height, width = sizes[0].tolist()
-    if (sizes != sizes[0]).any():
-        return longer, longer
+    height, width = sizes[0].tolist() if (sizes == sizes[0]).all() else (1, 1)
     most = max(height, width)
     return max(1, round(height * longer / most)), max(1, round(width * longer / most))
