@@ -130,8 +130,8 @@ def load_images(
         GraphcapsError: files are missing and can't be downloaded, or a library that is needed is missing.
     """
     root = Path(root).expanduser()
-    if own_images(name) is not None:
-        return load_own(name, root, size, skip_bad, seed)
+    if own := own_images(name):
+        return load_own(*own, root, size, skip_bad, seed)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     _provide(name, spec, root, download)
@@ -160,12 +160,9 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
             return download_files(spec.torchvision, spec.files, root)
         except DOWNLOAD_ERRORS as error:
             why, cause = f"the download failed ({' '.join(str(error).split())})", error
-    idx = spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*"))
-    then = (
-        f"Other files of this format are there: --dataset idx:{root}"
-        if idx
-        else "graphcaps train --dataset digits needs no download"
-    )
+    then = "graphcaps train --dataset digits needs no download"
+    if spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*")):
+        then = f"Other files of this format are there: --dataset idx:{root}"
     raise GraphcapsError(
         f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
         f"Name the folder that holds them with --data DIR. {then}"

@@ -13,12 +13,11 @@ import numpy as np
 import torch
 
 from ..atomic import replacing
-from ..config import own_images, short_name
+from ..config import short_name
 from ..errors import expect
 from .images import Images
 from .readers import arrays, folder
-from .readers.found import PARTS, Found
-from .splits import ImageSplits
+from .splits import PARTS, Found, ImageSplits
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -29,14 +28,12 @@ IN_MEMORY = 2**31
 """Bytes of pixels, more than which stay in the cache's file."""
 
 
-def load_own(dataset: str, root: Path, size: int | None, skip_bad: bool, seed: int) -> ImageSplits:
-    """As ``load_images``, whose arguments these are. ``root`` also holds the cache of decoded files.
+def load_own(kind: str, path: Path, root: Path, size: int | None, skip_bad: bool, seed: int) -> ImageSplits:
+    """As ``load_images`` does ``KIND:PATH``; ``root`` also holds the cache of decoded files.
 
     Where PATH isn't there, its last part is looked for in ``root``.
     """
-    own = own_images(dataset)
-    assert own is not None, "images of one's own"
-    kind, path = own
+    dataset = f"{kind}:{path}"
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
     expect(path.exists(), dataset, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow opens and doesn't decode itself: for EPS it runs Ghostscript, on what is a program."""
 
+SMALLEST, LARGEST = 28, 64
+"""Pixels of the longer side, between which images are left as they are."""
+
 _OPENING = threading.Lock()  # what is done with warnings holds for all threads
 
 
@@ -77,6 +80,20 @@ def fitted(
     else:
         values = _fit(values, height, width)
     return np.ascontiguousarray(_padded(values, height, width, background).transpose(2, 0, 1)), inverted
+
+
+def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
+    """(H, W) for images of ``sizes`` (N, 2): their own proportions where they share one size, else a square.
+
+    The longer side gets ``size`` pixels, by default the median of theirs, but 28 to 64.
+
+    >>> common_size(np.array([[480, 640], [480, 640]]), None), common_size(np.array([[20, 40], [50, 30]]), None)
+    ((48, 64), (45, 45))
+    """
+    longer = size or int(np.clip(np.median(sizes.max(axis=1)), SMALLEST, LARGEST))
+    height, width = sizes[0].tolist() if (sizes == sizes[0]).all() else (1, 1)
+    most = max(height, width)
+    return max(1, round(height * longer / most)), max(1, round(width * longer / most))
 
 
 def framed(values: np.ndarray, height: int, width: int) -> np.ndarray:

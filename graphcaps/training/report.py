@@ -26,9 +26,11 @@ def introduction(config: TrainConfig, run: Run, network: Network, splits: ImageS
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
     if config.of_images:  # which nobody has counted before
-        sizes = splits.train.labels.bincount(minlength=splits.num_classes)
-        shape = " x ".join(map(str, splits.image_shape))
-        own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, {shape} numbers each"
+        sizes, shape = (
+            splits.train.labels.bincount(minlength=splits.num_classes),
+            " x ".join(map(str, splits.image_shape)),
+        )
+        own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"

@@ -1,7 +1,5 @@
 """Images in arrays: files of MNIST's format, NumPy's .npz as Keras and MedMNIST have it, and Kaggle's CSV.
 
-    images, labels of each part --checked, made uint8 and of one size--> ``Found``
-
 Nothing of a file is run: arrays of Python objects, which are pickles, are refused.
 """
 
@@ -18,8 +16,8 @@ import numpy as np
 import torch
 
 from ...errors import InputError, expect
-from ..user_images import framed
-from .found import PART_OF, PARTS, Found, common_size
+from ..splits import PART_OF, PARTS, Found
+from ..user_images import common_size, framed
 from .verify import content
 
 IDX = re.compile(r"(.*?)(train|t10k|test|val)[-_.]images[-_.]idx3[-_.]ubyte(\.gz)?")
@@ -33,11 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def read(kind: str, path: Path, size: int | None = None) -> Found:
-    """Read ``"idx"``, ``"npz"`` or ``"csv"``; a part alone, whatever it is called, is the training images.
-
-    Raises:
-        InputError: another format, images or labels that aren't, or no images.
-    """
+    """Read ``"idx"``, ``"npz"`` or ``"csv"``; a part alone, whatever it is called, is the training images."""
     found = {"idx": read_idx, "npz": read_npz, "csv": read_csv}[kind](path)
     if len(found) == 1:
         found = {"train": next(iter(found.values()))}

@@ -21,8 +21,8 @@ import torch
 from ...atomic import replacing, write_text
 from ...errors import GraphcapsError, InputError, expect
 from ...progress import bar
-from ..user_images import decodable, fitted, size_and_colour
-from .found import PART_OF, Found, common_size
+from ..splits import PART_OF, Found
+from ..user_images import common_size, decodable, fitted, size_and_colour
 
 SHOWN = 10  # bad files in an error
 VERSION = 1  # of the cache
