@@ -59,11 +59,7 @@ OWN_KINDS = ("folder", "idx", "npz", "csv")
 
 
 def own_images(dataset: str) -> tuple[str, Path] | None:
-    """Kind and path of images of your own; None of a data set that has a name.
-
-    >>> own_images("folder:photos/pets"), own_images("mnist")
-    (('folder', PosixPath('photos/pets')), None)
-    """
+    """Kind and path of images of your own; None of a data set that has a name."""
     kind, colon, path = dataset.partition(":")
     return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
 
@@ -74,12 +70,9 @@ def short_name(dataset: str) -> str:
     >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
     ('pets', 'letters', 'mnist')
     """
-    own = own_images(dataset)
-    if own is None:
-        return dataset
-    kind, path = own
+    kind, path = own_images(dataset) or ("", Path(dataset))
     name = path.absolute().name
-    return name if kind in ("folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
+    return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
 
 
 @dataclass(frozen=True)

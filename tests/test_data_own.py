@@ -163,7 +163,7 @@ def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(s
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert "2 classes of 14 training images, grey, 12 x 12 pixels" in says("train", *config)
+    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12" in says("train", *config)
     assert Run.open(run).config.dataset == "folder:shapes"
     network = load(run)
     assert network.class_names == ("dark", "light") == Run.open(run).trace().class_names
@@ -362,7 +362,7 @@ BAD = {
     ),
     "words": (
         lambda to: ("csv", write_csv(to / "a.csv", SQUARES.astype(str)[:, :9] + "x")),
-        "whole numbers from 0 to 255, .* got",
+        "train images: expected numbers, got object",
     ),
 }
 
@@ -403,3 +403,10 @@ def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp
     result = train(config, images=np.zeros((len(labels), 12, 12), np.uint8), labels=labels, progress=False)
     assert result["test_images"] == 199 + 45
     assert len(Run.open(tmp_path / "run").trace().labels) == 200
+
+
+def test_a_folder_without_its_kind_is_answered_with_what_to_write(shapes):
+    with pytest.raises(InputError, match=f"dataset: expected a name, or KIND:PATH, got {shapes}. Try --dataset folder:"):
+        TrainConfig(dataset=str(shapes)).check()
+    with pytest.raises(InputError, match="size: expected none for mnist, got 64"):
+        TrainConfig(size=64).check()

@@ -130,8 +130,8 @@ def load_images(
         GraphcapsError: files are missing and can't be downloaded, or a library that is needed is missing.
     """
     root = Path(root).expanduser()
-    if own_images(name) is not None:
-        return load_own(name, root, size, skip_bad, seed)
+    if own := own_images(name):
+        return load_own(*own, root, size, skip_bad, seed)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     _provide(name, spec, root, download)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +13,17 @@ from ..errors import expect
 from .frame import ink_in_fixed_places
 from .images import Images
 from .pairs import Pairs
+
+PARTS = ("train", "val", "test")
+PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+class Found(NamedTuple):
+    """pixels uint8 (N, C, H, W); labels (N,), names or numbers; parts (N,) of ``PARTS``, "" for what is left out."""
+
+    pixels: Tensor
+    labels: np.ndarray
+    parts: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

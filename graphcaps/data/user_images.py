@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow opens and doesn't decode itself: for EPS it runs Ghostscript, on what is a program."""
 
+SMALLEST, LARGEST = 28, 64
+"""Pixels of the longer side, between which images are left as they are."""
+
 _OPENING = threading.Lock()  # what is done with warnings holds for all threads
 
 
@@ -74,20 +77,31 @@ def fitted(
         values, background = 255 - values, 255 - background
     if ink is not None and values.shape[:2] != (height, width):
         values = _fit(_drawing(values, background), round(height * ink), round(width * ink))
-    return framed(values, height, width, background, fit=ink is None).transpose(2, 0, 1), inverted
-
-
-def framed(
-    values: np.ndarray, height: int, width: int, background: np.ndarray | None = None, fit: bool = True
-) -> np.ndarray:
-    """Pixels (h, w, C) in the middle of a frame (height, width, C), which they fill in one direction if they ``fit``.
-
-    What is left over has the colour ``background``, by default that of their border.
-    """
-    if background is None:
-        background = _background(values)
-    if fit and values.shape[:2] != (height, width):
+    else:
         values = _fit(values, height, width)
+    return np.ascontiguousarray(_padded(values, height, width, background).transpose(2, 0, 1)), inverted
+
+
+def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
+    """(H, W) for images of ``sizes`` (N, 2): their own proportions where they share one size, else a square.
+
+    The longer side gets ``size`` pixels, by default the median of theirs, but 28 to 64.
+
+    >>> common_size(np.array([[480, 640], [480, 640]]), None), common_size(np.array([[20, 40], [50, 30]]), None)
+    ((48, 64), (45, 45))
+    """
+    longer = size or int(np.clip(np.median(sizes.max(axis=1)), SMALLEST, LARGEST))
+    height, width = sizes[0].tolist() if (sizes == sizes[0]).all() else (1, 1)
+    most = max(height, width)
+    return max(1, round(height * longer / most)), max(1, round(width * longer / most))
+
+
+def framed(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Pixels (h, w, C) as large as they fit into (height, width, C), padded with the colour of their border."""
+    return _padded(_fit(values, height, width), height, width, _background(values))
+
+
+def _padded(values: np.ndarray, height: int, width: int, background: np.ndarray) -> np.ndarray:
     canvas = np.tile(background, (height, width, 1))
     top, left = (height - values.shape[0]) // 2, (width - values.shape[1]) // 2
     canvas[top : top + values.shape[0], left : left + values.shape[1]] = values
@@ -95,11 +109,7 @@ def framed(
 
 
 def size_and_colour(path: Path) -> tuple[int, int, bool]:
-    """Height and width of an image file as it stands upright, and whether it may have colour; pixels aren't decoded.
-
-    Raises:
-        InputError: missing, not an image, or too large.
-    """
+    """Height and width of an image file as it stands upright, and whether it may have colour; pixels aren't decoded."""
     with _reading(path) as image:
         width, height = image.size
         if image.getexif().get(0x0112, 1) >= 5:  # lies on its side
@@ -168,7 +178,7 @@ def _reading(path: Path) -> Iterator[Image]:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         limit = f"at most {Image.MAX_IMAGE_PIXELS} pixels"
         raise InputError(f"{path}: expected {limit}, got: {error} Make it smaller first") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, RuntimeError) as error:
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
 
 

@@ -110,8 +110,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0, data: Path | None = N
 def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The run's test images as the network sees them, uint8 (N, C, H, W), and their classes (N,) or (N, K)."""
     try:
-        config = run.config
-        test = load_images(config.dataset, data or config.data, download=False, **config.of_images).test
+        test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
         if data is not None or trace.labels is None:
             raise

@@ -24,24 +24,19 @@ FEW_STEPS = 100
 
 def introduction(config: TrainConfig, run: Run, network: Network, splits: ImageSplits, accelerator: Accelerator) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
+    own = ""
+    if config.of_images:  # which nobody has counted before
+        sizes, shape = (
+            splits.train.labels.bincount(minlength=splits.num_classes),
+            " x ".join(map(str, splits.image_shape)),
+        )
+        own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
-        f"and {len(splits.test)} test images{_own_in_words(config, splits)}\n"
+        f"and {len(splits.test)} test images{own}\n"
         f"{_routing_in_words(config, network, accelerator.device)}\n"
         f"device {accelerator.device}, {precision_of(accelerator)}, run {run}{_few_steps(config, network, splits)}"
     )
-
-
-def _own_in_words(config: TrainConfig, splits: ImageSplits) -> str:
-    """A line about images of a person's own, which nobody has counted before."""
-    if not config.of_images:
-        return ""
-    channels, height, width = splits.image_shape
-    counts = splits.train.labels.bincount(minlength=splits.num_classes)
-    few = " to ".join(f"{int(counts[k])} ({splits.class_names[k]})" for k in (counts.argmin(), counts.argmax()))
-    tone = "grey" if channels == 1 else "colour"
-    each = few if counts.min() < counts.max() else str(int(counts[0]))
-    return f"\n{splits.num_classes} classes of {each} training images, {tone}, {height} x {width} pixels"
 
 
 def _few_steps(config: TrainConfig, network: Network, splits: ImageSplits) -> str:
