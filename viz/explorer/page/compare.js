@@ -184,5 +184,5 @@ $("#compare details").addEventListener("toggle", () => {
   compareNow();
   follow();
 });
-night.addEventListener("change", compareNow);
+renewals.push(compareNow);
 nameSides();

@@ -2,13 +2,14 @@
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
-  night = matchMedia("(prefers-color-scheme: dark)");
+  systemNight = matchMedia("(prefers-color-scheme: dark)");
 const STEP = 900,
   MOVE = 450; // milliseconds from step to step of a play, and of them in motion
 
 const graph = new Graph($(".stage > canvas"));
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, hovered: null, playing: null, last: "iterations" };
+const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
+const renewals = []; // what other files do when the colours have changed
 let trace,
   chooser, // the images to choose from
   image,
@@ -125,7 +126,7 @@ function recolor() {
     value = (name) => css.getPropertyValue(`--${name}`).trim();
   const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value),
     paper = value("paper");
-  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color, paper) : color));
+  const parents = trace.parents.map(({ color }) => (isNight() ? lighter(color, paper) : color));
   look = { paper, ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
   parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
 }
@@ -145,6 +146,8 @@ function draw() {
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
+  graph.matrix = now.matrix;
+  $("#as-matrix").setAttribute("aria-pressed", now.matrix);
   drawTitle();
   drawTime();
   graph.draw(c, now, now.hovered, look);
@@ -257,5 +260,42 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-night.addEventListener("change", () => (recolor(), takeImage(now.n)));
+$("#as-matrix").addEventListener("click", () => choose({ matrix: !now.matrix, hovered: null }));
+
+// Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
+function isNight() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : systemNight.matches;
+}
+
+function recalled(name) {
+  try {
+    return localStorage.getItem(`graphcaps-${name}`);
+  } catch {
+    return null; // a browser that keeps nothing for files
+  }
+}
+
+function remember(name, value) {
+  try {
+    localStorage.setItem(`graphcaps-${name}`, value);
+  } catch {
+    // as above
+  }
+}
+
+function renew() {
+  if (!image) return; // the data aren't read yet
+  recolor();
+  takeImage(now.n);
+  for (const renewal of renewals) renewal();
+}
+
+if (["light", "dark"].includes(recalled("theme"))) document.documentElement.dataset.theme = recalled("theme");
+$("#theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isNight() ? "light" : "dark";
+  remember("theme", document.documentElement.dataset.theme);
+  renew();
+});
+systemNight.addEventListener("change", renew);
 new ResizeObserver(redraw).observe(document.body);

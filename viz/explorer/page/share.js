@@ -14,14 +14,15 @@ let subject,
 function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
-    { child, parent } = now;
+    { child, parent, matrix } = now;
   const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
     iteration = r === trace.trained - 1 ? null : r + 1;
-  return stateText({ ...subject.read(), iteration, epoch, child, parent }, subject.limits);
+  const view = matrix ? "matrix" : null;
+  return stateText({ ...subject.read(), iteration, epoch, child, parent, view }, subject.limits);
 }
 
-// Go to {iteration, epoch, child, parent}, as far as the image on the page has them.
-function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null }) {
+// Go to {iteration, epoch, child, parent, view}, as far as the image on the page has them.
+function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null, view = null }) {
   stop();
   const k = trace.epochs.indexOf(epoch);
   choose({
@@ -29,6 +30,7 @@ function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child 
     r: Math.min(iteration, trace.iterations) - 1,
     child: image.order.includes(child) ? child : null,
     parent,
+    matrix: view === "matrix",
   });
 }
 
@@ -65,8 +67,8 @@ function readAddress() {
     return follow();
   }
   note("");
-  const { iteration, epoch, child, parent, ...rest } = state;
-  subject.restore(rest, { iteration, epoch, child, parent });
+  const { iteration, epoch, child, parent, view, ...rest } = state;
+  subject.restore(rest, { iteration, epoch, child, parent, view });
 }
 
 function note(text) {

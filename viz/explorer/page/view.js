@@ -125,6 +125,7 @@ function drawRouting(sheet, left, write) {
   write($("#parents-head").textContent, left + room, TOP - 16, HEAD);
   sheet.panel("graph", left, TOP, room, tall, (canvas) => {
     const own = new Graph(canvas);
+    own.matrix = graph.matrix;
     own.take(image, trace.parents, graph.pictures);
     own.draw(at(image.c, now), now, null, look);
   });
