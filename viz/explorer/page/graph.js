@@ -251,17 +251,17 @@ function rgbOf(color) {
 function drawScale(canvas, graph, choices, look) {
   const { context, height } = surface(canvas),
     equal = 1 / choices, // infinite where children differ in their choices, which none then stands for
-    marks = [[0, "0"], [equal, `${equal.toFixed(2)} undecided`], [graph.widest, graph.widest.toFixed(2)]];
+    marks = [[0, "0"], [equal, `${equal.toFixed(2)} ${words.undecided}`], [graph.widest, graph.widest.toFixed(2)]];
   const middle = height / 2;
   let x = 0;
   const write = (text) => {
     context.fillText(text, x, middle);
-    x += context.measureText(text).width + 12;
+    x += context.measureText(text).width + 10;
   };
   Object.assign(context, { font: look.font, textBaseline: "middle", fillStyle: look.muted, strokeStyle: look.ink });
-  write("coupling c");
+  write(words.couplingC);
   const shown = marks.filter(([c], at) => at !== 1 || c < graph.widest);
-  canvas.setAttribute("aria-label", `${graph.matrix ? "Strength of cells" : "Width of lines"}: ${shown.map(([, text]) => text).join(", ")}`);
+  canvas.setAttribute("aria-label", words.scale(graph.matrix, shown.map(([, text]) => text).join(", ")));
   for (const [c, text] of shown) {
     if (graph.matrix) {
       context.strokeStyle = look.faint;
@@ -280,10 +280,10 @@ function drawScale(canvas, graph, choices, look) {
     context.lineWidth = graph.lineWidth(c);
     context.beginPath();
     context.moveTo(x, middle);
-    context.lineTo(x + 30, middle);
+    context.lineTo(x + 24, middle);
     context.stroke();
     context.globalAlpha = 1;
-    x += 35;
+    x += 29;
     write(text);
   }
 }

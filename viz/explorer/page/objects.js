@@ -47,6 +47,6 @@ function showObjects({ tops }, data, blank) {
     name.textContent = stored.parents[parent].name;
     value.textContent = length.toFixed(2);
   });
-  const named = found.map(({ parent }) => stored.parents[parent].name).join(" and ");
-  $("#read canvas").setAttribute("aria-label", `The image, each stroke in the colour of what it is read as: ${named}`);
+  const named = found.map(({ parent }) => stored.parents[parent].name).join(words.and);
+  $("#read canvas").setAttribute("aria-label", words.readAs(named));
 }

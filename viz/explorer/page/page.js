@@ -9,7 +9,7 @@ const STEP = 900,
 const graph = new Graph($(".stage > canvas"));
 const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
-const renewals = []; // what other files do when the colours have changed
+const renewals = []; // what other files do when the colours or the language have changed
 let trace,
   chooser, // the images to choose from
   image,
@@ -27,15 +27,12 @@ function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   now.k = Math.min(k, trace.epochs.length - 1);
   now.r = Math.min(r, trace.iterations - 1);
   if (now.parent >= trace.parents.length) now.parent = null;
-  $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   const alone = trace.epochs.length < 2;
   if (alone) now.last = "iterations"; // there are no epochs to play
   $("#epochs").hidden = alone && !trace.drawn;
   for (const control of $("#epochs").querySelectorAll("button, input")) control.disabled = alone;
   $("#iteration").max = trace.iterations;
   Object.assign($("#epoch"), { min: alone ? -1 : 0, max: trace.epochs.length - 1 }); // one epoch is the last: at the right
-  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(trace.images[0].pixels));
-  $("#parents-head").textContent = counted(trace.parents.length, "parent", "parents");
   fill($("#parents"), trace.parents.length, "button", (row, j) => {
     row.type = "button";
     row.innerHTML = `<span class="dot"></span><span class="name"></span>
@@ -64,7 +61,6 @@ function showImages(images, chosen, pick) {
     const row = $("#images").appendChild(document.createElement("div"));
     row.innerHTML = '<p></p><div class="thumbs"></div>';
     const [head, thumbs] = row.children;
-    head.textContent = group;
     head.hidden = !group;
     head.id = `group-${at}`;
     if (group) thumbs.setAttribute("role", "group");
@@ -72,17 +68,27 @@ function showImages(images, chosen, pick) {
   }
   images.forEach((each, n) => {
     const label = document.createElement("label"),
-      { name, wrong, pixels, group = "" } = each;
+      { pixels, group = "" } = each;
     label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
     const [input, canvas, caption] = label.children;
     input.addEventListener("change", () => pick(n));
     input.checked = n === chosen;
-    caption.textContent = wrong ? `${name} ${WRONG} ${wrong}` : name;
-    caption.title = wrong ? `${name}, taken for ${wrong}` : name;
-    input.setAttribute("aria-label", caption.title);
     canvas.hidden = !pixels;
     if (pixels) showPicture(canvas, pixels);
     document.querySelectorAll(".thumbs")[groups.indexOf(group)].append(label);
+  });
+  nameImages();
+}
+
+function nameImages() {
+  const groups = [...new Set(chooser.map(({ group = "" }) => group))];
+  groups.forEach((group, at) => ($(`#group-${at}`).textContent = words.ofData(group)));
+  chooser.forEach((each, n) => {
+    const name = words.ofData(each.name),
+      caption = chooserInput(n).parentElement.querySelector("span");
+    caption.textContent = each.wrong ? `${name} ${WRONG} ${each.wrong}` : name;
+    caption.title = each.wrong ? words.takenFor(name, each.wrong) : name;
+    chooserInput(n).setAttribute("aria-label", caption.title);
   });
 }
 
@@ -111,11 +117,12 @@ function takeImage(n) {
   };
   const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
-  const all = image.order.length === trace.children,
-    shownOf = `${image.order.length} of ${trace.children}`;
-  $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${shownOf} children`;
-  const edges = `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings`;
-  const cut = `${edges}: those of the children that couple most strongly with each parent`;
+  $("#source").textContent = [trace.title, ...trace.source].map(words.ofData).join(" · ");
+  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(photo));
+  $("#parents-head").textContent = words.parents(trace.parents.length);
+  const all = image.order.length === trace.children;
+  $("#children-head").textContent = all ? words.children(trace.children) : words.someChildren(image.order.length, trace.children);
+  const cut = words.someCouplings(...[image.src.length, trace.edges].map(thousands));
   $("#shown-edges").textContent = image.src.length < trace.edges ? cut : "";
   $(".stage").style.setProperty("--least", `${22 * trace.parents.length}px`);
   redraw();
@@ -298,4 +305,26 @@ $("#theme").addEventListener("click", () => {
   renew();
 });
 systemNight.addEventListener("change", renew);
+
+// Put a language's words where the page's elements name them.
+function speak(language) {
+  words = WORDS[language];
+  document.documentElement.lang = language;
+  for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
+  for (const element of document.querySelectorAll("[data-label]")) {
+    element.setAttribute("aria-label", words[element.dataset.label]);
+  }
+  const other = Object.keys(WORDS).find((each) => each !== language);
+  Object.assign($("#language"), { textContent: other.toUpperCase(), lang: other });
+  $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
+  $("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
+}
+
+speak(recalled("language") in WORDS ? recalled("language") : "en");
+$("#language").addEventListener("click", () => {
+  speak($("#language").lang);
+  remember("language", document.documentElement.lang);
+  nameImages();
+  renew();
+});
 new ResizeObserver(redraw).observe(document.body);

@@ -63,7 +63,7 @@ function readAddress() {
   const state = parsedState(text, subject.limits);
   written = text;
   if (state === null) {
-    note("The end of this link doesn't fit this page, so it is left out.");
+    note(words.doesntFit);
     return follow();
   }
   note("");
@@ -77,7 +77,7 @@ function note(text) {
 
 // Copy by the clipboard, or where a browser refuses it, by a field that is selected.
 async function copyLink() {
-  if (stateNow().length > LONGEST_TEXT) return note("This drawing is too long for a link.");
+  if (stateNow().length > LONGEST_TEXT) return note(words.tooLong);
   const link = linkNow(),
     field = $("#link");
   field.hidden = true;
@@ -92,8 +92,8 @@ async function copyLink() {
       copied = false;
     }
   }
-  const where = location.protocol === "file:" ? " It opens this file, on this machine: others need the file too." : "";
-  note(copied ? `The link is copied.${where}` : `Copy the link from the field.${where}`);
+  const where = location.protocol === "file:" ? words.thisMachine : "";
+  note((copied ? words.linkCopied : words.linkInField) + where);
 }
 
 // Called when the page is first drawn.
