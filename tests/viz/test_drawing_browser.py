@@ -329,3 +329,20 @@ def test_an_exercise_sets_the_page(page):
         )
     page.locator("#about a").nth(2).click()
     page.locator("#compare tbody").wait_for()
+
+
+def test_the_child_under_the_pointer_shows_what_it_sees_and_what_feeds_it(page):
+    pick(page, 0)
+    page.keyboard.press("Escape")
+    settle(page)
+    assert page.locator("#way").is_hidden()
+    page.locator(".stage > canvas").hover(position={"x": 8, "y": 100})
+    answered(page)
+    child = page.locator("#tip").inner_text().split("\n")[0]
+    assert page.locator("#way h2").inner_text() == f"From the pixels to {child}"
+    assert re.match(r"It sees \d+ × \d+ pixels, in the frame. Of 128 ", page.locator("#way figcaption").inner_text())
+    parts = [int(text.split()[0]) for text in page.locator("#way li").all_inner_texts()]
+    assert 1 < len(parts) <= 8 and parts == sorted(parts, reverse=True)
+    page.mouse.move(2, 2)
+    settle(page)
+    assert page.locator("#way").is_hidden()

@@ -35,13 +35,14 @@ SCRIPTS = (
     "share.js",
 )
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("lanes.js", "network.js", "saliency.js", "worker.js")
+WORKER = ("lanes.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
     "doubts.js",
     "objects.js",
     "live.js",
+    "way.js",
     "votes.js",
     "formulas.js",
     "compare.js",

@@ -248,6 +248,11 @@ const WORDS = {
       `${share} of right answers have ${limit} or less`,
     unlike: (value, share, limit) =>
       `the reconstruction is unlike the image: their correlation is ${value}, ${share} of right answers have ${limit} or more`,
+    wayTo: (child) => `From the pixels to ${child}`,
+    wayNote: (high, wide, some, all) =>
+      `It sees ${high} × ${wide} pixels, in the frame. Of ${counted(all, "feature map", "feature maps")} these ${some} add ` +
+      `most to its vector before squash: below each, its part. Others can take away.`,
+    mapOf: (channel, share) => `Feature map ${channel}, ${share}`,
 
     why: "Why the couplings are what they are",
     goThere: "Go there",
@@ -574,6 +579,11 @@ const WORDS = {
       `${share} der richtigen Antworten haben ${limit} oder weniger`,
     unlike: (value, share, limit) =>
       `die Rekonstruktion gleicht dem Bild nicht: ihre Korrelation ist ${value}, ${share} der richtigen Antworten haben ${limit} oder mehr`,
+    wayTo: (child) => `Von den Pixeln zu ${child}`,
+    wayNote: (high, wide, some, all) =>
+      `Es sieht ${high} × ${wide} Pixel, im Rahmen. Von ${counted(all, "Merkmalskarte", "Merkmalskarten")} tragen diese ${some} am ` +
+      `meisten zu seinem Vektor vor dem Stauchen bei: darunter ihr Anteil. Andere können wegnehmen.`,
+    mapOf: (channel, share) => `Merkmalskarte ${channel}, ${share}`,
 
     why: "Warum die Kopplungen so sind",
     goThere: "Dorthin",
