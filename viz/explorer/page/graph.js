@@ -152,6 +152,7 @@ class Graph {
       wide = (right - left) / parents.length,
       fits = wide >= ROOMY && this.room >= LINE;
     Object.assign(context, { textAlign: "center", textBaseline: "middle", font: look.font });
+    scratch.font = look.font;
     c.forEach((value, edge) => {
       const [x, y, ...size] = this.cell(edge),
         color = look.parents[image.dst[edge]],
@@ -172,14 +173,14 @@ class Graph {
     parents.forEach(({ name }, j) => {
       context.globalAlpha = chosen.parent === null || chosen.parent === j ? 1 : ASIDE;
       const x = left + wide * (j + 0.5),
-        text = cut(name, look.font, wide - 14);
-      const shift = text.length > 1 || name.length === 1 ? context.measureText(text).width / 2 + 3 : 0; // a cut name is a dot
+        long = scratch.measureText(name).width,
+        shift = long + 14 <= wide ? long / 2 + 3 : 0; // where a name has no room its dot stands for it
       context.fillStyle = look.parents[j];
       context.beginPath();
       context.arc(x - shift, ABOVE / 2 - 1, 4, 0, 2 * Math.PI);
       context.fill();
       context.fillStyle = look.muted;
-      if (shift) context.fillText(text, x + 5, ABOVE / 2 - 1);
+      if (shift) context.fillText(name, x + 5, ABOVE / 2 - 1);
     });
     context.globalAlpha = 1;
     context.textAlign = "left";

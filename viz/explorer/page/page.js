@@ -118,7 +118,6 @@ function takeImage(n) {
   const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
   $("#source").textContent = [trace.title, ...trace.source].map(words.ofData).join(" · ");
-  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(photo));
   $("#parents-head").textContent = words.parents(trace.parents.length);
   const all = image.order.length === trace.children;
   $("#children-head").textContent = all ? words.children(trace.children) : words.someChildren(image.order.length, trace.children);

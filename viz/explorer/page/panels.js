@@ -79,12 +79,13 @@ function fixed(value, digits) {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
 }
 
-// How many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
+// What one sees, and above it how many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
 function drawTitle() {
   const [k, r] = [Math.round(now.k), Math.round(now.r)],
     nearlyEqual = image.meanEntropy(k, r) > NEARLY_EQUAL * trace.level,
     title = words.choice(trace.free, image.choosing(k, r), nearlyEqual);
   if ($("h1").textContent !== title) $("h1").textContent = title;
+  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(photo), now.matrix);
 }
 
 function drawTime() {

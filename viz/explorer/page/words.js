@@ -14,12 +14,13 @@ const WORDS = {
       if (2 * choosing >= free && free > 1) return `${children} choose: ${thousands(choosing)} of them by more than half`;
       return `${choosing ? thousands(choosing) : "None"} of ${children} ${choosing > 1 ? "choose" : "chooses"} by more than half`;
     },
-    lead: (children, parents, pictured) =>
-      pictured
+    lead(children, parents, pictured, matrix) {
+      const seen = pictured
         ? `The network sees ${counted(children, "part", "parts")} in the image, the children. Each divides itself among ` +
-          `${counted(parents, "class", "classes")}, the parents: the wider a line, the larger the share.`
-        : `Each of ${counted(children, "child", "children")} divides itself among ${counted(parents, "parent", "parents")}: ` +
-          `the wider a line, the larger the share.`,
+          `${counted(parents, "class", "classes")}, the parents`
+        : `Each of ${counted(children, "child", "children")} divides itself among ${counted(parents, "parent", "parents")}`;
+      return `${seen}: the ${matrix ? "stronger a cell" : "wider a line"}, the larger the share.`;
+    },
     damaged: "This page is damaged or cut short: its data can't be read. Save or download it again.",
 
     language: "Deutsch: this page in German",
@@ -343,12 +344,13 @@ const WORDS = {
       const some = choosing > 1 ? thousands(choosing) : choosing ? "Eins" : "Keins";
       return `${some} von ${counted(free, "Kind", "Kindern")} ${choosing > 1 ? "wählen" : "wählt"} zu mehr als der Hälfte`;
     },
-    lead: (children, parents, pictured) =>
-      pictured
+    lead(children, parents, pictured, matrix) {
+      const seen = pictured
         ? `Das Netz sieht ${counted(children, "Teil", "Teile")} im Bild, die Kinder. Jedes verteilt sich auf ` +
-          `${counted(parents, "Klasse", "Klassen")}, die Eltern: je breiter eine Linie, desto größer der Anteil.`
-        : `Jedes von ${counted(children, "Kind", "Kindern")} verteilt sich auf ${counted(parents, "Elternteil", "Eltern")}: ` +
-          `je breiter eine Linie, desto größer der Anteil.`,
+          `${counted(parents, "Klasse", "Klassen")}, die Eltern`
+        : `Jedes von ${counted(children, "Kind", "Kindern")} verteilt sich auf ${counted(parents, "Elternteil", "Eltern")}`;
+      return `${seen}: je ${matrix ? "kräftiger eine Zelle" : "breiter eine Linie"}, desto größer der Anteil.`;
+    },
     damaged: "Diese Seite ist beschädigt oder abgeschnitten: Ihre Daten sind nicht lesbar. Bitte noch einmal speichern oder laden.",
 
     language: "English: this page in English",
