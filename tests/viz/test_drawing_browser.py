@@ -4,6 +4,8 @@ is what PyTorch says."""
 from __future__ import annotations
 
 import copy
+import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -242,7 +244,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     pick(page, 4)  # choosing another image sets the sliders back
     pick(page, 5)
     (parent, _, capsule, _), *_ = answer(network(), FIVE).tops
-    assert page.locator("#capsule").inner_text() == f"The 16 numbers of {parent}"
+    assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
     shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
     assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
     before = pixels_of(page, "#bend > canvas")
@@ -277,3 +279,70 @@ def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium,
         assert page.locator("#tops li:first-child").bounding_box()["y"] < 800 and page.evaluate("scrollY") == 0
         check_fits(page)
         check_accessible(page)
+
+
+def test_both_languages_have_the_same_words(chromium):
+    page = chromium.new_page()
+    page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / "words.js").read_text(encoding="utf-8"))
+    kinds = """(language) => {
+      const kind = (value) => value && typeof value === "object"
+        ? Object.fromEntries(Object.entries(value).map(([name, each]) => [name, kind(each)]))
+        : typeof value === "function" ? `function of ${value.length}` : typeof value;
+      return kind(WORDS[language]); }"""
+    english, german = (page.evaluate(kinds, language) for language in ("en", "de"))
+    assert english == german and len(english) > 150
+    page.close()
+
+
+def test_the_page_is_german_by_a_switch_which_keeps_the_drawing_and_is_remembered(chromium, text):
+    with opened(chromium, text, width=400, height=800, color_scheme="light") as page:
+        draw(page, SEVEN)
+        page.locator("#as-matrix").click()
+        page.locator("#number-3").fill("0.12")
+        before = shown_lengths(page), pixels_of(page, "#seen canvas")
+        english = page.locator("body").inner_text()
+        page.get_by_role("button", name="Deutsch").click()
+        answered(page)
+        assert page.locator("html").get_attribute("lang") == "de"
+        assert (shown_lengths(page), pixels_of(page, "#seen canvas")) == before
+        assert page.locator("#number-3").input_value() == "0.12"
+        assert page.locator("#as-matrix").get_attribute("aria-pressed") == "true"
+        assert page.locator("#shown").inner_text() == "Deine Zeichnung."
+        german = page.locator("body").inner_text()
+        same = {line for line in english.split("\n") if re.search("[a-z]{4}", line)} & set(german.split("\n"))
+        assert same <= {"Iteration", "Matrix", "logit", "softmax"}, same
+        assert "undefined" not in german + english
+        check_fits(page)
+        check_accessible(page)
+        page.reload()
+        answered(page)
+        assert page.locator("#children-head").inner_text() == "16 Kinder"
+
+
+def test_an_exercise_sets_the_page(page):
+    for n, (selector, wanted) in enumerate((("#iterations output", "1 of 10"), ("#turn + output", "20°"))):
+        page.locator("#about a").nth(n).click()
+        answered(page)
+        page.wait_for_function(
+            "([selector, wanted]) => document.querySelector(selector).textContent.startsWith(wanted)",
+            arg=[selector, wanted],
+        )
+    page.locator("#about a").nth(2).click()
+    page.locator("#compare tbody").wait_for()
+
+
+def test_the_child_under_the_pointer_shows_what_it_sees_and_what_feeds_it(page):
+    pick(page, 0)
+    page.keyboard.press("Escape")
+    settle(page)
+    assert page.locator("#way").is_hidden()
+    page.locator(".stage > canvas").hover(position={"x": 8, "y": 100})
+    answered(page)
+    child = page.locator("#tip").inner_text().split("\n")[0]
+    assert page.locator("#way h2").inner_text() == f"From the pixels to {child}"
+    assert re.match(r"It sees \d+ × \d+ pixels, in the frame. Of 128 ", page.locator("#way figcaption").inner_text())
+    parts = [int(text.split()[0]) for text in page.locator("#way li").all_inner_texts()]
+    assert 1 < len(parts) <= 8 and parts == sorted(parts, reverse=True)
+    page.mouse.move(2, 2)
+    settle(page)
+    assert page.locator("#way").is_hidden()

@@ -16,7 +16,7 @@ from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import wide_range
 
-from .browser import check_fits, contrast, opened, settle
+from .browser import answered, check_fits, contrast, opened, settle
 
 TRACE = with_pictures(make_trace())  # 16 children, 10 parents, 2 images, 3 epochs, 10 iterations
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
@@ -262,6 +262,62 @@ def test_one_line_is_as_wide_and_strong_as_its_coupling(page):
         assert f"→ class {parent}" in text(page, "#tip")
         column = np.array(page.evaluate(OPACITIES + "; }", [0.2, 0.2])) / 255
         assert column[column > 0.08].sum() == pytest.approx(0.4 + 5.1 * share, abs=0.4)  # a slope lengthens it
+
+
+# Red, green and blue in the middle between the top left corner of a matrix's cells and their numbers
+CELLS = """(points) => {
+  const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
+  const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+  copy.drawImage(shown, 0, 0);
+  return points.map(([x, y]) => [...copy.getImageData(x, y, 1, 1).data].slice(0, 3)); }"""
+
+
+def test_a_cell_of_the_matrix_is_as_strong_as_its_coupling_and_the_selection_stays(page):
+    c = TRACE.c[-1, -1, 0].astype(np.float64)
+    widest = wide_range(TRACE.c[:, :, 0].astype(np.float64))[1]
+    order = explorer_data(TRACE)["images"][0]["order"]
+    page.get_by_role("button", name="Matrix").click()
+    settle(page)
+    box = page.locator(".stage > canvas").bounding_box()
+    left = 19 + 5 + min(46, 0.94 * (box["height"] - 20) / 16, 0.2 * box["width"])  # behind numbers and pictures
+    wide, high = (box["width"] - 4 - left) / 10, (box["height"] - 20) / 16
+    corner = {e: (left + wide * (e % 10) + 5, 20 + high * order.index(e // 10) + 4) for e in range(160)}
+    shown = np.array(page.evaluate(CELLS, list(corner.values())))
+    shade = np.array([239, 241, 244])
+    for e in range(160):
+        part = min(1, c[e] / widest)
+        wanted = part * 255 * np.array(style.color(e % 10)) + (1 - part) * shade
+        assert np.abs(shown[e] - wanted).max() < 3, e
+    e = int(c.argmax())
+    page.locator(".stage > canvas").click(position=dict(zip("xy", corner[e], strict=True)))
+    settle(page)
+    assert f"child {e // 10} → class {e % 10}\ncoupling c  " in text(page, "#tip")
+    for _ in range(2):  # the lines, and the matrix again
+        page.get_by_role("button", name="Matrix").click()
+        settle(page)
+        assert text(page, "#child h2") == f"Child {e // 10} divides itself"
+        assert page.locator("#parents button[aria-pressed=true] .name").all_inner_texts() == [f"class {e % 10}"]
+    page.wait_for_function("() => location.hash.includes('view=matrix')")
+    page.reload()
+    settle(page)
+    assert page.locator("#as-matrix").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="Matrix").click()
+
+
+def test_light_and_dark_are_the_systems_until_the_reader_chooses_and_this_is_remembered(chromium, files):
+    with opened(chromium, files["small"], color_scheme="dark") as page:
+        paper = "getComputedStyle(document.body).backgroundColor"
+        assert page.evaluate(paper) == "rgb(21, 24, 28)"
+        page.emulate_media(color_scheme="light")
+        assert page.evaluate(paper) == "rgb(255, 255, 255)"
+        bright = [dot.evaluate(BACKGROUND) for dot in page.locator("#parents .dot").all()]
+        page.get_by_role("button", name="Light or dark").click()
+        settle(page)
+        assert page.evaluate(paper) == "rgb(21, 24, 28)"
+        assert [dot.evaluate(BACKGROUND) for dot in page.locator("#parents .dot").all()] != bright
+        page.reload()
+        answered(page)
+        assert page.evaluate(paper) == "rgb(21, 24, 28)"
 
 
 def test_places_are_painted_in_the_colours_of_the_parents_they_vote_for(chromium, files):

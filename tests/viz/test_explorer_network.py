@@ -188,3 +188,35 @@ def test_the_pen_is_a_digits_size_thick_at_every_size_of_images(dataset, side, d
     pixels = torch.zeros(2, 1, side, side, dtype=torch.uint8)
     found = of_run.with_shelf({}, network("compact", (1, side, side)), pixels, torch.tensor([0, 1]), DATASETS[dataset])
     assert found["desk"]["stroke"] == pytest.approx(2.32 * digit / 20)
+
+
+@pytest.mark.parametrize("preset", ["compact", "parts"])
+def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where_pixels_move_it(chromium, preset):
+    torch.manual_seed(0)
+    model, pixels = network(preset), torch.randint(256, SIZE, dtype=torch.uint8)
+    image = (pixels / 255)[None].requires_grad_()
+    features, conv = model.stem(image), model.primary.conv
+    whole, bias = conv(features)[0], conv.bias[:, None, None]
+    places = whole[0].numel()
+    child = 3 * places + places // 2
+    types = slice(3 * model.primary.dim, 4 * model.primary.dim)
+    s = whole[types].flatten(1)[:, places // 2]  # (P,)
+    page = page_that_computes(chromium)
+    ask = "({ found, pixels, child }) => feeds(new Network(asBytes(found)), pixels, child)"
+    question = {"found": network_data(model), "pixels": pixels.flatten().tolist(), "child": child}
+    found = page.evaluate(ask, question)
+    page.close()
+    assert found["count"] == features.shape[1] and found["size"] == list(features.shape[2:])
+    shares = torch.empty(found["count"])
+    for channel in range(found["count"]):
+        alone = torch.zeros_like(features)
+        alone[:, channel] = features[:, channel]
+        shares[channel] = ((conv(alone)[0] - bias)[types].flatten(1)[:, places // 2] @ s / (s @ s)).detach()
+    for each in found["maps"]:
+        assert each["share"] == pytest.approx(float(shares[each["channel"]]), abs=2e-3)
+    assert [each["share"] for each in found["maps"]] == sorted((each["share"] for each in found["maps"]), reverse=True)
+    assert found["maps"][0]["share"] == pytest.approx(float(shares.max()), abs=2e-3)
+    s.abs().sum().backward()
+    rows, columns = (image.grad[0, 0].abs().amax(axis).nonzero().flatten() for axis in (1, 0))
+    top, left, high, wide = found["field"]
+    assert (rows[0], rows[-1], columns[0], columns[-1]) == (top, top + high - 1, left, left + wide - 1)

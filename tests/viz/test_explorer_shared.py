@@ -233,6 +233,15 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     assert links and all(value.startswith("data:image/png;base64,") for value in links)
 
 
+def test_a_saved_svg_of_the_matrix_has_a_cell_for_each_coupling(page):
+    visit(page, "image=2&view=matrix")
+    graph = ElementTree.fromstring(saved(page, "svg")[1]).find(f"{SVG}g[@class='graph']")
+    cells = {(each.get("x"), each.get("y")) for each in graph.findall(f"{SVG}rect")}
+    assert len(cells) == 160 and not graph.findall(f"{SVG}path")
+    assert len(graph.findall(f"{SVG}text")) == 160 + 16 + 10, "couplings, children and parents"
+    visit(page, "image=2")
+
+
 def test_the_page_with_a_comparison_fits_into_400_pixels_and_axe_finds_nothing(chromium, text):
     link = "#compare=dynamic.3.spherical.2"
     with opened(chromium, text, end=link, width=400, height=800, reduced_motion="reduce") as page:

@@ -35,18 +35,21 @@ SCRIPTS = (
     "share.js",
 )
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("lanes.js", "network.js", "saliency.js", "worker.js")
+WORKER = ("lanes.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
     "doubts.js",
     "objects.js",
     "live.js",
+    "way.js",
     "votes.js",
     "formulas.js",
     "compare.js",
     "restore.js",
+    "exercises.js",
 )
+FILE = ("file.js", "exercises.js")
 LIVE_STYLES = ("live.css", "compare.css")
 LIVE_PARTS = ("desk", "answer", "bend", "explained", "compare")
 
@@ -69,7 +72,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 def with_data(data: dict) -> str:
     """The page that shows what ``explorer_data`` gives, together with "network" and "without" of ``explorer_page``."""
-    styles, scripts, worker = [*STYLES], [*SCRIPTS, "file.js"], ""
+    styles, scripts, worker = [*STYLES], [*SCRIPTS, *FILE], ""
     parts = dict.fromkeys(LIVE_PARTS, "")
     if data["network"] is not None:
         styles, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))

@@ -93,11 +93,11 @@ function drawEntropy(canvas, trace, image, moment, child, look) {
     context.fillStyle = look.muted;
     context.textAlign = "right";
     context.textBaseline = "bottom";
-    context.fillText(`beyond the ${trained} of training`, box.right, box.top - 5);
+    context.fillText(words.beyondTraining(trained), box.right, box.top - 5);
   }
   const every = Math.ceil(R / 15);
   const named = steps.filter((r) => r % every === 0).map((r) => ({ value: r + 1, text: `${r + 1}` }));
-  axes.frame(named, marks, "iteration");
+  axes.frame(named, marks, words.axisIteration);
   const rows = steps.map((r) => at(image.entropy, { k: moment.k, r }));
   const line = (i) => steps.map((r) => [axes.x(r + 1), axes.y(rows[r][i])]);
   Object.assign(context, { strokeStyle: look.muted, lineWidth: 1 });
@@ -130,7 +130,7 @@ function drawHistogram(canvas, trace, image, moment, parent, look) {
     y = [floor, log ? 1.5 * trace.edges : 1.05 * marks.at(-1).value];
   const axes = new Axes(canvas, look, { x: [across[0].value, across.at(-1).value], y, log }),
     { context, box } = axes;
-  axes.frame(across, marks, "coupling c");
+  axes.frame(across, marks, words.couplingC);
   const bars = (heights, color) => {
     context.fillStyle = color;
     heights.forEach((height, bin) => {

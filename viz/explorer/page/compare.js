@@ -43,7 +43,7 @@ function routeSides() {
 }
 
 function named({ routing, iterations }) {
-  return isOnePass(routing) ? `${routing} routing` : `${routing} routing, ${counted(iterations, "iteration", "iterations")}`;
+  return words.routing(routing, isOnePass(routing) ? null : iterations);
 }
 
 function drawCompared({ sides, voted: { label, blank }, filled }) {
@@ -72,14 +72,14 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
     linked = [...Array(layer.children).keys()].filter((i) => !stored.unlinked.includes(i));
   states.forEach(({ c }, side) => {
     const mark = label === null ? "" : answers[side][0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
-    answerRow.cells[side + 1].textContent = blank ? "none: the sheet is blank" : names[side] + mark;
+    answerRow.cells[side + 1].textContent = blank ? words.blankAnswer : names[side] + mark;
     const each = entropies(c, layer.src, layer.children);
     const mean = linked.reduce((sum, i) => sum + each[i], 0) / linked.length;
     entropyRow.cells[side + 1].textContent = `${mean.toFixed(3)} nat`;
   });
   const same = answers[0].every((j) => answers[1].includes(j));
-  const changes = `The answer changes: ${names[0]} with ${named(sides[0])}; ${names[1]} with ${named(sides[1])}.`;
-  const verdict = blank ? "A blank sheet has no answer." : same ? `Both answer ${names[0]}.` : changes;
+  const changes = words.answerChanges(names, sides.map(named));
+  const verdict = blank ? words.blankSheet : same ? words.bothAnswer(names[0]) : changes;
   if ($("#differs").textContent !== verdict) $("#differs").textContent = verdict;
   drawMoved(states.map(({ c }) => c));
 }
@@ -99,7 +99,7 @@ function drawMoved([one, other]) {
     const e = most[at],
       [child, parent] = [layer.src[e], layer.dst[e]];
     button.disabled = e === undefined || !image.order.includes(child);
-    button.textContent = "None by 0.001 or more.";
+    button.textContent = words.noneDiffers;
     if (e === undefined) return;
     button.dataset.edge = `${child} ${parent}`;
     button.textContent = `${childName(child)} → ${stored.parents[parent].name}: ${one[e].toFixed(3)}, ${other[e].toFixed(3)}`;
@@ -140,13 +140,10 @@ below.push({
 
 // Say what the weights were trained with, and let the controls stand where `sides` does.
 function nameSides() {
-  const notes = [
-    `The weights were trained with ${named(trained)}. Any other routing never took part in training: this shows what it ` +
-      `makes of the same votes, not what a network trained with it would say.`,
-  ];
-  if (network.layers.length > 1) notes.push("Only the routing of the last layer is exchanged.");
+  const notes = [words.otherRouting(named(trained))];
+  if (network.layers.length > 1) notes.push(words.lastLayerOnly);
   if (layer.routing !== "spherical" && sides.some(({ routing }) => routing === "spherical")) {
-    notes.push("Spherical routing learns its concentration κ; none was learned here, so it is 1.");
+    notes.push(words.concentration);
   }
   $("#trained-with").textContent = notes.join(" ");
   const selects = document.querySelectorAll("#compare select");
@@ -154,6 +151,10 @@ function nameSides() {
     selects[2 * side].value = routing;
     selects[2 * side + 1].value = iterations;
     selects[2 * side + 1].hidden = isOnePass(routing);
+    for (const { value, firstChild } of selects[2 * side].options) {
+      firstChild.data = value === layer.routing ? words.trainedWith(value) : value;
+    }
+    for (const { value, firstChild } of selects[2 * side + 1].options) firstChild.data = words.iterations(Number(value));
   });
 }
 
@@ -170,8 +171,8 @@ document.querySelectorAll("#compare select").forEach((select, at) => {
     key = at % 2 ? "iterations" : "routing";
   const option = (value, text) => select.append(Object.assign(document.createElement("option"), { value, textContent: text }));
   if (key === "routing") {
-    for (const name of ROUTINGS) option(name, name === layer.routing ? `${name} (trained)` : name);
-  } else for (let r = 1; r <= ITERATIONS; r++) option(r, counted(r, "iteration", "iterations"));
+    for (const name of ROUTINGS) option(name, name);
+  } else for (let r = 1; r <= ITERATIONS; r++) option(r, `${r}`);
   select.addEventListener("change", () => {
     const value = key === "iterations" ? Number(select.value) : select.value;
     sides = sides.map((each, n) => (n === side ? { ...each, [key]: value } : each));
@@ -184,5 +185,5 @@ $("#compare details").addEventListener("toggle", () => {
   compareNow();
   follow();
 });
-night.addEventListener("change", compareNow);
+renewals.push(nameSides, compareNow);
 nameSides();

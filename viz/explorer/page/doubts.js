@@ -4,28 +4,22 @@
 function doubtsOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
   const contrast = contrastOf(pixels, shape);
   if (contrast < limits.blank) {
-    const least = limits.blank.toFixed(2);
-    const text = `the image is blank: its lightest and its darkest pixel are ${contrast.toFixed(2)} apart, less than ${least} of 1`;
-    return [{ kind: "blank", text }];
+    return [{ kind: "blank", text: words.blank(contrast.toFixed(2), limits.blank.toFixed(2)) }];
   }
   const found = [],
-    most = `${limits.most} of right answers have`,
-    rank = (n) => `the ${{ 1: "", 2: "second ", 3: "third " }[n] ?? `${n}th `}longest capsule`;
+    { most } = limits;
   const short = limits.answer !== null && lengths[objects - 1] < limits.answer;
   if (short) {
-    const what = objects === 1 ? "nothing is" : `fewer than ${objects} are`,
-      value = `${rank(objects)} has ${lengths[objects - 1].toFixed(2)}`;
-    found.push({ kind: "short", text: `${what} long: ${value}, ${most} ${limits.answer.toFixed(2)} or more` });
+    const numbers = [lengths[objects - 1].toFixed(2), most, limits.answer.toFixed(2)];
+    found.push({ kind: "short", text: words.short(objects, words.rank(objects), ...numbers) });
   }
   if (limits.other !== null && lengths.length > objects && lengths[objects] > limits.other && !short) {
-    const what = objects === 1 ? "two are" : `more than ${objects} are`,
-      value = `${rank(objects + 1)} has ${lengths[objects].toFixed(2)}`;
-    found.push({ kind: "several", text: `${what} long: ${value}, ${most} ${limits.other.toFixed(2)} or less` });
+    const numbers = [lengths[objects].toFixed(2), most, limits.other.toFixed(2)];
+    found.push({ kind: "several", text: words.several(objects, words.rank(objects + 1), ...numbers) });
   }
   const like = reconstruction ? correlation(pixels, reconstruction) : 1;
   if (limits.likeness !== null && like < limits.likeness) {
-    const what = `the reconstruction is unlike the image: their correlation is ${like.toFixed(2)}`;
-    found.push({ kind: "unlike", text: `${what}, ${most} ${limits.likeness.toFixed(2)} or more` });
+    found.push({ kind: "unlike", text: words.unlike(like.toFixed(2), most, limits.likeness.toFixed(2)) });
   }
   return found;
 }

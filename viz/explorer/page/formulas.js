@@ -82,12 +82,11 @@ const RULES = {
   dynamic: (e, r) => {
     const { b, agreement } = routed.states[r],
       v = parentAt(r, layer.dst[e]);
-    const last = r === layer.iterations - 1 ? ` Training ends after iteration ${r + 1}, so this b is no longer used.` : "";
     return {
       letters: "b + ⟨û, v⟩",
       start: `${fixed(b[e], 3)} + ⟨û, v⟩`,
       numbers: `${fixed(b[e], 3)} ${plus(agreement[e])} = ${fixed(b[e] + agreement[e], 3)}`,
-      note: `The agreement is added: b of iteration ${r + 2}.${last}`,
+      note: words.added(r, r === layer.iterations - 1),
       against: v,
       called: "v",
     };
@@ -101,11 +100,9 @@ const RULES = {
       strength = strengthOf(j),
       along = dot(voteOf(e), mu);
     return {
-      letters: `${PRIOR ? "prior + " : ""}κ/ρ · ⟨û, s/‖s‖⟩`,
+      letters: `${PRIOR ? `${words.prior} + ` : ""}κ/ρ · ⟨û, s/‖s‖⟩`,
       numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
-      note:
-        `It replaces b, which was ${fixed(b[e], 3)}: b of iteration ${r + 2}. ` +
-        "κ is the concentration, ρ the usual length of votes for this parent.",
+      note: words.replaced(fixed(b[e], 3), r),
       against: mu,
       called: "s/‖s‖",
     };
@@ -115,9 +112,9 @@ const RULES = {
       all = sumAt(layer.dst[e]),
       product = fixed(dot(voteOf(e), all), 3);
     return {
-      letters: `${PRIOR ? "prior + " : ""}⟨û, Σ û⟩ / √${layer.dim}`,
+      letters: `${PRIOR ? `${words.prior} + ` : ""}⟨û, Σ û⟩ / √${layer.dim}`,
       numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
-      note: "Computed once, before the one pass: the vote against the sum of all votes for this parent.",
+      note: words.computedOnce,
       against: all,
       called: "Σ û",
     };
@@ -125,9 +122,9 @@ const RULES = {
   uniform: (e, r) => {
     const { b, agreement } = routed.states[0];
     return {
-      letters: PRIOR ? "prior" : "0",
+      letters: PRIOR ? words.prior : "0",
       numbers: fixed(b[e], 3),
-      note: `Its agreement ⟨û, v⟩ is ${fixed(agreement[e], 3)}, and uniform routing doesn't use it. There is one pass.`,
+      note: words.unused(fixed(agreement[e], 3)),
       against: parentAt(r, layer.dst[e]),
       called: "v",
     };
@@ -153,7 +150,7 @@ function linesOf({ edge, parent }, r) {
     count = layer.dst.reduce((sum, j) => sum + (j === parent), 0);
   const lines = [
     ["softmax", SOFTMAX, `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
-    ["sum", "s = Σ c û", `${counted(count, "vote", "votes")} for ${name}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
+    ["sum", "s = Σ c û", `${words.votesFor(count, name)}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
     ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(lengths[parent], 3)}`, "#votes"],
   ];
   const agreement = ["agreement", `b ← ${letters}`, numbers, "#edge"];
@@ -162,14 +159,13 @@ function linesOf({ edge, parent }, r) {
 
 function drawLines(subject, r) {
   const lines = linesOf(subject, r);
-  const pass = ONE_PASS ? "The one pass" : `Iteration ${r + 1}`;
-  $("#lines-head").textContent = `${pass} in its four lines`;
+  $("#lines-head").textContent = words.pass(ONE_PASS, r + 1);
   fill($("#lines ol"), lines.length, "li", (item) => {
     item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
   });
   lines.forEach((texts, at) => {
     const item = $("#lines ol").children[at];
-    [...item.children].forEach((part, k) => raised(part, texts[k]));
+    [...item.children].forEach((part, k) => raised(part, k ? texts[k] : words.lines[texts[0]]));
     item.firstChild.dataset.term = { softmax: "coupling", sum: "vote" }[texts[0]] ?? texts[0];
     if (at === line) item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
@@ -179,7 +175,7 @@ function drawLines(subject, r) {
   }
   $("#line-back").disabled = line === null || (line === 0 && (r === 0 || ONE_PASS));
   $("#line-next").disabled = line === 3 && (ONE_PASS || r === trace.iterations - 1);
-  $("#line-next").textContent = line === null ? "Step through" : line === 3 && !ONE_PASS ? "Next iteration" : "Next line";
+  $("#line-next").textContent = line === null ? words.stepThrough : line === 3 && !ONE_PASS ? words.nextIteration : words.nextLine;
 }
 
 // A text whose ^ raises what follows it, up to a blank.
@@ -197,15 +193,14 @@ function drawEdge({ child, edge, parent }, r) {
     product = dot(vote, against);
   $("#edge h3").textContent = `${sentence(childName(child))} → ${name}`;
   raised($("#edge .formula"), `b = ${start} = ${numbers}`);
-  $("#edge .legend span").textContent = `${called} of ${name}`;
+  $("#edge .against").textContent = words.ofParent(called, name);
   $("#edge .own").style.setProperty("--of", look.parents[parent]);
   const cosine = sizes[0] * sizes[1] > 0 ? product / (sizes[0] * sizes[1]) : 0;
-  $("#edge > figcaption").textContent =
-    `${layer.dim} numbers of each, to its own largest; below, what each pair adds to ⟨û, ${called}⟩. ` +
-    `Their cosine = ${fixed(cosine, 3)}. Lengths times cosine: ` +
-    `${fixed(sizes[0], 3)} · ${fixed(sizes[1], 3)} · ${fixed(cosine, 3)} = ${fixed(product, 3)}. ${note}`;
-  const pairs = [...vote].map((value, d) => `${fixed(value, 2)} and ${fixed(against[d], 2)}`).join("; ");
-  $("#edge > canvas").setAttribute("aria-label", `The vote and ${called} of ${name}, number by number: ${pairs}`);
+  const written = (value) => fixed(value, 3),
+    numbersOf = [written(cosine), sizes.map(written), written(product)];
+  $("#edge > figcaption").textContent = words.bars(layer.dim, called, ...numbersOf, note);
+  const pairs = [...vote].map((value, d) => `${fixed(value, 2)}${words.and}${fixed(against[d], 2)}`).join("; ");
+  $("#edge > canvas").setAttribute("aria-label", words.pairs(called, name, pairs));
   drawBars($("#edge > canvas"), vote, against, look.parents[parent]);
 }
 
@@ -239,7 +234,7 @@ function drawSoftmax({ child, edge }, r) {
   const { b, c } = routed.states[r],
     edges = edgesFrom(child),
     total = totalOf(edges, b);
-  $("#softmax h3").textContent = `The softmax of ${childName(child)}`;
+  $("#softmax h3").textContent = words.softmaxOf(childName(child));
   const own = `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
   raised($("#softmax .formula"), `${SOFTMAX} = ${own}`);
   fill($("#softmax tbody"), edges.length, "tr", (row) => {
@@ -272,9 +267,8 @@ function drawDecoded({ edge, parent }, child, r) {
     [one, other] = $("#decoded").children,
     { name } = trace.parents[parent];
   const from = childName(layer.src[shown]);
-  const squashed = `squashed to length ${fixed((n * n) / (1 + n * n), 2)}`;
-  one.lastChild.textContent = `The vote of ${from} alone, ${squashed}, as the decoder draws it.`;
-  other.lastChild.textContent = `${name} after iteration ${r + 1}, all votes counted, as the decoder draws it.`;
+  one.lastChild.textContent = words.voteAlone(from, fixed((n * n) / (1 + n * n), 2));
+  other.lastChild.textContent = words.parentDrawn(name, r + 1);
   for (const each of [one, other]) each.firstChild.setAttribute("aria-label", each.lastChild.textContent);
   if (decoded.shown === shown && decoded.r === r && decoded.of === routed) return;
   decoded = { shown, r, of: routed };
@@ -289,12 +283,12 @@ function drawWhy(parent) {
     subject = subjectOf(parent),
     r = Math.round(now.r);
   $("#elsewhen").hidden = !elsewhen;
-  $("#elsewhen span").textContent = `Votes are those of the network that the page carries, after epoch ${trace.epochs[last]}.`;
+  $("#elsewhen span").textContent = words.carriedVotes(trace.epochs[last]);
   $("#because").hidden = $("#subject").hidden = elsewhen || subject === null;
   if (elsewhen || subject === null) return;
-  const how = now.child === null ? `, the child that couples most strongly with ${trace.parents[subject.parent].name}` : "";
-  const both = `${sentence(childName(subject.child))}${how}, and its parent ${trace.parents[subject.parent].name}.`;
-  $("#subject").textContent = `${both} Choose another line or child in the graph.`;
+  const { name } = trace.parents[subject.parent],
+    how = now.child === null ? words.strongestWith(name) : "";
+  $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
   drawLines(subject, r);
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);

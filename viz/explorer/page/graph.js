@@ -1,4 +1,5 @@
-// The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right.
+// The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right; or as a matrix, a row
+// for each child and a column for each parent.
 
 const THIN = 0.4,
   THICK = 5.5,
@@ -14,6 +15,8 @@ const MANY = 400, // lines that would be a fog where they are weak
 const PICTURED = 20, // children shown as small pictures of what they look at
   LEGIBLE = 24; // pixels of a side; smaller ones are dots
 const DIGIT = 7, // pixels of a child's number
+  ABOVE = 20, // pixels above a matrix, for the parents' dots and names
+  ROOMY = 34, // pixels of a cell's width that has its number in it
   LINE = 14; // pixels that a number needs; where children have less, only one that is marked has its own
 
 // A range at least a fifth of its larger end wide, within [0, 1]; as wide_range of viz/routing/timeline.py.
@@ -25,7 +28,7 @@ function wideRange(low, high) {
 
 class Graph {
   constructor(canvas) {
-    this.canvas = canvas;
+    Object.assign(this, { canvas, matrix: false });
   }
 
   // What stays while time passes: the image's edges, the order of its children, pictures of them or null, and the scale
@@ -40,7 +43,8 @@ class Graph {
   place() {
     const { context, width, height } = surface(this.canvas);
     Object.assign(this, { context, width, height });
-    this.room = height / this.image.order.length;
+    this.top = this.matrix ? ABOVE : 0;
+    this.room = (height - this.top) / this.image.order.length;
     const side = this.pictures ? Math.min(46, 0.94 * this.room, 0.2 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
     this.wide = DIGIT * String(Math.max(...this.image.order)).length + 5; // of the numbers
@@ -52,7 +56,7 @@ class Graph {
   }
 
   childY(child) {
-    return (this.rank.get(child) + 0.5) * this.room;
+    return this.top + (this.rank.get(child) + 0.5) * this.room;
   }
 
   parentY(parent) {
@@ -94,6 +98,17 @@ class Graph {
     this.place();
     this.c = c;
     this.alone = chosen.child !== null;
+    if (this.matrix) this.drawCells(c, chosen, hovered, look);
+    else this.drawLines(c, chosen, hovered, look);
+    this.context.globalAlpha = 1;
+    for (const child of this.image.order) {
+      const marked = child === (hovered?.child ?? chosen.child);
+      this.drawChild(child, marked, look);
+      if (this.numbered || marked) this.drawNumber(child, marked, look);
+    }
+  }
+
+  drawLines(c, chosen, hovered, look) {
     const { context, image, left, right } = this,
       edges = [...c.keys()].sort((a, b) => c[a] - c[b]);
     const part = (right - left) / 3;
@@ -122,12 +137,56 @@ class Graph {
       context.arc(right - 2, this.parentY(image.dst[under]), 4, 0, 2 * Math.PI);
       context.stroke();
     }
+  }
+
+  // Left edge, top edge, width and height of an edge's cell.
+  cell(edge) {
+    const wide = (this.right - this.left) / this.parents.length,
+      gap = Math.min(1, 0.1 * this.room);
+    const [x, y] = [this.left + wide * this.image.dst[edge], this.childY(this.image.src[edge]) - this.room / 2];
+    return [x, y, wide - gap, this.room - gap];
+  }
+
+  drawCells(c, chosen, hovered, look) {
+    const { context, image, left, right, parents } = this,
+      wide = (right - left) / parents.length,
+      fits = wide >= ROOMY && this.room >= LINE;
+    Object.assign(context, { textAlign: "center", textBaseline: "middle", font: look.font });
+    scratch.font = look.font;
+    c.forEach((value, edge) => {
+      const [x, y, ...size] = this.cell(edge),
+        color = look.parents[image.dst[edge]],
+        share = this.share(value);
+      context.globalAlpha = this.isLit(edge, chosen) ? 1 : ASIDE;
+      context.fillStyle = look.shade;
+      context.fillRect(x, y, ...size);
+      context.fillStyle = color;
+      context.globalAlpha *= share;
+      context.fillRect(x, y, ...size);
+      if (!fits || !this.isLit(edge, chosen)) return;
+      context.globalAlpha = 1;
+      const under = rgbOf(color).map((channel, k) => share * channel + (1 - share) * rgbOf(look.shade)[k]);
+      const better = (one, other) => (contrast(rgbOf(one), under) >= contrast(rgbOf(other), under) ? one : other);
+      context.fillStyle = better(look.ink, look.paper);
+      context.fillText(value.toFixed(2), x + size[0] / 2, y + size[1] / 2);
+    });
+    parents.forEach(({ name }, j) => {
+      context.globalAlpha = chosen.parent === null || chosen.parent === j ? 1 : ASIDE;
+      const x = left + wide * (j + 0.5),
+        long = scratch.measureText(name).width,
+        shift = long + 14 <= wide ? long / 2 + 3 : 0; // where a name has no room its dot stands for it
+      context.fillStyle = look.parents[j];
+      context.beginPath();
+      context.arc(x - shift, ABOVE / 2 - 1, 4, 0, 2 * Math.PI);
+      context.fill();
+      context.fillStyle = look.muted;
+      if (shift) context.fillText(name, x + 5, ABOVE / 2 - 1);
+    });
     context.globalAlpha = 1;
-    for (const child of image.order) {
-      const marked = child === (hovered?.child ?? chosen.child);
-      this.drawChild(child, marked, look);
-      if (this.numbered || marked) this.drawNumber(child, marked, look);
-    }
+    context.textAlign = "left";
+    if (hovered?.edge === undefined) return;
+    Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
+    context.strokeRect(...this.cell(hovered.edge));
   }
 
   // Before the child, or over its lines where there is no room.
@@ -161,9 +220,16 @@ class Graph {
 
   // What lies under a point: {child}, {child, parent, edge}, or null.
   under(x, y, chosen) {
-    if (x < this.left + 4) {
-      const child = this.image.order[Math.floor(y / this.room)];
+    if (x < this.left + (this.matrix ? 0 : 4)) {
+      const child = this.image.order[Math.floor((y - this.top) / this.room)];
       return child === undefined ? null : { child };
+    }
+    if (this.matrix) {
+      const edge = [...this.c.keys()].find((edge) => {
+        const [left, top, wide, high] = this.cell(edge);
+        return x >= left && x <= left + wide + 1 && y >= top && y <= top + high + 1;
+      });
+      return edge === undefined ? null : { child: this.image.src[edge], parent: this.image.dst[edge], edge };
     }
     let best = null,
       nearest = REACH;
@@ -177,30 +243,48 @@ class Graph {
   }
 }
 
-// Lines of known coupling: none, an equal share for each of a child's `choices`, and the widest.
+// Red, green and blue of "#rrggbb" or "rgb(r g b)".
+function rgbOf(color) {
+  return color.startsWith("#") ? channels(color) : color.match(/\d+/g).map(Number);
+}
+
+// Lines, or cells, of known coupling: none, an equal share for each of a child's `choices`, and the widest.
 function drawScale(canvas, graph, choices, look) {
   const { context, height } = surface(canvas),
     equal = 1 / choices, // infinite where children differ in their choices, which none then stands for
-    marks = [[0, "0"], [equal, `${equal.toFixed(2)} undecided`], [graph.widest, graph.widest.toFixed(2)]];
+    marks = [[0, "0"], [equal, `${equal.toFixed(2)} ${words.undecided}`], [graph.widest, graph.widest.toFixed(2)]];
   const middle = height / 2;
   let x = 0;
   const write = (text) => {
     context.fillText(text, x, middle);
-    x += context.measureText(text).width + 12;
+    x += context.measureText(text).width + 10;
   };
   Object.assign(context, { font: look.font, textBaseline: "middle", fillStyle: look.muted, strokeStyle: look.ink });
-  write("coupling c");
+  write(words.couplingC);
   const shown = marks.filter(([c], at) => at !== 1 || c < graph.widest);
-  canvas.setAttribute("aria-label", `Width of lines: ${shown.map(([, text]) => text).join(", ")}`);
+  canvas.setAttribute("aria-label", words.scale(graph.matrix, shown.map(([, text]) => text).join(", ")));
   for (const [c, text] of shown) {
+    if (graph.matrix) {
+      context.strokeStyle = look.faint;
+      context.lineWidth = 1;
+      context.strokeRect(x + 0.5, middle - 6.5, 13, 13);
+      context.globalAlpha = graph.share(c);
+      context.fillStyle = look.ink;
+      context.fillRect(x, middle - 7, 14, 14);
+      context.globalAlpha = 1;
+      context.fillStyle = look.muted;
+      x += 19;
+      write(text);
+      continue;
+    }
     context.globalAlpha = Math.max(ALONE, graph.alpha(c)); // the scale is of widths, and must be seen in the fog too
     context.lineWidth = graph.lineWidth(c);
     context.beginPath();
     context.moveTo(x, middle);
-    context.lineTo(x + 30, middle);
+    context.lineTo(x + 24, middle);
     context.stroke();
     context.globalAlpha = 1;
-    x += 35;
+    x += 29;
     write(text);
   }
 }

@@ -12,7 +12,7 @@ const layer = lastLayer(network),
   pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
 const shelf = [...stored.images.map(shelved), ...network.shelf];
 stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
-let shown = { at: null, label: null, name: "" }, // what lies on the desk: an image of the shelf, or a drawing
+let shown = { at: null, label: null, name: () => "" }, // what lies on the desk: an image of the shelf, or a drawing
   routed = null, // the newest answer: u_hat (E, D), states of all iterations, tops
   top1, // its longest parent
   underway = 0; // questions without an answer
@@ -50,7 +50,7 @@ function thread() {
     waiting.delete(id);
   };
   worker.onerror = ({ message }) => {
-    broken = message || "the page's thread has stopped";
+    broken = message || words.threadStopped;
     waiting.forEach((done) => done({ error: broken }));
     waiting.clear();
   };
@@ -66,7 +66,7 @@ function thread() {
 
 function trouble(error) {
   $("#trouble").hidden = !error;
-  if (error) $("#trouble").textContent = `The network can't answer: ${error}.`;
+  if (error) $("#trouble").textContent = words.cantAnswer(error);
 }
 
 // A function that asks one question at a time. While one is answered, only the newest other one waits.
@@ -114,8 +114,8 @@ const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => cha
 function layOut(at) {
   const { name, classes, pixels, title } = shelf[at],
     picture = photograph(pixels);
-  const plain = classes.length ? `Test image: ${name}` : name[0].toUpperCase() + name.slice(1);
-  shown = { at, label: classes.length === 1 ? classes[0] : null, name: title ?? plain };
+  const named = () => (title ? words.ofData(title) : classes.length ? words.testImageOf(name) : sentence(words.ofData(name)));
+  shown = { at, label: classes.length === 1 ? classes[0] : null, name: named };
   Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
 }
 
@@ -141,7 +141,7 @@ function snapshot() {
 // The desk has changed: show it, and ask what the network makes of it.
 function changed(moment = null) {
   if (!desk.picture) {
-    shown = { at: null, label: null, name: desk.lines.length ? "Your drawing." : "An empty sheet." };
+    shown = { at: null, label: null, name: () => (desk.lines.length ? words.drawing : words.emptySheet) };
     for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
   const bent = Object.values(desk.adjust).some((value) => value !== 0),
@@ -149,7 +149,7 @@ function changed(moment = null) {
     data = desk.pixels(),
     page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
   explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data, moment }); // first: it takes longest
-  $("#shown").textContent = `${shown.name}${at !== null && bent ? ", changed" : ""}`;
+  $("#shown").textContent = at !== null && bent ? words.changed(shown.name()) : shown.name();
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
@@ -168,8 +168,8 @@ function showAnswer(answer, { label, page, data, moment }) {
   const blank = doubts.some(({ kind }) => kind === "blank");
   $("main").classList.toggle("blank", blank);
   $("#doubts").hidden = !doubts.length;
-  const inSpite = blank ? " The lengths and lines are what the network makes of an empty sheet; they name no class." : "";
-  const text = `${blank ? "No answer" : "Doubtful"}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
+  const inSpite = blank ? words.emptyMeans : "";
+  const text = `${blank ? words.noAnswerHead : words.doubtful}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
@@ -185,7 +185,7 @@ function showAnswer(answer, { label, page, data, moment }) {
   const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
   const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
   const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
-  $("#verdict").textContent = blank ? "No answer" : `${doubts.length ? "perhaps " : ""}${named}${mark}`;
+  $("#verdict").textContent = blank ? words.noAnswerHead : `${doubts.length ? words.perhaps(named) : named}${mark}`;
   if (moment) {
     resume(moment);
     bendBy(moment.bend);
@@ -224,12 +224,12 @@ function showTops(tops) {
     if (picture) showPixels(canvas, picture);
     name.textContent = trace.parents[parent].name;
     value.textContent = length.toFixed(2);
-    canvas.setAttribute("aria-label", `Reconstruction of ${name.textContent}`);
+    canvas.setAttribute("aria-label", words.reconstruction(name.textContent));
     $("#tops").children[at].classList.toggle("answer", at < network.objects);
   });
   top1 = tops[0];
   const { parent, capsule } = top1;
-  $("#capsule").textContent = `The ${capsule.length} numbers of ${trace.parents[parent].name}`;
+  $("#capsule").textContent = words.capsuleOf(trace.parents[parent].name, capsule.length);
   fill($("#numbers"), capsule.length, "div", (row, d) => {
     row.innerHTML = '<label></label><input type="range" step="0.01"><output></output>';
     const [label, input] = row.children;
@@ -297,14 +297,20 @@ $("#back").addEventListener("click", () => {
   follow();
 });
 $("#bend").hidden = !network.decoder;
-$("#tops-note").textContent =
-  `always after the ${counted(layer.iterations, "iteration", "iterations")} of training` +
-  (network.decoder ? ", as the decoder draws them." : ".");
-$("#seen figcaption").textContent = `What the network sees: ${wide} × ${high} pixels.`;
-if (network.limits.answer === null) {
-  const without = " This run has no limits, so only blank sheets are doubted.";
-  $("#seen figcaption").textContent += without;
+
+function nameDesk() {
+  $("#tops-note").textContent = words.topsNote(layer.iterations, Boolean(network.decoder));
+  $("#seen figcaption").textContent = words.seenSize(wide, high) + (network.limits.answer === null ? words.noLimits : "");
+  $("#undo").title = words.undoTitle;
 }
+
+nameDesk();
+renewals.push(() => {
+  nameDesk();
+  const { child, parent, matrix } = now,
+    moment = { iteration: Math.round(now.r) + 1, epoch: trace.epochs[Math.round(now.k)], child, parent };
+  changed({ ...moment, view: matrix ? "matrix" : null, bend: bentBy() ?? {} });
+});
 
 show(stored);
 showImages(shelf, stored.start, takeShelved);

@@ -4,7 +4,7 @@ const UNEXPLAINED = 0.25; // of the most that the decoder draws anywhere: stroke
 
 // The parent's colour as [red, green, blue], so light that it stands out from black.
 function lit(parent) {
-  return lighter(stored.parents[parent].color, "#000000").match(/\d+/g).map(Number);
+  return rgbOf(lighter(stored.parents[parent].color, "#000000"));
 }
 
 // The pixels (C, H, W) in colours: each is divided among the objects by the squares of what their reconstructions, (C, H, W)
@@ -47,6 +47,6 @@ function showObjects({ tops }, data, blank) {
     name.textContent = stored.parents[parent].name;
     value.textContent = length.toFixed(2);
   });
-  const named = found.map(({ parent }) => stored.parents[parent].name).join(" and ");
-  $("#read canvas").setAttribute("aria-label", `The image, each stroke in the colour of what it is read as: ${named}`);
+  const named = found.map(({ parent }) => stored.parents[parent].name).join(words.and);
+  $("#read canvas").setAttribute("aria-label", words.readAs(named));
 }

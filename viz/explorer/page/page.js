@@ -2,13 +2,14 @@
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
-  night = matchMedia("(prefers-color-scheme: dark)");
+  systemNight = matchMedia("(prefers-color-scheme: dark)");
 const STEP = 900,
   MOVE = 450; // milliseconds from step to step of a play, and of them in motion
 
 const graph = new Graph($(".stage > canvas"));
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, hovered: null, playing: null, last: "iterations" };
+const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
+const renewals = []; // what other files do when the colours or the language have changed
 let trace,
   chooser, // the images to choose from
   image,
@@ -26,15 +27,12 @@ function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   now.k = Math.min(k, trace.epochs.length - 1);
   now.r = Math.min(r, trace.iterations - 1);
   if (now.parent >= trace.parents.length) now.parent = null;
-  $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   const alone = trace.epochs.length < 2;
   if (alone) now.last = "iterations"; // there are no epochs to play
   $("#epochs").hidden = alone && !trace.drawn;
   for (const control of $("#epochs").querySelectorAll("button, input")) control.disabled = alone;
   $("#iteration").max = trace.iterations;
   Object.assign($("#epoch"), { min: alone ? -1 : 0, max: trace.epochs.length - 1 }); // one epoch is the last: at the right
-  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(trace.images[0].pixels));
-  $("#parents-head").textContent = counted(trace.parents.length, "parent", "parents");
   fill($("#parents"), trace.parents.length, "button", (row, j) => {
     row.type = "button";
     row.innerHTML = `<span class="dot"></span><span class="name"></span>
@@ -63,7 +61,6 @@ function showImages(images, chosen, pick) {
     const row = $("#images").appendChild(document.createElement("div"));
     row.innerHTML = '<p></p><div class="thumbs"></div>';
     const [head, thumbs] = row.children;
-    head.textContent = group;
     head.hidden = !group;
     head.id = `group-${at}`;
     if (group) thumbs.setAttribute("role", "group");
@@ -71,17 +68,27 @@ function showImages(images, chosen, pick) {
   }
   images.forEach((each, n) => {
     const label = document.createElement("label"),
-      { name, wrong, pixels, group = "" } = each;
+      { pixels, group = "" } = each;
     label.innerHTML = '<input type="radio" name="image"><canvas></canvas><span></span>';
     const [input, canvas, caption] = label.children;
     input.addEventListener("change", () => pick(n));
     input.checked = n === chosen;
-    caption.textContent = wrong ? `${name} ${WRONG} ${wrong}` : name;
-    caption.title = wrong ? `${name}, taken for ${wrong}` : name;
-    input.setAttribute("aria-label", caption.title);
     canvas.hidden = !pixels;
     if (pixels) showPicture(canvas, pixels);
     document.querySelectorAll(".thumbs")[groups.indexOf(group)].append(label);
+  });
+  nameImages();
+}
+
+function nameImages() {
+  const groups = [...new Set(chooser.map(({ group = "" }) => group))];
+  groups.forEach((group, at) => ($(`#group-${at}`).textContent = words.ofData(group)));
+  chooser.forEach((each, n) => {
+    const name = words.ofData(each.name),
+      caption = chooserInput(n).parentElement.querySelector("span");
+    caption.textContent = each.wrong ? `${name} ${WRONG} ${each.wrong}` : name;
+    caption.title = each.wrong ? words.takenFor(name, each.wrong) : name;
+    chooserInput(n).setAttribute("aria-label", caption.title);
   });
 }
 
@@ -110,11 +117,11 @@ function takeImage(n) {
   };
   const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
-  const all = image.order.length === trace.children,
-    shownOf = `${image.order.length} of ${trace.children}`;
-  $("#children-head").textContent = all ? counted(trace.children, "child", "children") : `${shownOf} children`;
-  const edges = `${thousands(image.src.length)} of ${thousands(trace.edges)} couplings`;
-  const cut = `${edges}: those of the children that couple most strongly with each parent`;
+  $("#source").textContent = [trace.title, ...trace.source].map(words.ofData).join(" · ");
+  $("#parents-head").textContent = words.parents(trace.parents.length);
+  const all = image.order.length === trace.children;
+  $("#children-head").textContent = all ? words.children(trace.children) : words.someChildren(image.order.length, trace.children);
+  const cut = words.someCouplings(...[image.src.length, trace.edges].map(thousands));
   $("#shown-edges").textContent = image.src.length < trace.edges ? cut : "";
   $(".stage").style.setProperty("--least", `${22 * trace.parents.length}px`);
   redraw();
@@ -125,7 +132,7 @@ function recolor() {
     value = (name) => css.getPropertyValue(`--${name}`).trim();
   const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value),
     paper = value("paper");
-  const parents = trace.parents.map(({ color }) => (night.matches ? lighter(color, paper) : color));
+  const parents = trace.parents.map(({ color }) => (isNight() ? lighter(color, paper) : color));
   look = { paper, ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
   parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
 }
@@ -145,6 +152,8 @@ function draw() {
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
+  graph.matrix = now.matrix;
+  $("#as-matrix").setAttribute("aria-pressed", now.matrix);
   drawTitle();
   drawTime();
   graph.draw(c, now, now.hovered, look);
@@ -257,5 +266,64 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-night.addEventListener("change", () => (recolor(), takeImage(now.n)));
+$("#as-matrix").addEventListener("click", () => choose({ matrix: !now.matrix, hovered: null }));
+
+// Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
+function isNight() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : systemNight.matches;
+}
+
+function recalled(name) {
+  try {
+    return localStorage.getItem(`graphcaps-${name}`);
+  } catch {
+    return null; // a browser that keeps nothing for files
+  }
+}
+
+function remember(name, value) {
+  try {
+    localStorage.setItem(`graphcaps-${name}`, value);
+  } catch {
+    // as above
+  }
+}
+
+function renew() {
+  if (!image) return; // the data aren't read yet
+  recolor();
+  takeImage(now.n);
+  for (const renewal of renewals) renewal();
+}
+
+if (["light", "dark"].includes(recalled("theme"))) document.documentElement.dataset.theme = recalled("theme");
+$("#theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isNight() ? "light" : "dark";
+  remember("theme", document.documentElement.dataset.theme);
+  renew();
+});
+systemNight.addEventListener("change", renew);
+
+// Put a language's words where the page's elements name them.
+function speak(language) {
+  words = WORDS[language];
+  document.documentElement.lang = language;
+  for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
+  for (const element of document.querySelectorAll("[data-label]")) {
+    element.setAttribute("aria-label", words[element.dataset.label]);
+  }
+  const other = Object.keys(WORDS).find((each) => each !== language);
+  Object.assign($("#language"), { textContent: other.toUpperCase(), lang: other });
+  $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
+  $("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
+}
+
+speak(recalled("language") in WORDS ? recalled("language") : "en");
+$("#language").addEventListener("click", () => {
+  speak($("#language").lang);
+  remember("language", document.documentElement.lang);
+  nameImages();
+  renew();
+});
 new ResizeObserver(redraw).observe(document.body);

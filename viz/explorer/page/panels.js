@@ -79,12 +79,13 @@ function fixed(value, digits) {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
 }
 
-// How many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
+// What one sees, and above it how many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
 function drawTitle() {
   const [k, r] = [Math.round(now.k), Math.round(now.r)],
     nearlyEqual = image.meanEntropy(k, r) > NEARLY_EQUAL * trace.level,
     title = words.choice(trace.free, image.choosing(k, r), nearlyEqual);
   if ($("h1").textContent !== title) $("h1").textContent = title;
+  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(photo), now.matrix);
 }
 
 function drawTime() {
@@ -93,9 +94,9 @@ function drawTime() {
   $("#iteration").value = step;
   $("#epoch").value = Math.round(now.k);
   const output = (over, place, note) => $(`#${over} output`).replaceChildren(`${place} `, small(note));
-  output("iterations", `${step} of ${trace.iterations}`, step > trace.trained ? "beyond training" : "");
-  output("epochs", `${epoch} of ${trace.epochs.at(-1)}`, epoch === 0 ? "untrained" : trace.drawn ? "the last only" : "");
-  $("#epoch").setAttribute("aria-valuetext", `epoch ${epoch}`);
+  output("iterations", words.of(step, trace.iterations), step > trace.trained ? words.beyond : "");
+  output("epochs", words.of(epoch, trace.epochs.at(-1)), epoch === 0 ? words.untrained : trace.drawn ? words.lastOnly : "");
+  $("#epoch").setAttribute("aria-valuetext", `${words.epoch} ${epoch}`);
   for (const over of ["iterations", "epochs"]) {
     $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
   }
@@ -112,10 +113,10 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     row.classList.toggle("longest", length >= least && !none);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
-    let mark = length >= least && !none ? (objects === 1 ? ", the longest" : `, among the ${objects} longest`) : "";
-    if (wrong && j === longest) mark += ", wrong";
-    if (wrong && j === image.label) mark += ", the true label";
-    row.setAttribute("aria-label", `${trace.parents[j].name}, length ${length.toFixed(2)}${mark}`);
+    let mark = length >= least && !none ? (objects === 1 ? words.longest : words.amongLongest(objects)) : "";
+    if (wrong && j === longest) mark += words.wrongMark;
+    if (wrong && j === image.label) mark += words.trueMark;
+    row.setAttribute("aria-label", words.parentLabel(trace.parents[j].name, length.toFixed(2), mark));
     row.querySelector(".bar").style.setProperty("--share", length);
     row.querySelector(".value").textContent = length.toFixed(2);
   });
@@ -130,9 +131,9 @@ function drawTip(c) {
   const lines = [childName(child)];
   if (edge !== undefined) {
     lines[0] += ` → ${trace.parents[parent].name}`;
-    lines.push(`coupling c  ${fixed(c[edge], 3)}`, `logit b  ${fixed(at(image.b, now)[edge], 2)}`);
-    lines.push(`vote agreement  ${fixed(at(image.agreement, now)[edge], 2)}`);
-  } else lines.push(`entropy  ${at(image.entropy, now)[child].toFixed(3)} nat`);
+    const numbers = [fixed(c[edge], 3), fixed(at(image.b, now)[edge], 2), fixed(at(image.agreement, now)[edge], 2)];
+    lines.push(...words.tipEdge(...numbers));
+  } else lines.push(words.tipChild(at(image.entropy, now)[child].toFixed(3)));
   tip.textContent = lines.join("\n");
   const { clientWidth: wide, clientHeight: high } = $(".stage");
   tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
@@ -140,7 +141,7 @@ function drawTip(c) {
 }
 
 function childName(child) {
-  return `child ${child}`;
+  return words.child(child);
 }
 
 function drawImage(parent, longest, { untrained, wrong }) {
@@ -150,19 +151,19 @@ function drawImage(parent, longest, { untrained, wrong }) {
   const seen = child !== null && fields ? fields.places[fields.of[child]] : null;
   const alone = child !== null && heat.kind === "saliency";
   const truth = trace.parents[image.label]?.name;
-  let label = truth === undefined ? "" : `True label: ${truth}. `;
-  if (wrong) label = `Wrong: ${trace.parents[longest].name} is longest, the true label is ${truth}. `;
-  if (untrained) label += "Untrained. ";
+  let label = truth === undefined ? "" : words.trueLabel(truth);
+  if (wrong) label = words.wrongLabel(trace.parents[longest].name, truth);
+  if (untrained) label += words.untrainedLabel;
   let layers = {},
-    heading = "Input image",
+    heading = words.inputImage,
     explanation = "";
   if (heat.kind === "saliency") {
     const warm = alone ? heat.ofChild(child) : heat.map(parent, now);
     layers = { soft: glowing(warm, photo.height, photo.width, look.glow) };
-    heading = alone ? `Where ${childName(child)} looks` : `Where the children of ${name} look`;
-    explanation = `Glow: the pixels that move the children which chose ${name}, weighted by coupling.`;
-    if (alone) explanation = "Glow: the pixels that change its length most.";
-    else if (!warm.some((value) => value > 0.02)) explanation = `No child has chosen ${name} yet.`;
+    heading = alone ? words.whereChildLooks(childName(child)) : words.whereChildrenLook(name);
+    explanation = words.glow(name);
+    if (alone) explanation = words.glowOfChild;
+    else if (!warm.some((value) => value > 0.02)) explanation = words.noneChose(name);
   } else if (heat.kind === "fields") {
     const one = now.parent !== null,
       shown = one ? [parent] : [...trace.parents.keys()],
@@ -170,26 +171,26 @@ function drawImage(parent, longest, { untrained, wrong }) {
     const colors = shown.map((j) => channels(trace.parents[j].color));
     const maps = shown.map((j) => votes[j]);
     layers = painted(maps, colors, photo.height, photo.width, image.pixels);
-    heading = one ? `Which parts vote for ${name}` : "Which parts vote for what";
-    explanation = one ? `Colour: what ${name} gets from each place.` : "Colour: who gets most from each place.";
-    if (!maps.some((map) => map.some((value) => value > 0.02))) explanation = `No part votes for ${name} here.`;
+    heading = one ? words.partsFor(name) : words.partsForWhat;
+    explanation = one ? words.colorOf(name) : words.colors;
+    if (!maps.some((map) => map.some((value) => value > 0.02))) explanation = words.noPart(name);
   }
   drawPicture($("#picture canvas"), photo, layers, alone ? null : seen);
   $("#picture h2").textContent = heading;
-  if (seen && !alone) explanation += ` Frame: the ${seen[2]} × ${seen[3]} pixels that ${childName(child)} sees.`;
+  if (seen && !alone) explanation += words.frame(seen[2], seen[3], childName(child));
   $("#picture figcaption").textContent = label + explanation;
-  $("#picture canvas").setAttribute("aria-label", `Input image. ${label}${explanation}`);
+  $("#picture canvas").setAttribute("aria-label", `${words.inputImage}. ${label}${explanation}`);
 }
 
 function drawChildTable(c) {
   const { child } = now,
     edges = [...image.src.keys()].filter((edge) => image.src[edge] === child);
   $("#child table").hidden = child === null;
-  $("#child h2").textContent = child === null ? "One child" : `Child ${child} divides itself`;
+  $("#child h2").textContent = child === null ? words.oneChild : words.divides(child);
   $("#child p").textContent =
     child === null
-      ? "Choose a child at the left of the graph, or a line, to see how it divides itself among the parents."
-      : `c sums to 1; entropy ${at(image.entropy, now)[child].toFixed(3)} nat.`;
+      ? words.chooseChild
+      : words.sumsTo1(at(image.entropy, now)[child].toFixed(3));
   const b = at(image.b, now),
     agreement = at(image.agreement, now);
   fill($("#child tbody"), edges.length, "tr", (row) => {
@@ -211,22 +212,21 @@ function drawNumbers(parent, longest, lengths, { blank, untrained, wrong }) {
   const mean = at(image.meanEntropy, now),
     { level, choices } = trace,
     { name } = trace.parents[parent];
-  const undecided = choices ? `ln ${choices} = ${level.toFixed(3)}` : `${level.toFixed(3)} on average`;
-  const ratio = level > 0 ? `, ${(mean / level).toFixed(2)} of undecided (${undecided})` : "";
-  $("#entropy figcaption").textContent = `Mean entropy ${mean.toFixed(3)} nat${ratio}.`;
+  const undecided = choices ? `ln ${choices} = ${level.toFixed(3)}` : words.onAverage(level.toFixed(3));
+  const ratio = level > 0 ? (mean / level).toFixed(2) : "";
+  $("#entropy figcaption").textContent = words.meanEntropy(mean.toFixed(3), ratio, undecided);
   $("#histogram .own").style.setProperty("--of", look.parents[parent]);
-  $("#histogram .legend span").textContent = `with ${name}${now.parent === null ? " (the longest)" : ""}`;
-  const strong = `${thousands(Math.round(at(image.aboveHalf, now)))} of ${thousands(trace.edges)}`;
-  $("#histogram figcaption").textContent = `Largest ${at(image.largest, now).toFixed(3)}; above one half: ${strong}.`;
+  $("#histogram .with").textContent = words.with(name, now.parent === null);
+  const strong = [Math.round(at(image.aboveHalf, now)), trace.edges].map(thousands);
+  $("#histogram figcaption").textContent = words.largest(at(image.largest, now).toFixed(3), ...strong);
   for (const id of ["#entropy", "#histogram"]) {
     $(`${id} canvas`).setAttribute("aria-label", $(`${id} figcaption`).textContent);
   }
-  const place = `Iteration ${Math.round(now.r) + 1}, epoch ${trace.epochs[Math.round(now.k)]}`;
-  const chosen = now.child === null ? "" : ` ${childName(now.child)} is selected.`;
-  const ends = `${$("#children-head").textContent} with ${$("#parents-head").textContent}`;
-  graph.canvas.setAttribute("aria-label", `Couplings of ${ends}. Up and down choose a child.${chosen}`);
-  const length = lengths[longest].toFixed(2) + (wrong ? ", wrong" : "");
-  const answer = blank ? "no answer" : `longest parent ${trace.parents[longest].name}, ${length}`;
-  const text = `${place}: ${untrained ? "untrained" : answer}.${chosen}`;
+  const place = words.moment(Math.round(now.r) + 1, trace.epochs[Math.round(now.k)]);
+  const chosen = now.child === null ? "" : words.isSelected(childName(now.child));
+  const ends = [$("#children-head").textContent, $("#parents-head").textContent];
+  graph.canvas.setAttribute("aria-label", words.graphLabel(...ends, chosen));
+  const answer = blank ? words.noAnswer : words.longestIs(trace.parents[longest].name, lengths[longest].toFixed(2), wrong);
+  const text = `${place}: ${untrained ? words.untrained : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
 }

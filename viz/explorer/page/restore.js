@@ -26,7 +26,7 @@ share({
   restore({ image: at = stored.start, draw: lines, compare = null, bend = {}, ...adjust }, moment) {
     if (desk.lines.length) desk.remember();
     if (lines) {
-      shown = { at: null, label: null, name: "" };
+      shown = { at: null, label: null, name: () => "" };
       Object.assign(desk, { picture: null, lines });
     } else {
       layOut(at);

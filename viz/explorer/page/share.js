@@ -14,14 +14,15 @@ let subject,
 function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
-    { child, parent } = now;
+    { child, parent, matrix } = now;
   const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
     iteration = r === trace.trained - 1 ? null : r + 1;
-  return stateText({ ...subject.read(), iteration, epoch, child, parent }, subject.limits);
+  const view = matrix ? "matrix" : null;
+  return stateText({ ...subject.read(), iteration, epoch, child, parent, view }, subject.limits);
 }
 
-// Go to {iteration, epoch, child, parent}, as far as the image on the page has them.
-function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null }) {
+// Go to {iteration, epoch, child, parent, view}, as far as the image on the page has them.
+function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null, view = null }) {
   stop();
   const k = trace.epochs.indexOf(epoch);
   choose({
@@ -29,6 +30,7 @@ function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child 
     r: Math.min(iteration, trace.iterations) - 1,
     child: image.order.includes(child) ? child : null,
     parent,
+    matrix: view === "matrix",
   });
 }
 
@@ -61,12 +63,12 @@ function readAddress() {
   const state = parsedState(text, subject.limits);
   written = text;
   if (state === null) {
-    note("The end of this link doesn't fit this page, so it is left out.");
+    note(words.doesntFit);
     return follow();
   }
   note("");
-  const { iteration, epoch, child, parent, ...rest } = state;
-  subject.restore(rest, { iteration, epoch, child, parent });
+  const { iteration, epoch, child, parent, view, ...rest } = state;
+  subject.restore(rest, { iteration, epoch, child, parent, view });
 }
 
 function note(text) {
@@ -75,7 +77,7 @@ function note(text) {
 
 // Copy by the clipboard, or where a browser refuses it, by a field that is selected.
 async function copyLink() {
-  if (stateNow().length > LONGEST_TEXT) return note("This drawing is too long for a link.");
+  if (stateNow().length > LONGEST_TEXT) return note(words.tooLong);
   const link = linkNow(),
     field = $("#link");
   field.hidden = true;
@@ -90,8 +92,8 @@ async function copyLink() {
       copied = false;
     }
   }
-  const where = location.protocol === "file:" ? " It opens this file, on this machine: others need the file too." : "";
-  note(copied ? `The link is copied.${where}` : `Copy the link from the field.${where}`);
+  const where = location.protocol === "file:" ? words.thisMachine : "";
+  note((copied ? words.linkCopied : words.linkInField) + where);
 }
 
 // Called when the page is first drawn.

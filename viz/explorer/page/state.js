@@ -4,6 +4,7 @@
 //   image      place in the chooser, from 0       draw       lines on the desk, packed
 //   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
 //   compare    "dynamic.3.uniform.1": two routings and their iterations
+//   view       "matrix" in place of lines
 //   bend       "5.20.16.-8": numbers of the longest capsule, from 1, and what is added to each, in hundredths
 
 const LONGEST_TEXT = 60000; // letters
@@ -79,6 +80,7 @@ const PARTS = {
   epoch: (text, { epochs }) => (WHOLE.test(text) && epochs.includes(Number(text)) ? Number(text) : null),
   child: (text, { children }) => wholeBelow(text, children),
   parent: (text, { parents }) => wholeBelow(text, parents),
+  view: (text) => (text === "matrix" ? text : null),
   compare: (text, { routings, iterations }) => {
     const [one, rounds, other, more, ...rest] = text.split("."),
       counts = [rounds, more].map((count) => (count === "0" ? null : wholeBelow(count ?? "", iterations + 1)));

@@ -1,21 +1,6 @@
 // A sentence for each term, in a card on hover and on focus: of the buttons at the end of the page, and of whatever else
 // in it has data-term.
 
-const TERMS = {
-  child: "A child is a capsule of the lower layer: a vector that describes one part of the image.",
-  parent: "A parent is a capsule of the last layer: a vector that stands for one class.",
-  vote: "A vote û is what a child predicts a parent's vector to be: the child's vector times a learned matrix.",
-  logit: "A logit b of a child and a parent is what the coupling is made of: the larger beside the child's others, the more.",
-  coupling: "A coupling c, from 0 to 1, is how much of a child goes to a parent; those of one child sum to 1.",
-  agreement: "Agreement ⟨û, v⟩ is the inner product of a vote and its parent: large where they point the same way.",
-  entropy: "Entropy −Σ c ln c of a child is 0 when it has chosen one parent and largest when all its couplings are equal.",
-  iteration: "An iteration is one round of routing: couplings from logits, parents from couplings, new logits from agreement.",
-  routing: "Routing decides, anew for each image, to which parents the children's votes go.",
-  squash: "Squashing keeps a vector's direction and makes its length n into n² / (1 + n²), which is below 1.",
-  length: "The length of a parent's vector, from 0 to 1, says how sure the network is that the class is there.",
-  decoder: "The decoder is a small network that draws an image from one parent's vector.",
-};
-
 let spoken = null; // the element whose card is shown
 
 function showCard(element) {
@@ -23,7 +8,7 @@ function showCard(element) {
   spoken = element;
   const card = $("#card"),
     { left, top, bottom } = element.getBoundingClientRect();
-  card.textContent = TERMS[element.dataset.term];
+  card.textContent = words.terms[element.dataset.term][1];
   card.hidden = false;
   element.setAttribute("aria-describedby", "card");
   const { clientWidth: wide, clientHeight: high } = document.documentElement;
@@ -46,7 +31,14 @@ document.addEventListener("pointerover", (event) => {
 document.addEventListener("focusin", (event) => (termOf(event) ? showCard(termOf(event)) : spoken && hideCard()));
 document.addEventListener("scroll", () => spoken && showCard(spoken), { passive: true });
 
-fill($("#terms"), Object.keys(TERMS).length, "button", (button, at) => {
-  button.type = "button";
-  button.textContent = button.dataset.term = Object.keys(TERMS)[at];
-});
+function nameTerms() {
+  const names = Object.keys(words.terms);
+  fill($("#terms"), names.length, "button", (button, at) => {
+    button.type = "button";
+    button.dataset.term = names[at];
+  });
+  names.forEach((name, at) => ($("#terms").children[at].textContent = words.terms[name][0]));
+}
+
+nameTerms();
+renewals.push(nameTerms);

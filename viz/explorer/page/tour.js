@@ -1,97 +1,21 @@
 // A guided tour of the reader's own image, which can be left and taken up again. It stands at the lower edge of the
 // window, and what it speaks of is scrolled to the room above it.
 
-// The stops: the element explained, whether it needs the network's votes, what it sets on the page, and its text.
+// The stops, named as in words.js: the element explained, whether it needs the network's votes, what it sets on the page.
 const STOPS = [
   {
-    title: "A child",
-    at: () => (graph.side ? "#graph" : "#picture"), // where it is pictured
+    name: "child",
+    at: () => (graph.side && !now.matrix ? "#graph" : "#picture"), // where it is pictured
     go: () => ({ r: trace.trained - 1, child: edgeOfTour().child }),
-    say: ({ child, few, looks }) =>
-      `The network turns your image into ${few}, its children. Each is a vector that describes a part. ` +
-      `${sentence(childName(child))} is selected: ${looks}.`,
   },
-  {
-    title: "Its votes",
-    at: "#votes",
-    votes: true,
-    go: () => ({ r: 0, ...edgeOfTour() }),
-    say: ({ child, name, parents, decodes }) =>
-      `${sentence(childName(child))} casts a vote for each of ${parents}: what that parent would be if this part were in ` +
-      `the right place. ` +
-      `Here are the votes of all children for parent ${name}.` +
-      (decodes ? ` Further on, the decoder draws the one of ${childName(child)}.` : ""),
-  },
-  {
-    title: "Agreement",
-    at: "#edge",
-    votes: true,
-    go: () => ({ r: 0, ...edgeOfTour() }),
-    say: ({ child, name, agreement }) =>
-      `In iteration 1, ${childName(child)} agrees with parent ${name} by ${agreement(0)}: the sum of the products of their ` +
-      `numbers. ` +
-      `Where bars go the same way, they agree.`,
-  },
-  {
-    title: "Softmax",
-    at: "#softmax",
-    votes: true,
-    go: () => ({ r: 1, ...edgeOfTour() }),
-    say: ({ child, name, coupling, onePass }) =>
-      onePass
-        ? `A softmax makes couplings of the logits. Those of one child sum to 1. Parent ${name} gets ${coupling(0)} of ${childName(child)}.`
-        : `A softmax makes couplings of the logits. Those of one child sum to 1. ` +
-          `Parent ${name} got ${coupling(0)} of ${childName(child)} in iteration 1 and gets ${coupling(1)} in iteration 2.`,
-  },
-  {
-    title: "A round of routing",
-    at: "#lines",
-    votes: true,
-    go: () => ({ r: 1, ...edgeOfTour() }),
-    say: ({ onePass }) =>
-      onePass
-        ? "This routing is one pass, in four lines with numbers of your image. Later iterations repeat it."
-        : "One iteration is four lines, here with numbers of your image. Step through them, or play the iterations above.",
-  },
-  {
-    title: "Entropy",
-    at: "#entropy",
-    go: () => ({ r: trace.trained - 1 }),
-    say: ({ entropy }) =>
-      `Children that are undecided have a high entropy. Their mean is ${entropy(0)} nat in iteration 1 and ` +
-      `${entropy(trace.trained - 1)} in iteration ${trace.trained}, where training ends.`,
-  },
-  {
-    title: "What the iterations did",
-    at: "#graph",
-    go: () => ({ r: trace.trained - 1, child: null, parent: null }),
-    say: ({ name, length, largest }) =>
-      `After ${counted(trace.trained, "iteration", "iterations")} the longest parent is ${name}, ` +
-      `${length(trace.trained - 1)} long; after one it was ${length(0)}. ` +
-      `The largest coupling went from ${largest(0)} to ${largest(trace.trained - 1)}.`,
-  },
-  {
-    title: "Where it goes wrong",
-    at: "#graph",
-    go: () => (takeWrong(), { child: null, parent: null }),
-    say: ({ name, length, truth, ofTruth, wrong }) => {
-      if (!chooser.some((each) => each.wrong)) return "None of the images in the list above is answered wrongly.";
-      const taken = chooser.find((each, n) => each.wrong && chooserInput(n).checked),
-        because = "Routing strengthens what votes agree on. Whether that is right it can't know.";
-      if (!wrong && taken && image.label === null) { // of several objects
-        return `This image shows ${taken.name}, and the network says ${taken.wrong}. ${because}`;
-      }
-      if (!wrong) return "An image that is answered wrongly is being routed.";
-      return (
-        `The label of this image is ${truth}, and the network says ${name}: its parent is ${length(trace.trained - 1)} long, ` +
-        `that of ${truth} ${ofTruth}. ${because}`
-      );
-    },
-  },
+  { name: "votes", at: "#votes", votes: true, go: () => ({ r: 0, ...edgeOfTour() }) },
+  { name: "agreement", at: "#edge", votes: true, go: () => ({ r: 0, ...edgeOfTour() }) },
+  { name: "softmax", at: "#softmax", votes: true, go: () => ({ r: 1, ...edgeOfTour() }) },
+  { name: "round", at: "#lines", votes: true, go: () => ({ r: 1, ...edgeOfTour() }) },
+  { name: "entropy", at: "#entropy", go: () => ({ r: trace.trained - 1 }) },
+  { name: "done", at: "#graph", go: () => ({ r: trace.trained - 1, child: null, parent: null }) },
+  { name: "wrong", at: "#graph", go: () => (takeWrong(), { child: null, parent: null }) },
 ];
-
-const GLOWING = "the glow shows the pixels that change it most",
-  FRAMED = "the frame shows what it sees";
 
 let stops = [], // those of this page
   leg = 0, // where the tour is, or was left
@@ -122,9 +46,13 @@ function facts() {
   return {
     child,
     name: trace.parents[parent].name,
-    few: counted(trace.children, "small vector", "small vectors"),
-    parents: counted(trace.parents.length, "parent", "parents"),
-    looks: `${graph.side ? "in its picture " : ""}${heat?.kind === "fields" ? FRAMED : GLOWING}`,
+    few: words.fewVectors(trace.children),
+    parents: words.parents(trace.parents.length),
+    looks: words.looks(graph.side > 0, heat?.kind === "fields"),
+    trained: trace.trained,
+    any: chooser.some((each) => each.wrong),
+    // of several objects, which have no label
+    taken: image.label === null ? chooser.find((each, n) => each.wrong && chooserInput(n).checked) : undefined,
     decodes: Boolean(trace.network?.decoder),
     onePass: ["attention", "uniform"].includes(trace.network?.layers.at(-1).routing),
     agreement: of(image.agreement, 2),
@@ -182,11 +110,11 @@ function touring() {
 
 function nameBegin() {
   $("#begin").hidden = touring();
-  $("#begin").textContent = leg === 0 ? "Take the tour" : `Take up the tour at ${leg + 1} of ${stops.length}`;
+  $("#begin").textContent = leg === 0 ? words.takeTour : words.takeUp(leg + 1, stops.length);
 }
 
 function visit(n) {
-  if (stops[leg]?.title !== stops[n].title && stops[leg]?.title === "Where it goes wrong") giveBack();
+  if (stops[leg]?.name !== stops[n].name && stops[leg]?.name === "wrong") giveBack();
   leg = n;
   const target = subjectAt(stops[leg]),
     { r, ...selection } = stops[leg].go();
@@ -208,11 +136,11 @@ function bringIntoSight(target) {
 
 function drawTour() {
   if (!touring()) return;
-  const { title, say } = stops[leg],
-    texts = [`${leg + 1} of ${stops.length}: ${title}`, say(facts())];
+  const [title, say] = words.stops[stops[leg].name],
+    texts = [words.stop(leg + 1, stops.length, title), say(facts())];
   ["#tour-head", "#tour-text"].forEach((id, at) => $(id).textContent === texts[at] || ($(id).textContent = texts[at]));
   $("#tour-back").disabled = leg === 0;
-  $("#tour-next").textContent = leg === stops.length - 1 ? "Finish" : "Next";
+  $("#tour-next").textContent = leg === stops.length - 1 ? words.finish : words.next;
   document.body.style.setProperty("--tour", `${$("#tour").offsetHeight}px`); // what it speaks of keeps clear of it
 }
 
@@ -245,4 +173,5 @@ document.addEventListener(
   { capture: true },
 );
 extras.push(drawTour);
+renewals.push(nameBegin);
 nameBegin();

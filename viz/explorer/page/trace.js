@@ -49,7 +49,7 @@ async function storedData() {
       filled = (name, value) => (name === "data" ? arrays.slice(...value) : value);
     return JSON.parse(new TextDecoder().decode(all.subarray(0, end)), filled);
   } catch {
-    fail("This page is damaged or cut short: its data can't be read. Save or download it again.");
+    fail(words.damaged);
   }
 }
 

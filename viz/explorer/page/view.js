@@ -125,6 +125,7 @@ function drawRouting(sheet, left, write) {
   write($("#parents-head").textContent, left + room, TOP - 16, HEAD);
   sheet.panel("graph", left, TOP, room, tall, (canvas) => {
     const own = new Graph(canvas);
+    own.matrix = graph.matrix;
     own.take(image, trace.parents, graph.pictures);
     own.draw(at(image.c, now), now, null, look);
   });
@@ -138,15 +139,15 @@ function drawCharts(sheet, write) {
     gap = 40,
     across = (INNER - gap) / 2,
     top = 718;
-  const undecided = { high: 2, color: look.ink, dash: [5, 4], text: "undecided" },
+  const undecided = { high: 2, color: look.ink, dash: [5, 4], text: words.undecided },
     box = { high: 9 };
   const charts = [
     {
       id: "entropy",
       draw: (canvas) => drawEntropy(canvas, trace, image, now, now.child, look),
       legend: [
-        { high: 3, color: look.accent, text: "mean" },
-        { high: 1, color: look.muted, text: "each child" },
+        { high: 3, color: look.accent, text: words.mean },
+        { high: 1, color: look.muted, text: words.eachChild },
         undecided,
       ],
     },
@@ -154,8 +155,8 @@ function drawCharts(sheet, write) {
       id: "histogram",
       draw: (canvas) => drawHistogram(canvas, trace, image, now, parent, look),
       legend: [
-        { ...box, color: look.faint, text: "all" },
-        { ...box, color: look.parents[parent], text: $("#histogram .legend span").textContent },
+        { ...box, color: look.faint, text: words.all },
+        { ...box, color: look.parents[parent], text: $("#histogram .with").textContent },
         undecided,
       ],
     },
@@ -228,8 +229,8 @@ async function saveView(kind) {
       name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.${kind}`;
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
-    note(`Saved as ${name}.`);
+    note(words.saved(name));
   } catch (error) {
-    note(`The view can't be saved: ${error.message}.`);
+    note(words.notSaved(error.message));
   }
 }

@@ -147,7 +147,7 @@ class VoteView {
       Object.assign(context, { strokeStyle: style, fillStyle: style, lineWidth: wide });
       this.arrow(origin, place(tip), 11);
     }
-    this.name(`${trace.parents[parent].name}, length ${lengthOf(v).toFixed(2)}`, place(tip), look.ink, false, 12);
+    this.name(words.lengthIs(trace.parents[parent].name, lengthOf(v).toFixed(2)), place(tip), look.ink, false, 12);
     const named = this.pointed ?? now.hovered?.child ?? child,
       n = edges.findIndex((e) => layer.src[e] === named);
     if (n >= 0) {
@@ -204,19 +204,15 @@ class VoteView {
       { name } = trace.parents[parent],
       degrees = (r) => `${((180 / Math.PI) * meanAngle(votes, this.couplings({ k: now.k, r }))).toFixed(1)}°`;
     const r = Math.round(now.r),
-      before = r > 0 ? `, in iteration 1 ${degrees(0)}` : "";
-    const angle = `the mean angle between votes and parent, weighed by coupling and length: ${degrees(r)}${before}.`;
-    $("#votes h3").textContent = `${counted(points.length, "vote", "votes")} for ${name}`;
-    $("#votes figcaption").textContent =
-      `To the right is along ${name} as it is after ${counted(layer.iterations, "iteration", "iterations")}, up is across ` +
-      `it, where votes differ most. The stronger an arrow, the larger its coupling. The thick one is ${name} itself; ` +
-      `dashed: length 1. Dotted: ${angle}`;
-    const chosen = child === null ? "" : ` ${sentence(childName(child))} is marked.`,
-      label = `${$("#votes h3").textContent} in the plane. Up and down choose a child.${chosen} ${sentence(angle)}`;
+      before = r > 0 ? degrees(0) : "";
+    const angle = words.meanAngle(degrees(r), before);
+    $("#votes h3").textContent = words.votesFor(points.length, name);
+    $("#votes figcaption").textContent = words.plane(name, layer.iterations) + angle;
+    const chosen = child === null ? "" : words.isMarked(sentence(childName(child))),
+      label = words.inPlane($("#votes h3").textContent, chosen, sentence(angle));
     this.canvas.setAttribute("aria-label", label);
-    const { open } = $("#votes details"),
-      rows = counted(edges.length, "row", "rows");
-    $("#votes summary").textContent = `These votes as numbers, ${rows}${edges.length > ROWS ? ", which scroll" : ""}`;
+    const { open } = $("#votes details");
+    $("#votes summary").textContent = words.votesAsNumbers(edges.length, edges.length > ROWS);
     fill($("#votes tbody"), open ? edges.length : 0, "tr", (row) => {
       row.innerHTML = "<td></td><td></td><td></td><td></td><td></td>";
     });

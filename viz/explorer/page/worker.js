@@ -27,6 +27,7 @@ const ANSWERS = {
   // The states of votes u_hat (E, D) under any routing.
   route: ({ u_hat, rounds, routing }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing) }),
   decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),
+  feeds: ({ pixels, child }) => ({ feeds: feeds(network, pixels, child) }),
   saliency: ({ pixels }) => ({ saliency: saliency(network, pixels) }),
 };
 

@@ -1,0 +1,50 @@
+// The way from the pixels to the child under the pointer, or to the selected one: feeds.js finds it.
+
+let way = { child: null, of: null, found: null }, // what is shown: the child, of which answer, and what feeds it
+  wanted = way; // what was asked for last
+
+const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
+  way = { child, of, found: feeds };
+  redraw();
+});
+
+function drawWay() {
+  const child = now.hovered?.child ?? now.child,
+    known = child !== null && network.layers.length === 1 && now.k === trace.epochs.length - 1 && image.pixels;
+  $("#way").hidden = !known;
+  if (!known || !routed) return;
+  if (way.child !== child || way.of !== routed) {
+    if (wanted.child === child && wanted.of === routed) return;
+    wanted = { child, of: routed };
+    return findFeeds({ pixels: image.pixels.data, child }, wanted);
+  }
+  const { field, window, size, count, maps } = way.found,
+    [, , high, wide] = field,
+    percent = (part) => `${Math.round(100 * part)} %`;
+  $("#way h2").textContent = words.wayTo(childName(child));
+  $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
+  framed($("#way > div > canvas"), photo, field);
+  fill($("#way ol"), maps.length, "li", (item) => (item.innerHTML = '<canvas role="img"></canvas><span></span>'));
+  maps.forEach((map, at) => {
+    const [canvas, text] = $("#way ol").children[at].children,
+      grey = raster(...size, (x) => [map.picture[x], map.picture[x], map.picture[x], 255]);
+    framed(canvas, grey, window);
+    text.textContent = percent(map.share);
+    canvas.setAttribute("aria-label", words.mapOf(map.channel, percent(map.share)));
+  });
+}
+
+// A picture with a frame around a part of it, unless that is all.
+function framed(canvas, picture, [top, left, high, wide]) {
+  const unit = 128 / picture.width;
+  Object.assign(canvas, { width: 128, height: Math.round(unit * picture.height) });
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  Object.assign(context, { strokeStyle: `rgb(${look.glow.join(" ")})`, lineWidth: 5 });
+  if (high < picture.height || wide < picture.width) {
+    context.strokeRect(left * unit + 2, top * unit + 2, wide * unit - 4, high * unit - 4);
+  }
+}
+
+extras.push(drawWay);
