@@ -43,7 +43,7 @@ _ROUTED = ("routing", "protocol", "reconstruction_weight", "prior")
 
 PRESETS = {
     "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
-    "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "parts": Preset("CapsNet", 0.005, _ANY, (*_ROUTED, "coupling_weight")),
     "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
     "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "cnn": Preset("CNN", 0.001),
@@ -121,6 +121,10 @@ class TrainConfig:
     1/32, their biases from 0.1."""
     reconstruction_weight: float = 0.0005
     """Of the decoder's squared errors, summed over pixels, in the loss; 0: trained without reconstruction."""
+    coupling_weight: float = 0.0
+    """Of a term in the loss that asks each child over ink to choose the digit whose ink it is: the mean of -ln of that
+    coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1, children choose
+    plainly."""
     train_images: int | None = None
     """Train on that many images only, of each class in proportion, the same for every seed; None: on all."""
     learning_rate: float | None = None
@@ -194,9 +198,15 @@ class TrainConfig:
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         takes = self.prior == "none" or "prior" in PRESETS[self.model].settings
         expect(takes, "prior", f"none for model {self.model}", self.prior)
-        weight = self.reconstruction_weight
-        numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
-        expect(numeric, "reconstruction_weight", "a number >= 0 and < 1e30", repr(weight))
+        for key in ("reconstruction_weight", "coupling_weight"):
+            weight = getattr(self, key)
+            numeric = isinstance(weight, (int, float)) and 0 <= weight < 1e30
+            expect(numeric, key, "a number >= 0 and < 1e30", repr(weight))
+        if self.coupling_weight:
+            got = f"{self.model}, {self.routing}, {self.routing_iterations} iterations"
+            asks = "coupling_weight" in PRESETS[self.model].settings and self.routing_iterations > 1
+            wanted = "0, or model parts, routing dynamic or spherical, and 2 iterations or more"
+            expect(asks and self.routing in ("dynamic", "spherical"), "coupling_weight", wanted, got)
         for key in ("iterations", "train_images"):
             number = getattr(self, key)
             expect(number is None or (type(number) is int and number >= 1), key, "an integer >= 1", number)

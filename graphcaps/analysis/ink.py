@@ -51,7 +51,7 @@ def ink_assigned(
     Raises:
         InputError: children that all see the same, or no ink of one object alone at any centre.
     """
-    rows, columns = centres_of(model)
+    rows, columns = model.centres()
     expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
     hits, total, counted, seen = torch.zeros(3, dtype=torch.float64), 0.0, 0, 0
     with evaluating(model):
@@ -75,12 +75,6 @@ def ink_assigned(
 def sees_parts(model: CapsNet) -> bool:
     """Whether children look at different parts of the image."""
     return len(model.receptive_fields().unique(dim=0)) > 1
-
-
-def centres_of(model: CapsNet) -> tuple[Tensor, Tensor]:
-    """Row and column, (I,) each, of the pixel at the centre of each child's field."""
-    top, left, height, width = model.receptive_fields().unbind(dim=1)
-    return top + height // 2, left + width // 2
 
 
 def _scores(
@@ -121,7 +115,7 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
         (N, K, H, W) in [0, 1], shares that sum to 1 over the classes.
     """
     lengths, c, _ = _routed(model, images, classes)
-    rows, columns = (each.unique() for each in centres_of(model))  # ascending, of h and w positions
+    rows, columns = (each.unique() for each in model.centres())  # ascending, of h and w positions
     shape = (len(lengths) // (len(rows) * len(columns)), len(rows), len(columns))
     given = (lengths.unsqueeze(1) * c).unflatten(0, shape).sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
     shares = given / given.sum(dim=1, keepdim=True).clamp_min(1e-12)

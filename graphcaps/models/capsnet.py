@@ -18,6 +18,7 @@ from torch import nn
 from ..errors import ROUNDING, InputError, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from ..nn.choosing import routed_with_logits
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
@@ -44,6 +45,20 @@ class CapsNetOutput(NamedTuple):
     lengths: torch.Tensor
     capsules: torch.Tensor
     reconstruction: torch.Tensor
+
+    @property
+    def scores(self) -> torch.Tensor:
+        """(B, J) in [0, 1): the lengths."""
+        return self.lengths
+
+
+class ChoosingOutput(NamedTuple):
+    """``CapsNetOutput`` while children are asked to choose: with the logits b (I, J, B) of the last iteration."""
+
+    lengths: torch.Tensor
+    capsules: torch.Tensor
+    reconstruction: torch.Tensor
+    logits: torch.Tensor
 
     @property
     def scores(self) -> torch.Tensor:
@@ -159,7 +174,7 @@ class CapsNet(nn.Module):
         self.objects = 1  # K, how many classes an image shows
         self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
         self.limits = Limits()
-        self.margin_weight, self.reconstruction_weight = 1.0, RECONSTRUCTION_WEIGHT
+        self.margin_weight, self.reconstruction_weight, self.coupling_weight = 1.0, RECONSTRUCTION_WEIGHT, 0.0
 
     @classmethod
     def from_preset(
@@ -172,6 +187,7 @@ class CapsNet(nn.Module):
         protocol: str = "paper",
         reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
         prior: str = "none",
+        coupling_weight: float = 0.0,
     ) -> CapsNet:
         """Build a network by name.
 
@@ -187,6 +203,8 @@ class CapsNet(nn.Module):
             protocol: ``"paper"``; or ``"official"``, for ``paper`` alone: as the authors' code trains (``PROTOCOLS``).
             reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
             prior: ``"learned"``: a logit for each edge of the last layer is learned, which its routing starts from.
+            coupling_weight: of ``coupling_loss`` in the loss, >= 0; for ``parts``, routed by ``Dynamic`` or
+                ``Spherical``.
 
         Raises:
             InputError: unknown name, or images smaller than the preset can take.
@@ -199,6 +217,8 @@ class CapsNet(nn.Module):
         alone = protocol == "paper" or name == "paper"
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
+        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0)
+        expect(asks, "coupling_weight", "0, or a number > 0 for 'parts'", f"{coupling_weight} for '{name}'")
         check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}")
         stem, primary, grid, windows, shared = build(channels, (height, width))
         if protocol == "official":
@@ -226,8 +246,9 @@ class CapsNet(nn.Module):
             protocol=protocol,
             reconstruction_weight=reconstruction_weight,
             prior=prior,
+            coupling_weight=coupling_weight,
         )
-        model.objects = objects
+        model.objects, model.coupling_weight = objects, coupling_weight
         model.margin_weight, model.reconstruction_weight = PROTOCOLS[protocol], reconstruction_weight
         return model
 
@@ -242,7 +263,7 @@ class CapsNet(nn.Module):
         layers = [layer for layer in self.between if isinstance(layer, ConvCaps)]
         return layers[-1].parent_types if layers else self.primary.num_types
 
-    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
         """Classify images and decode one capsule of each, or K where images show K objects.
 
         Args:
@@ -251,7 +272,12 @@ class CapsNet(nn.Module):
                 alone (section 6.1 of the 2017 paper); in eval mode, and without labels, the longest: evaluation sees no
                 labels.
         """
-        capsules = self.capsules(self.children_of(images)).transpose(0, 1)  # (B, J, D)
+        u, logits = self.children_of(images), None
+        if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
+            v, logits = routed_with_logits(self.capsules, u)
+        else:
+            v = self.capsules(u)
+        capsules = v.transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         chosen = longest(lengths, self.objects)
         if labels is not None and self.training:
@@ -259,13 +285,33 @@ class CapsNet(nn.Module):
             wanted = f"(B={len(lengths)},)" if self.objects == 1 else f"(B={len(lengths)}, K={self.objects})"
             expect(fits, "labels", f"{wanted} int64", f"{tuple(labels.shape)} {labels.dtype}")
             chosen = labels
-        return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
+        reconstruction = self.decoder(capsules, chosen)
+        if logits is not None:
+            return ChoosingOutput(lengths, capsules, reconstruction, logits)
+        return CapsNetOutput(lengths, capsules, reconstruction)
 
     def loss(
-        self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
+        self,
+        output: CapsNetOutput | ChoosingOutput,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        progress: float = 1.0,
     ) -> torch.Tensor:
-        """``capsnet_loss`` with the weights of the network's protocol, the same whatever the ``progress``."""
-        return capsnet_loss(output, images, labels, self.reconstruction_weight, self.margin_weight)
+        """``capsnet_loss`` with the weights of the network's protocol, the same whatever the ``progress``.
+
+        With a ``coupling_weight``, while training, the ``coupling_loss`` times it is added.
+        """
+        loss = capsnet_loss(output, images, labels, self.reconstruction_weight, self.margin_weight)
+        if isinstance(output, ChoosingOutput):
+            rows, columns = self.centres()
+            ink = (images if images.dim() == 5 else images.unsqueeze(1)).mean(2)[:, :, rows, columns]  # (B, K, I)
+            loss = loss + self.coupling_weight * coupling_loss(output.logits, ink, labels)
+        return loss
+
+    def centres(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Row and column, (I,) each, of the pixel at the centre of what each child of the last layer sees."""
+        top, left, height, width = self.receptive_fields().unbind(dim=1)
+        return top + height // 2, left + width // 2
 
     def receptive_fields(self) -> torch.Tensor:
         """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer sees.
@@ -286,8 +332,24 @@ def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]
     return ((fields[:, :2] + fields[:, 2:] / 2) / size).float()
 
 
+def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """-ln of each child's coupling with the object whose ink it sees, the mean over all ink.
+
+    Args:
+        logits: b (I, J, B), of the couplings.
+        ink: (B, K, I) in [0, 1], of each object at the centre of each child's field.
+        labels: (B,), or (B, K), the objects' classes.
+
+    Returns:
+        Scalar >= 0; 0 where there is no ink. ln J where couplings are equal.
+    """
+    classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
+    ink = ink.permute(2, 1, 0)  # (I, K, B)
+    return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)
+
+
 def capsnet_loss(
-    output: CapsNetOutput,
+    output: CapsNetOutput | ChoosingOutput,
     images: torch.Tensor,
     labels: torch.Tensor,
     reconstruction_weight: float = RECONSTRUCTION_WEIGHT,

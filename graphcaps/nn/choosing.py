@@ -1,0 +1,52 @@
+"""What couples a child, as a function of its own votes: for a loss that asks children to choose.
+
+In the last iteration, with everything but the votes held fixed,
+
+    dynamic      b = <u_hat, sum of v over the iterations before>
+    spherical    b = kappa <u_hat, mu> / rho
+
+so that a child learns whom to vote for, and no parent learns to follow its children. Both are <u W, V> = <u, W V> with
+one V for each parent: no vote is built.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import expect
+from ..routing import Dynamic, Spherical
+from .routed import route_layer
+from .shared_caps import SharedCaps
+
+
+def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Parents v (J, B, D) of children u (I, B, P), and the logits b (I, J, B) that couple them in the last iteration.
+
+    The gradient of b goes to u, to the layer's weights and prior, and to kappa.
+
+    Raises:
+        InputError: another routing than dynamic and spherical, or one iteration, which couples equally.
+    """
+    routing = layer.routing
+    expect(type(routing) in (Dynamic, Spherical), "routing", "dynamic or spherical", type(routing).__name__)
+    expect(routing.iterations > 1, "iterations", "2 or more for children to choose", routing.iterations)
+    seen = []
+    v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
+    with torch.autocast(u.device.type, enabled=False):
+        placed, weight, _ = layer.votes(u)
+        if isinstance(routing, Spherical):
+            (_, before, agreement), (b, _, _) = seen[-2:]
+            b = b if layer.prior is None else b - layer.prior.detach().unsqueeze(1)
+            pairs = (layer.num_children, layer.num_parents, -1)
+            b, agreement = b.view(pairs), agreement.view(pairs)
+            # b is agreement with v times one number for each parent and image: this one
+            factor = (b * agreement).sum(0) / agreement.square().sum(0).clamp_min(1e-24)  # (J, B)
+            fixed = factor.unsqueeze(-1) * before * (routing.kappa / routing.kappa.detach())
+        else:
+            fixed = torch.stack([parents for _, parents, _ in seen[:-1]]).sum(0)  # (J, B, D)
+        by_type = placed.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
+        of_type = torch.einsum("tjpd,jbd->tbjp", weight, fixed)
+        logits = torch.einsum("tnbp,tbjp->tnjb", by_type, of_type).flatten(0, 1)  # (I, J, B)
+    if layer.prior is not None:
+        logits = logits + layer.prior.view(layer.num_children, -1, 1)
+    return v, logits
