@@ -277,6 +277,8 @@ def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium,
         assert page.locator("#shown").inner_text() == "Your drawing." and (seen(page) > 128).any()
         assert page.locator("#desk > canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
         assert page.locator("#tops li:first-child").bounding_box()["y"] < 800 and page.evaluate("scrollY") == 0
+        graph = page.locator(".stage").bounding_box()
+        assert width > 400 or graph["y"] + graph["height"] < 800, "the graph is on the first screen too"
         check_fits(page)
         check_accessible(page)
 

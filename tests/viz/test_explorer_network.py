@@ -202,7 +202,10 @@ def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where
     types = slice(3 * model.primary.dim, 4 * model.primary.dim)
     s = whole[types].flatten(1)[:, places // 2]  # (P,)
     page = page_that_computes(chromium)
-    ask = "({ found, pixels, child }) => feeds(new Network(asBytes(found)), pixels, child)"
+    ask = """({ found, pixels, child }) => {
+      const network = new Network(asBytes(found)), maps = [];
+      network.primaryCapsules(pixels, maps);
+      return feeds(network, maps, child); }"""
     question = {"found": network_data(model), "pixels": pixels.flatten().tolist(), "child": child}
     found = page.evaluate(ask, question)
     page.close()

@@ -1,9 +1,12 @@
 // A page from a file: its trace is in it.
 
 const stored = await storedData();
-const nameOf = ({ label }, n) => stored.parents[label]?.name ?? words.imageNumber(n + 1);
+const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n + 1}`;
 
-$("#without").textContent = stored.without;
+const nameWithout = () => ($("#without").textContent = words.ofData(stored.without));
+
+nameWithout();
+renewals.push(nameWithout);
 $("#without").hidden = !stored.without;
 show(stored);
 showImages(

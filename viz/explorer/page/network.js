@@ -246,9 +246,9 @@ class Network {
     return squashed(s, dim);
   }
 
-  // u_hat of the last layer, routed to by the layers before it as in training.
-  votes(pixels) {
-    let u = this.primaryCapsules(pixels);
+  // u_hat of the last layer, routed to by the layers before it as in training; `maps` as above.
+  votes(pixels, maps = []) {
+    let u = this.primaryCapsules(pixels, maps);
     for (const layer of this.layers.slice(0, -1)) u = layer.route(layer.votes(u)).at(-1).v;
     return this.last.votes(u);
   }

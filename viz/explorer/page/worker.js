@@ -1,7 +1,8 @@
 // The network in a thread of its own, so that the page never waits. A question {id, kind, ...} gets {id, ...answer},
 // or {id, error}. The first one is {kind: "load", network}.
 
-let network;
+let network,
+  seen = { pixels: [], maps: [] }; // the newest image, and what went into each step of the stem
 
 const ANSWERS = {
   load: (question) => {
@@ -10,8 +11,9 @@ const ANSWERS = {
   },
   // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times; and what the decoder makes of the longest parents.
   explain: ({ pixels, rounds, routing, tops }) => {
+    seen = { pixels, maps: [] };
     const { last } = network,
-      u_hat = network.votes(pixels),
+      u_hat = network.votes(pixels, seen.maps),
       states = last.route(u_hat, Math.max(rounds, last.iterations), routing),
       { v, lengths } = states[last.iterations - 1];
     const longest = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b).slice(0, tops);
@@ -27,7 +29,13 @@ const ANSWERS = {
   // The states of votes u_hat (E, D) under any routing.
   route: ({ u_hat, rounds, routing }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing) }),
   decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),
-  feeds: ({ pixels, child }) => ({ feeds: feeds(network, pixels, child) }),
+  feeds: ({ pixels, child }) => {
+    if (seen.pixels.length !== pixels.length || pixels.some((value, x) => value !== seen.pixels[x])) {
+      seen = { pixels, maps: [] };
+      network.primaryCapsules(pixels, seen.maps);
+    }
+    return { feeds: feeds(network, seen.maps, child) };
+  },
   saliency: ({ pixels }) => ({ saliency: saliency(network, pixels) }),
 };
 
