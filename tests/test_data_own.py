@@ -406,7 +406,7 @@ def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp
 
 
 def test_a_folder_without_its_kind_is_answered_with_what_to_write(shapes):
-    with pytest.raises(InputError, match=f"dataset: expected a name, or KIND:PATH, got {shapes}. Try --dataset folder:"):
+    with pytest.raises(InputError, match="expected a name, or KIND:PATH, got .*/shapes. Try --dataset folder:/"):
         TrainConfig(dataset=str(shapes)).check()
     with pytest.raises(InputError, match="size: expected none for mnist, got 64"):
         TrainConfig(size=64).check()
