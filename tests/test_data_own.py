@@ -287,8 +287,8 @@ class Runs:
 def few(to: Path, dark: int, light: int) -> Path:
     for name, count in {"dark": dark, "light": light}.items():
         for k in range(count):
-            picture(to / "few" / name / f"{k}.png", k)
-    return to / "few"
+            picture(to / name / f"{k}.png", k)
+    return to
 
 
 def folder_of(to: Path, **contents: bytes | None) -> Path:
@@ -310,8 +310,15 @@ BAD = {
         lambda to: ("folder", folder_of(to, a=None)),
         "own/a: expected an image or more .*, got none. Remove",
     ),
-    "one class": (lambda to: ("folder", few(to, 9, 0)), "images of two classes or more, got dark"),
-    "too few": (lambda to: ("folder", few(to, 9, 2)), "3 images or more of each class, .* got 2 of light. Add some"),
+    "other names": (
+        lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
+        "or train, val and test, got testing, training, which all hold dark, light",
+    ),
+    "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
+    "too few": (
+        lambda to: ("folder", few(to / "own", 9, 2)),
+        "3 images or more of each class, .* got 2 of light. Add some",
+    ),
     "idx file": (lambda to: ("idx", write_csv(to / "a.csv")), "the folder of the files, got a file"),
     "no idx": (lambda to: ("idx", folder_of(to)), "files such as train-images-idx3-ubyte or its .gz, got none"),
     "no labels": (
@@ -337,7 +344,7 @@ BAD = {
         "Arrays of objects are pickles, which can run code",
     ),
     "no npz": (lambda to: ("npz", write_csv(to / "a.csv")), "expected .*, got"),
-    "other names": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
+    "other arrays": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
     "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "one per image, got .29,"),
     "one-hot": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=np.eye(4)[LABELS])), "one per image, got .30, 4"),
     "to 16": (

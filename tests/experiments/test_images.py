@@ -63,7 +63,7 @@ def test_a_network_has_the_shared_settings_and_its_own_and_the_first_seed_comes_
         ("networks: {}", "networks: expected a name and settings for each, got {}"),
         (TINY + "sedes: [1]", "entry: expected one of train, networks, seeds, test_on, against, got 'sedes'."),
         (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
-        (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, model"),
+        (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, size"),
         (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
         (TINY.replace("compact", "compatc"), "dynamic: model: expected one of compact, parts"),
         (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist"),
