@@ -99,6 +99,9 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
 def test_images_of_one_size_keep_their_proportions_and_grey_ones_in_colour_files_are_grey(tmp_path):
     for k in range(6):
         picture(tmp_path / "photos" / "ab"[k % 2] / f"{k}.png", (k, k, k), (640, 480), "RGB")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    picture(tmp_path / "photos" / "a" / "turned.jpg", (9, 9, 9), (480, 640), "RGB", exif=turned)
     assert loaded(tmp_path / "photos").image_shape == (1, 48, 64)
     assert loaded(tmp_path / "photos", size=32).image_shape == (1, 24, 32)
 
@@ -150,7 +153,7 @@ def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
 
 def test_a_file_that_is_a_program_is_not_run(shapes):
     (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
-    with pytest.raises(InputError, match="program.png"):
+    with pytest.raises(InputError, match="program.png: expected an image file that Pillow reads, got: cannot identify"):
         loaded(shapes)
 
 
