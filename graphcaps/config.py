@@ -86,7 +86,7 @@ class TrainConfig:
     in PATH or in PATH/train, PATH/val and PATH/test; idx:PATH, files of MNIST's format; npz:PATH, arrays as Keras and
     MedMNIST have them; csv:PATH, a row per image, as on Kaggle."""
     size: int | None = None
-    """Your own images are made this large, on the longer side; None: as they are, but from 28 to 64."""
+    """Your own images are made this large, on the longer side; without it they stay as they are, but from 28 to 64."""
     skip_bad: bool = False
     """Leave files of your own out that can't be read, instead of refusing them all."""
     model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"

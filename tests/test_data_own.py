@@ -99,6 +99,9 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
 def test_images_of_one_size_keep_their_proportions_and_grey_ones_in_colour_files_are_grey(tmp_path):
     for k in range(6):
         picture(tmp_path / "photos" / "ab"[k % 2] / f"{k}.png", (k, k, k), (640, 480), "RGB")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    picture(tmp_path / "photos" / "a" / "turned.jpg", (9, 9, 9), (480, 640), "RGB", exif=turned)
     assert loaded(tmp_path / "photos").image_shape == (1, 48, 64)
     assert loaded(tmp_path / "photos", size=32).image_shape == (1, 24, 32)
 
@@ -150,7 +153,7 @@ def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
 
 def test_a_file_that_is_a_program_is_not_run(shapes):
     (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
-    with pytest.raises(InputError, match="program.png"):
+    with pytest.raises(InputError, match="program.png: expected an image file that Pillow reads, got: cannot identify"):
         loaded(shapes)
 
 
@@ -287,8 +290,8 @@ class Runs:
 def few(to: Path, dark: int, light: int) -> Path:
     for name, count in {"dark": dark, "light": light}.items():
         for k in range(count):
-            picture(to / "few" / name / f"{k}.png", k)
-    return to / "few"
+            picture(to / name / f"{k}.png", k)
+    return to
 
 
 def folder_of(to: Path, **contents: bytes | None) -> Path:
@@ -310,8 +313,15 @@ BAD = {
         lambda to: ("folder", folder_of(to, a=None)),
         "own/a: expected an image or more .*, got none. Remove",
     ),
-    "one class": (lambda to: ("folder", few(to, 9, 0)), "images of two classes or more, got dark"),
-    "too few": (lambda to: ("folder", few(to, 9, 2)), "3 images or more of each class, .* got 2 of light. Add some"),
+    "other names": (
+        lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
+        "or train, val and test, got testing, training, which all hold dark, light",
+    ),
+    "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
+    "too few": (
+        lambda to: ("folder", few(to / "own", 9, 2)),
+        "3 images or more of each class, .* got 2 of light. Add some",
+    ),
     "idx file": (lambda to: ("idx", write_csv(to / "a.csv")), "the folder of the files, got a file"),
     "no idx": (lambda to: ("idx", folder_of(to)), "files such as train-images-idx3-ubyte or its .gz, got none"),
     "no labels": (
@@ -337,7 +347,7 @@ BAD = {
         "Arrays of objects are pickles, which can run code",
     ),
     "no npz": (lambda to: ("npz", write_csv(to / "a.csv")), "expected .*, got"),
-    "other names": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
+    "other arrays": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
     "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "one per image, got .29,"),
     "one-hot": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=np.eye(4)[LABELS])), "one per image, got .30, 4"),
     "to 16": (
@@ -406,9 +416,7 @@ def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp
 
 
 def test_a_folder_without_its_kind_is_answered_with_what_to_write(shapes):
-    with pytest.raises(
-        InputError, match=f"dataset: expected a name, or KIND:PATH, got {shapes}. Try --dataset folder:"
-    ):
+    with pytest.raises(InputError, match="expected a name, or KIND:PATH, got .*/shapes. Try --dataset folder:/"):
         TrainConfig(dataset=str(shapes)).check()
     with pytest.raises(InputError, match="size: expected none for mnist, got 64"):
         TrainConfig(size=64).check()

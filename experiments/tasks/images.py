@@ -67,7 +67,8 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
 
 
 def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
-    images = load_images(finished.config.dataset, place.data).for_augment(finished.config.augment).val
+    images = load_images(finished.config.dataset, place.data, **finished.config.of_images)
+    images = images.for_augment(finished.config.augment).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
     with bar("capsules used on validation images") as on_share:

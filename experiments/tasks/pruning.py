@@ -154,7 +154,7 @@ def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
     """``prune`` of a run's network, on the data set that it was trained on."""
     device = pick_device("cpu")
     model, config = load_routing(run, device=device), run.config
-    splits = load_images(config.dataset, place.data).for_augment(config.augment)
+    splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (
         Batches(part, EVALUATION_BATCH, device=device) for part in (splits.train, splits.val, splits.test)
     )

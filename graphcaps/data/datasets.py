@@ -160,9 +160,10 @@ def _provide(name: str, spec: DatasetSpec, root: Path, download: bool) -> None:
             return download_files(spec.torchvision, spec.files, root)
         except DOWNLOAD_ERRORS as error:
             why, cause = f"the download failed ({' '.join(str(error).split())})", error
-    idx = spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*"))
-    others = f"Other files of this format are there: --dataset idx:{root}. " if idx else ""
+    then = ""
+    if spec.read is read_idx_set and any(IDX.fullmatch(file.name) for file in root.glob("**/*ubyte*")):
+        then = f"Other files of this format are there: --dataset idx:{root}. "
     raise GraphcapsError(
         f"{name}: expected {', '.join(missing)} in {root.absolute()}, got nothing there, and {why}. "
-        f"Name the folder that holds them with --data DIR. {others}graphcaps train --dataset digits needs no download"
+        f"Name the folder that holds them with --data DIR. {then}graphcaps train --dataset digits needs no download"
     ) from cause

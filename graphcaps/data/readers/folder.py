@@ -59,6 +59,9 @@ def _listed(path: Path) -> list[tuple[Path, str, str]]:
     for top, part in tops.items():
         classes = _folders(top)
         expect(len(classes) > 0, str(top), "a folder per class, with its images", "no folder in it")
+        shared = set.intersection(*({folder.name for folder in _folders(each)} for each in classes))
+        got = f"{', '.join(each.name for each in classes)}, which all hold {', '.join(sorted(shared))}"
+        expect(len(classes) == 1 or len(shared) < 2, str(top), "a folder per class, or train, val and test", got)
         for each in classes:
             images = [file for file in sorted(each.rglob("*")) if file.suffix.lower() in decodable()]
             images = [file for file in images if "/." not in f"/{file.relative_to(each).as_posix()}"]
