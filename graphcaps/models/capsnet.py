@@ -107,9 +107,7 @@ def _halving(channels: int, size: tuple[int, int]) -> tuple[list[tuple], int, tu
     convs: list[tuple] = []
     while max(size) > LARGEST:
         stride = each_side(size, lambda side: 2 if side > LARGEST else 1)
-        kernel = each_side(
-            stride, lambda step: 1 + (step - 1) * (2 if convs else 4)
-        )  # 5 and 3, 1 where nothing is done
+        kernel = tuple(1 if step == 1 else 3 if convs else 5 for step in stride)
         convs.append((channels, 32, kernel, stride))
         channels, size = 32, ((size[0] - kernel[0]) // stride[0] + 1, (size[1] - kernel[1]) // stride[1] + 1)
     return convs, channels, size
