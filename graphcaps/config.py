@@ -54,8 +54,7 @@ PRESETS = {
 
 
 Dataset = Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"]
-OWN_KINDS = ("folder", "idx", "npz", "csv")
-"""Kinds of images of your own: a data set that is called KIND:PATH."""
+OWN_KINDS = ("folder", "idx", "npz", "csv")  # of images of your own, whose data set is called KIND:PATH
 
 
 def own_images(dataset: str) -> tuple[str, Path] | None:

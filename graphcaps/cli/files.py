@@ -49,12 +49,12 @@ def export(
     network, images = load(chosen), None
     if check:
         try:
-            config = chosen.config
-            splits = load_images(config.dataset, data or config.data, **config.of_images).for_augment(config.augment)
+            splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
         except GraphcapsError as error:
             then = "Without the data set: --check 0, which writes a file that isn't checked"
             raise type(error)(f"{error}. {then}") from error
-        images = overlaid(next(Batches(splits.val, check).in_order())[0])
+        val = splits.for_augment(chosen.config.augment).val
+        images = overlaid(next(Batches(val, check).in_order())[0])
     metadata = exporting.about(network, chosen.config.dataset)
     written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))

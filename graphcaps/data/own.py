@@ -1,7 +1,4 @@
-"""Images of a person's own: read by the readers of their kind, split where no split is given.
-
-``folder:PATH`` is read by ``readers.folder``, ``idx:``, ``npz:`` and ``csv:`` by ``readers.arrays``.
-"""
+"""Images of a person's own: read by ``readers.folder`` and ``readers.arrays``, split where no split is given."""
 
 from __future__ import annotations
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow opens and doesn't decode itself: for EPS it runs Ghostscript, on what is a program."""
 
-SMALLEST, LARGEST = 28, 64
-"""Pixels of the longer side, between which images are left as they are."""
-
 _OPENING = threading.Lock()  # what is done with warnings holds for all threads
 
 
@@ -90,7 +87,7 @@ def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
     >>> common_size(np.array([[480, 640], [480, 640]]), None), common_size(np.array([[20, 40], [50, 30]]), None)
     ((48, 64), (45, 45))
     """
-    longer = size or int(np.clip(np.median(sizes.max(axis=1)), SMALLEST, LARGEST))
+    longer = size or int(np.clip(np.median(sizes.max(axis=1)), 28, 64))
     height, width = sizes[0].tolist() if (sizes == sizes[0]).all() else (1, 1)
     most = max(height, width)
     return max(1, round(height * longer / most)), max(1, round(width * longer / most))

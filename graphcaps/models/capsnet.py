@@ -121,9 +121,8 @@ def _halving(channels: int, size: tuple[int, int]) -> tuple[list[tuple], int, tu
     """Convolutions for ``_convolutions`` that halve each side while it is above ``LARGEST``, and what they leave."""
     convs: list[tuple] = []
     while max(size) > LARGEST:
-        wide = 3 if convs else 5
         stride = each_side(size, lambda side: 2 if side > LARGEST else 1)
-        kernel = wide if stride[0] == 2 else 1, wide if stride[1] == 2 else 1
+        kernel = tuple(1 if step == 1 else 3 if convs else 5 for step in stride)
         convs.append((channels, 32, kernel, stride))
         channels, size = 32, ((size[0] - kernel[0]) // stride[0] + 1, (size[1] - kernel[1]) // stride[1] + 1)
     return convs, channels, size

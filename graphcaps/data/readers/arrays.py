@@ -24,8 +24,7 @@ IDX = re.compile(r"(.*?)(train|t10k|test|val)[-_.]images[-_.]idx3[-_.]ubyte(\.gz
 PART_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 AGAIN = "Fetch it again"
 
-Arrays = dict[str, tuple[np.ndarray, np.ndarray]]
-"""By part, images and labels as they were found."""
+Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # by part, images and labels as they were found
 
 log = logging.getLogger(__name__)
 
