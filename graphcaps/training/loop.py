@@ -22,7 +22,7 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..models import Limits, Network, from_config, routing_network
+from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
@@ -119,7 +119,7 @@ class Trainer:
         self,
         config: TrainConfig,
         run: Run,
-        network: Network,
+        network: ImageNetwork,
         splits: ImageSplits,
         accelerator: Accelerator,
         show: bool,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ..models import CapsNetOutput, CNNOutput, MatrixOutput, Network
+from ..models import CapsNetOutput, CNNOutput, ImageNetwork, MatrixOutput
 from ..models.objects import overlaid
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ class Learner(NamedTuple):
     processes.
     """
 
-    network: Network
+    network: ImageNetwork
     model: Any
     optimizer: Any
     accelerator: Accelerator
 
 
-def prepare(network: Network, rate: float, accelerator: Accelerator) -> Learner:
+def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
 
     Args:
