@@ -34,9 +34,8 @@ from .hardware import accelerator as make_accelerator
 from .hardware import made_with
 from .report import introduction, result
 from .run_folder import Run, load
-from .schedule import one_cycle
 from .signals import StopSignals
-from .step import prepare, set_rate, training_step
+from .step import one_cycle, prepare, set_rate, training_step
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
