@@ -5,43 +5,13 @@ Names are imported when first used, so that ``import graphcaps`` and ``graphcaps
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from ._dgl_import import install
+from ._lazy import attach
 from ._version import __version__
 
 install()
-
-_HOME = {
-    "complete_graph": "graph",
-    "bipartite_graph": "graph",
-    "local_graph": "graph",
-    "local_index": "graph",
-    "to_networkx": "graph",
-    "squash": "functional",
-    "margin_loss": "functional",
-    "spread_loss": "functional",
-    "coupling_entropy": "functional",
-    "route": "routing",
-    "dynamic_routing": "routing",
-    "choose_engine": "routing",
-    "engine": "routing",
-    "LinearVotes": "routing",
-    "MatrixVotes": "routing",
-    "Routed": "routing",
-    "CapsNet": "models",
-    "RoutingTrace": "trace",
-    "watch": "trace",
-    "load": "training",
-    "TrainConfig": "config",
-    "train": "training",
-    "GraphcapsError": "errors",
-    "InputError": "errors",
-    "dgl": "_dgl",
-}
-
-_SUBPACKAGES = ("nn", "routing", "viz")
 
 __all__ = [
     "__version__",
@@ -90,14 +60,18 @@ if TYPE_CHECKING:
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-
-    def __getattr__(name: str):
-        if name in _SUBPACKAGES:
-            return importlib.import_module(f".{name}", __name__)
-        if name not in _HOME:
-            raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
-        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    _HOMES = {
+        "": "nn routing viz",
+        "_dgl": "dgl",
+        "_version": "__version__",
+        "config": "TrainConfig",
+        "errors": "GraphcapsError InputError",
+        "functional": "coupling_entropy margin_loss spread_loss squash",
+        "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
+        "models": "CapsNet",
+        "routing": "LinearVotes MatrixVotes Routed choose_engine dynamic_routing engine route",
+        "trace": "RoutingTrace watch",
+        "training.run_folder": "load",
+        "training.start": "train",
+    }
+    __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -32,7 +32,7 @@ from .atomic import replacing
 from .config import short_name
 from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect
-from .models import CNN, MatrixCapsNet, Network
+from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.capsnet import check_images
 from .nn import MatrixClassCaps
 from .nn.dense_caps import CompleteCaps
@@ -71,12 +71,12 @@ class Answers(nn.Module):
     {'lengths': (2, 10), 'capsules': (2, 10, 16), 'couplings': (2, 16, 10)}
     """
 
-    def __init__(self, network: Network):
+    def __init__(self, network: ImageNetwork):
         super().__init__()
         self.image_shape, self.of_poses = network.image_shape, isinstance(network, MatrixCapsNet)
         # Of capsule networks the parts that are needed: the decoder's weights would be most of a file.
         self.layers: Any = network if isinstance(network, CNN) else None
-        if not isinstance(network, CNN):
+        if isinstance(network, RoutingNetwork):
             self.front = nn.Sequential(network.stem, network.primary, network.between)
             self.capsules: Any = network.capsules
 
@@ -99,7 +99,7 @@ class Answers(nn.Module):
         return {"lengths": lengths, "capsules": capsules, "couplings": couplings}
 
 
-def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
+def about(network: ImageNetwork, dataset: str | None = None) -> dict[str, Any]:
     """What a file says of itself, as plain data; what isn't known is left out.
 
     ``input`` says how images are made ready: their shape, the range of their numbers, their channels, and as ``ink``
@@ -130,7 +130,7 @@ def about(network: Network, dataset: str | None = None) -> dict[str, Any]:
 
 
 def export(
-    network: Network,
+    network: ImageNetwork,
     path: str | Path,
     format: Format = "onnx",
     metadata: dict[str, Any] | None = None,
@@ -284,7 +284,7 @@ def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _program(network: Network) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
+def _program(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
     """The network's ``Answers`` for one or more images, and the sizes of each for one."""
     answers, images = Answers(network), torch.zeros(2, *network.image_shape)
     with engine("torch"), torch.no_grad():
@@ -298,10 +298,10 @@ def _program(network: Network) -> tuple[torch.export.ExportedProgram, dict[str, 
     return exported, {name: tuple(values.shape[1:]) for name, values in found.items()}
 
 
-def _check(network: Network) -> None:
+def _check(network: ImageNetwork) -> None:
     wanted = "a CapsNet, CNN or MatrixCapsNet"
     then = "graphcaps.load reads one from a run, graphcaps.models.from_preset makes one"
-    expect(isinstance(network, Network), "network", wanted, type(network).__name__, then)
+    expect(isinstance(network, ImageNetwork), "network", wanted, type(network).__name__, then)
     if not isinstance(network, CNN):
         layer: Any = network.capsules
         known = isinstance(layer, (CompleteCaps, MatrixClassCaps))
@@ -312,7 +312,7 @@ def _check(network: Network) -> None:
     expect(kinds == {(torch.float32, "cpu")}, "network", "torch.float32 on cpu", got, "network.cpu().float()")
 
 
-def _difference(network: Network, path: Path, images: torch.Tensor, format: Format) -> float:
+def _difference(network: ImageNetwork, path: Path, images: torch.Tensor, format: Format) -> float:
     """How far the first output of a file is from the network's own scores."""
     with torch.no_grad():
         wanted = network(images).scores.numpy()

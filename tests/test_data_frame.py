@@ -177,7 +177,7 @@ def test_ink_moves_from_where_it_stands_not_from_the_middle():
 
 
 def test_training_asks_for_the_validation_images_of_its_augmentation(monkeypatch, tmp_path):
-    from graphcaps.training import train
+    from graphcaps import train
 
     asked = []
     splits = small.digits()

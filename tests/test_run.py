@@ -13,7 +13,7 @@ import torch
 import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
 from graphcaps.atomic import replacing, write_text
-from graphcaps.cli.runs_table import runs_table
+from graphcaps.cli.networks import runs_table
 from graphcaps.data import to_float
 from graphcaps.training.run_folder import Run, find_runs, newest_run
 

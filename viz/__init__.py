@@ -5,26 +5,9 @@ Names are imported when first used, so that the command line doesn't wait for ma
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-_HOME = {
-    "draw": "drawing",
-    "confusion": "results.confusion",
-    "explorer_page": "explorer.html",
-    "segmentation": "results.segmentation",
-    "sheet": "results.training_sheet",
-    "EntropyPicture": "routing.entropy",
-    "GraphPicture": "routing.bipartite",
-    "MoleculePicture": "routing.molecule",
-    "HistogramPicture": "routing.histogram",
-    "PlacesPicture": "routing.places",
-    "parts": "results.parse_tree",
-    "robustness": "results.robustness",
-    "equivariance": "results.equivariance",
-    "color": "style",
-    "save": "style",
-}
+from graphcaps._lazy import attach
 
 __all__ = [
     "EntropyPicture",
@@ -62,12 +45,20 @@ if TYPE_CHECKING:
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-
-    def __getattr__(name: str):
-        if name not in _HOME:
-            raise AttributeError(f"module 'graphcaps.viz' has no attribute '{name}'")
-        return getattr(importlib.import_module(f"graphcaps.viz.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    _HOMES = {
+        "drawing": "draw",
+        "explorer.html": "explorer_page",
+        "results.confusion": "confusion",
+        "results.equivariance": "equivariance",
+        "results.parse_tree": "parts",
+        "results.robustness": "robustness",
+        "results.segmentation": "segmentation",
+        "results.training_sheet": "sheet",
+        "routing.bipartite": "GraphPicture",
+        "routing.entropy": "EntropyPicture",
+        "routing.histogram": "HistogramPicture",
+        "routing.molecule": "MoleculePicture",
+        "routing.places": "PlacesPicture",
+        "style": "color save",
+    }
+    __getattr__, __dir__ = attach(__name__, _HOMES)

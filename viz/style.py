@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import colorsys
 import os
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,9 +230,9 @@ def turn_names(axes: Axes) -> None:
         text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
-def parent_names(class_names: tuple[str, ...], count: int) -> list[str]:
-    """What the parents are called: their class names cut at 14 characters, or ``parent 0``, ``parent 1``, ..."""
-    return [cut(name, 14) for name in class_names or [f"parent {j}" for j in range(count)]]
+def short(names: Iterable[str]) -> list[str]:
+    """Names cut at 14 characters."""
+    return [cut(name, 14) for name in names]
 
 
 def cut(name: str, most: int) -> str:

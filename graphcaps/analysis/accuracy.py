@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ..data import Batches
-from ..models import Network
+from ..models import ImageNetwork
 from ..models.limits import evidence_of
 from ..models.objects import longest, overlaid, right
 
@@ -82,7 +82,7 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
 
 
 @contextlib.contextmanager
-def evaluating(model: Network) -> Iterator[None]:
+def evaluating(model: ImageNetwork) -> Iterator[None]:
     """Put the network into eval mode while the block runs."""
     training = model.training
     model.eval()
@@ -93,7 +93,9 @@ def evaluating(model: Network) -> Iterator[None]:
 
 
 @torch.no_grad()
-def evaluate(model: Network, batches: Batches, on_share: Callable[[float], object] = lambda share: None) -> Evaluation:
+def evaluate(
+    model: ImageNetwork, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+) -> Evaluation:
     """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
 
     Args:

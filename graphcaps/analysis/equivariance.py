@@ -30,7 +30,7 @@ from torch import Tensor
 from ..data import Batches
 from ..data.transforms import rotated, shifted
 from ..errors import expect
-from ..models import Network
+from ..models import ImageNetwork
 from .accuracy import evaluating
 
 IMAGES = 1000
@@ -123,7 +123,7 @@ class Equivariance:
 
 @torch.no_grad()
 def equivariance(
-    model: Network, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: ImageNetwork, batches: Batches, on_share: Callable[[float], object] = lambda share: None
 ) -> Equivariance:
     """Sweep the first ``IMAGES`` images of a set through every parameter.
 
@@ -169,7 +169,7 @@ def example_images(found: Equivariance, batches: Batches) -> np.ndarray:
     return torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
 
 
-def check_capsules(model: Network) -> None:
+def check_capsules(model: ImageNetwork) -> None:
     """Raise ``InputError`` where a network has no capsules to follow, or its images show several objects."""
     expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
     expect(model.objects == 1, "model", "a network whose images show one object", f"{model.objects}")

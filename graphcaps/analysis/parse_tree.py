@@ -19,7 +19,7 @@ import networkx
 import numpy as np
 
 from ..atomic import write_text
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import GraphcapsError, expect
 from ..trace import RoutingTrace
 
 KEEP = 0.9
@@ -37,20 +37,13 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
         InputError: the trace doesn't hold this image, or doesn't fit together.
         GraphcapsError: couplings or agreement that are not finite.
     """
-    trace.check()
-    held = f"an image of the trace, 0 to {trace.num_images - 1}"
-    check_whole("image", image, 0, trace.num_images - 1, wanted=held)
-    at = (-1, last_iteration(trace), image)
+    trace.check(image)
+    at = (-1, trace.answer_at, image)
     credit = trace.c[at].astype(np.float64) * trace.agreement[at]
     if not np.isfinite(credit).all():
         then = "Its votes were not finite: take another image, or train with a lower rate"
         raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")
     return credit
-
-
-def last_iteration(trace: RoutingTrace) -> int:
-    """Where the trace holds the iteration that gave the network's answer; it may run on beyond it."""
-    return min(trace.trained_iterations, trace.num_iterations) - 1
 
 
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
@@ -98,8 +91,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     """
     credit = credits_of(trace, image)
     kept = strongest(credit, keep)
-    iteration = last_iteration(trace)
-    names = trace.class_names or tuple(f"parent {j}" for j in range(trace.num_parents))
+    iteration = trace.answer_at
     about = {
         **trace.about,
         "image": int(image),
@@ -113,7 +105,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     if (routing := str(trace.about.get("routing"))) in NOTES:
         about["note"] = NOTES[routing]
     if trace.labels is not None:
-        about["label"] = names[trace.labels[image]]
+        about["label"] = trace.parent_names[trace.labels[image]]
     tree = networkx.MultiDiGraph(**about)
     for e in kept.tolist():
         i, j = int(trace.src[e]), int(trace.dst[e])
@@ -122,7 +114,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
             box = dict(zip(("top", "left", "height", "width"), trace.fields[i].tolist(), strict=True))
         length = float(trace.lengths[-1, iteration, image, j])
         tree.add_node(f"child {i}", layer=0, index=i, **box)
-        tree.add_node(f"parent {j}", layer=1, index=j, name=names[j], length=length)
+        tree.add_node(f"parent {j}", layer=1, index=j, name=trace.parent_names[j], length=length)
         c, agreement = (float(values[-1, iteration, image, e]) for values in (trace.c, trace.agreement))
         tree.add_edge(f"child {i}", f"parent {j}", key=e, c=c, agreement=agreement, credit=float(credit[e]))
     return tree
@@ -137,11 +129,10 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
     Raises:
         InputError, GraphcapsError: as ``parse_tree``.
     """
-    tree, at = parse_tree(trace, image, keep), (-1, last_iteration(trace), image)
+    tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     longest = int(trace.lengths[at].argmax())
-    names = trace.class_names or tuple(f"parent {j}" for j in range(trace.num_parents))
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    lines = [f"image {image}: longest is {names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
+    lines = [f"image {image}: longest is {trace.parent_names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
     if tree.number_of_edges():
         links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
         lines.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")

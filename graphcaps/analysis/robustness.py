@@ -18,7 +18,7 @@ from torch import Tensor
 from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
-from ..models import Network
+from ..models import ImageNetwork
 from ..models.objects import longest, overlaid, right
 from .accuracy import evaluating, wilson_interval
 
@@ -101,7 +101,7 @@ class Robustness:
 
 
 def evaluate_transform(
-    model: Network, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
+    model: ImageNetwork, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
 ) -> Robustness:
     """Evaluate a network on all images under each severity of a transform.
 
@@ -128,7 +128,7 @@ def evaluate_transform(
 
 
 def evaluate_sets(
-    model: Network,
+    model: ImageNetwork,
     on: str,
     batches: dict[str, Batches],
     on_share: Callable[[float], object] = lambda share: None,
@@ -162,7 +162,7 @@ def _as_they_are(images: Tensor, places: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _answer(
-    model: Network,
+    model: ImageNetwork,
     batches: Batches,
     versions: Sequence[Version],
     names: Sequence[str],

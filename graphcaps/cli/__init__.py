@@ -1,6 +1,6 @@
 """The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
 
-Nothing here or in `commands` imports torch before a command needs it, so that help and mistakes answer at once.
+No module with commands imports torch before a command needs it, so that help and mistakes answer at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from .._version import __version__
 from ..errors import GraphcapsError, InputError
 from ..threads import before_torch
 from .arguments import GIVEN, flag_of
-from .commands import COMMANDS
+from .files import export
+from .networks import evaluate, predict, runs, train
+from .pictures import explain, explore, viz
+
+# One function each: its arguments and docstring are what --help shows.
+COMMANDS: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
+}
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
 

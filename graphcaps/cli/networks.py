@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
-from ..errors import check_whole, expect
+from ..errors import GraphcapsError, check_whole, expect
 from .arguments import GIVEN, Folder, Run
 from .evaluate_on import check_run, evaluate_on, names_of
 
 if TYPE_CHECKING:
     from ..data import Batches
     from ..models import CapsNet
+    from ..training import run_folder
+
+log = logging.getLogger(__name__)
 
 
 def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
@@ -185,7 +189,30 @@ def runs(out: Path = Path("runs")) -> None:
         out: Folder that holds the run folders.
     """
     from ..training.run_folder import find_runs
-    from .runs_table import runs_table
 
     found = find_runs(out)
     print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+
+
+def runs_table(runs: list[run_folder.Run]) -> str:
+    """One line per run: what it trained, how far it is, what it reached."""
+    rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
+    for run in runs:
+        try:
+            config, metrics, result = run.config, run.metrics(), run.result()
+        except GraphcapsError as error:
+            log.warning("%s", error)
+            config, metrics, result = run.config, [], None
+        rows.append(
+            (
+                str(run.path),
+                config.dataset_name,
+                config.model,
+                f"{len(metrics)}/{config.epochs}",
+                f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-",
+                f"{result['test_accuracy']:.2%}" if result else "-",
+                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -14,7 +14,7 @@ from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, rel
 from ..analysis.equivariance import FEWEST, Equivariance
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image, write_image
-from ..models import Limits, Network, doubts
+from ..models import ImageNetwork, Limits, doubts
 from ..models.limits import outside
 from ..training.run_folder import Run
 
@@ -153,7 +153,7 @@ def _mean_sd(part: dict) -> str:
 
 
 def predictions(
-    run: Run, model: Network, images: tuple[Path, ...], invert: str, top: int, save: Path | None
+    run: Run, model: ImageNetwork, images: tuple[Path, ...], invert: str, top: int, save: Path | None
 ) -> Iterator[str]:
     """One line per image file: its classes by score, such as a capsule's length, highest first, and what is doubtful.
 

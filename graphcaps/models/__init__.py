@@ -1,9 +1,11 @@
 """Networks for images by name: capsule networks, and the CNNs that stand beside them.
 
-``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` has a record of each.
+``network.ImageNetwork`` is what they share; ``graphcaps.config.PRESETS`` has a record of each.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from ..config import PRESETS, TrainConfig
 from ..data import ImageSplits
@@ -17,11 +19,9 @@ from .limits import Doubt, Limits, doubts
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork
 
-Network = CapsNet | CNN | MatrixCapsNet
 RoutingNetwork = CapsNet | MatrixCapsNet
 
-_CLASSES: dict[str, type[Network]] = {"CapsNet": CapsNet, "CNN": CNN, "MatrixCapsNet": MatrixCapsNet}
-_HELD_AGAINST_THE_PROTOCOL: tuple[type[ImageNetwork], ...] = (CapsNet, CNN, MatrixCapsNet)
+_CLASSES: dict[str, Any] = {each.__name__: each for each in (CapsNet, CNN, MatrixCapsNet)}
 
 __all__ = [
     "CNN",
@@ -33,7 +33,6 @@ __all__ = [
     "Limits",
     "MatrixCapsNet",
     "MatrixOutput",
-    "Network",
     "RoutingNetwork",
     "capsnet_loss",
     "doubts",
@@ -43,13 +42,13 @@ __all__ = [
 ]
 
 
-def from_preset(name: str, **arguments) -> Network:
+def from_preset(name: str, **arguments) -> ImageNetwork:
     """Build a network by name; ``arguments`` are those of its class's ``from_preset``."""
     check_name("preset", name, list(PRESETS))
     return _CLASSES[PRESETS[name].network].from_preset(name, **arguments)
 
 
-def from_config(config: TrainConfig, splits: ImageSplits) -> Network:
+def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     """The untrained network that settings ask for, of a size for the images."""
     of_images = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     settings = {key: getattr(config, key) for key in PRESETS[config.model].settings}
@@ -60,9 +59,9 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> Network:
     return from_preset(config.model, **of_images, **settings)
 
 
-def routing_network(network: Network, source: str) -> RoutingNetwork:
+def routing_network(network: ImageNetwork, source: str) -> RoutingNetwork:
     """The same network where it routes; raise ``GraphcapsError``, naming ``source``, where it doesn't."""
-    if not isinstance(network, CNN):
+    if isinstance(network, RoutingNetwork):
         return network
     name = network.preset["name"] if network.preset else type(network).__name__
     raise GraphcapsError(f"{source}: expected a network that routes, got {name}, which has no capsules")

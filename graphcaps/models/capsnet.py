@@ -9,7 +9,7 @@ Between the primary capsules and the last layer there may be layers of convoluti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from ..nn.choosing import routed_with_logits
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
-from .limits import Limits
+from .network import ImageNetwork
 from .objects import longest, present
 
 PARENT_DIM = 16
@@ -138,7 +138,7 @@ def _convolutions(*convs: tuple) -> nn.Sequential:
 _PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}
 
 
-class CapsNet(nn.Module):
+class CapsNet(ImageNetwork):
     """A capsule network for images; ``from_preset`` makes the ones that papers describe.
 
     Args:
@@ -165,14 +165,9 @@ class CapsNet(nn.Module):
         image_shape: tuple[int, int, int],
         between: Iterable[ConvCaps] = (),
     ):
-        super().__init__()
-        self.image_shape = as_shape(image_shape)
+        super().__init__(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
-        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
-        self.objects = 1  # K, how many classes an image shows
-        self.class_names: tuple[str, ...] = ()  # one per parent capsule, where known
-        self.limits = Limits()
         self.margin_weight, self.reconstruction_weight, self.coupling_weight = 1.0, RECONSTRUCTION_WEIGHT, 0.0
 
     @classmethod
@@ -382,12 +377,6 @@ def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num
     fits = min(height, width) >= smallest
     expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
     check_whole("num_classes", num_classes)
-    return channels, height, width
-
-
-def as_shape(sizes: Sequence[int]) -> tuple[int, int, int]:
-    """(C, H, W) as a tuple, of whatever holds three numbers."""
-    channels, height, width = sizes
     return channels, height, width
 
 

@@ -12,15 +12,15 @@ then ReLU and linear layers with as many parameters as the capsules' matrices. N
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_name, expect
-from .capsnet import PARENT_DIM, as_shape, check_images, check_sizes, compact_stem
-from .limits import Limits
+from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
+from .network import ImageNetwork
 
 DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
 
@@ -61,7 +61,7 @@ def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Seq
 _PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
 
 
-class CNN(nn.Module):
+class CNN(ImageNetwork):
     """A convolutional network that is trained with cross entropy.
 
     Args:
@@ -73,16 +73,9 @@ class CNN(nn.Module):
     torch.Size([2, 10])
     """
 
-    routes, reconstructs = False, False
-
     def __init__(self, layers: nn.Module, image_shape: tuple[int, int, int]):
-        super().__init__()
-        self.image_shape = as_shape(image_shape)
+        super().__init__(image_shape)
         self.layers = layers
-        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
-        self.objects = 1
-        self.class_names: tuple[str, ...] = ()
-        self.limits = Limits()
 
     @classmethod
     def from_preset(

@@ -34,8 +34,8 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .capsnet import as_shape, check_images, check_sizes, each_side
-from .limits import Limits
+from .capsnet import check_images, check_sizes, each_side
+from .network import ImageNetwork
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -56,7 +56,7 @@ class MatrixOutput(NamedTuple):
         return self.poses
 
 
-class MatrixCapsNet(nn.Module):
+class MatrixCapsNet(ImageNetwork):
     """Matrix capsules with EM routing; ``from_preset`` makes the paper's two.
 
     Args:
@@ -71,7 +71,7 @@ class MatrixCapsNet(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]))
     """
 
-    routes, reconstructs = True, False
+    routes = True
 
     def __init__(
         self,
@@ -80,8 +80,7 @@ class MatrixCapsNet(nn.Module):
         types: tuple[int, int, int, int],
         routing: EM,
     ):
-        super().__init__()
-        self.image_shape = as_shape(image_shape)
+        super().__init__(image_shape)
         channels, features, primary, first, second = image_shape[0], *types
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
@@ -93,10 +92,6 @@ class MatrixCapsNet(nn.Module):
         fields = self._fields(num_types=1).double()
         centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
         self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
-        self.preset: dict[str, Any] | None = None  # arguments of from_preset, for checkpoints
-        self.objects = 1
-        self.class_names: tuple[str, ...] = ()  # one per class, where known
-        self.limits = Limits()
 
     @classmethod
     def from_preset(

@@ -1,16 +1,17 @@
-"""The interface of a network for images."""
+"""What networks for images share."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from .limits import Limits
 
 
-class ImageNetwork(Protocol):
-    """A ``torch.nn.Module`` for images; training, evaluation and pictures ask no more of a network than this.
+class ImageNetwork(nn.Module):
+    """A network for images; training, evaluation and pictures ask no more of one than this.
 
     Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]. The largest of them are
     its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is recorded and drawn,
@@ -18,23 +19,24 @@ class ImageNetwork(Protocol):
     One that ``reconstructs`` also has ``decoder``.
     """
 
-    routes: bool
+    routes = False
     """Whether it has capsules that are routed."""
-    reconstructs: bool
+    reconstructs = False
     """Whether it draws the image again from its capsules."""
-    image_shape: tuple[int, int, int]
-    """(C, H, W)."""
-    objects: int
+    objects = 1
     """K, how many classes an image shows."""
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
     """One per class, where known."""
-    limits: Limits
+    limits = Limits()
     """What right answers keep to, where known."""
-    preset: dict[str, Any] | None
+    preset: dict[str, Any] | None = None
     """The name and the arguments of ``from_preset`` that made it, for checkpoints."""
 
-    def __call__(self, images: Tensor, labels: Tensor | None = None) -> Any:
-        """The output for images (B, C, H, W)."""
+    def __init__(self, image_shape: Sequence[int]):
+        super().__init__()
+        channels, height, width = image_shape
+        self.image_shape = (channels, height, width)
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
         """What training makes small; ``progress`` is the share of training that is done, in [0, 1]."""
+        raise NotImplementedError

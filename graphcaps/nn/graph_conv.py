@@ -65,7 +65,7 @@ class CapsuleConv(nn.Module):
             each edge must have a reverse, so that blocks don't do; not with ``in_caps`` or where neighbours compete.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         feat_drop: dropout probability of features.
-        vote_drop: dropout probability of votes: like ``GATConv``'s ``attn_drop``.
+        vote_drop: dropout probability of votes: like ``GATConv``'s ``attn_drop``; one mask for all iterations.
         competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
@@ -134,6 +134,7 @@ class CapsuleConv(nn.Module):
         """Called by DGL's ``HeteroGraphConv``."""
         self.allow_zero_in_degree = set_value
 
+    @uncompiled
     def forward(
         self,
         graph: DGLGraph,
@@ -159,8 +160,6 @@ class CapsuleConv(nn.Module):
             DGLError: a node has no in-edges, and that isn't allowed.
             InputError: shapes that don't fit.
         """
-        if torch.compiler.is_dynamo_compiling():
-            return uncompiled(self.forward)(graph, feat, edge_weight, get_coupling, edge_feat)
         check_graph(graph)
         if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(

@@ -64,42 +64,11 @@ def warn_unused(name: str, sizes: str) -> None:
 
 
 class NodeCapsules(nn.Module):
-    """Weights that turn nodes' features into votes, routing along a graph's edges, bias and squash.
+    """The weights, routing, bias and squash of ``graphcaps.nn.CapsuleConv``, whose docstring has the formula.
 
-    z_ukl = x_uk W_kl                   from capsule k of source node u to capsule l of a destination node;
-                                        divided by its length with ``unit_votes``
-    u_hat_ekl = w_e z_ukl               its vote along edge e = (u, v), w_e = 1 without edge weights
-    s_vl = sum over e and k of c_ekl u_hat_ekl,    c by routing on the graph of ``graphcaps.graph.expand``
-    squash(s_vl K_out / in-degree of v / f_v + bias)     competition of capsules
-    squash(s_vl K_out / f_v + bias)                      competition of neighbours
-
-    f_v is the root mean square of the numbers of x_u over v's in-edges with ``normalise``, else 1. With uniform
-    couplings the other factors give a graph convolution: a mean over v's in-edges, or an equal part for each of u's
-    out-edges.
-
-    Features a_e of an edge vote as if they were further features of its source, along this edge alone:
-    z_ekl = x_uk W_kl + a_e U_kl stands in the place of z_ukl, and f_v is of the numbers of both. A residual adds
-    sum over k of x_vk R_kl / f'_v to what is squashed, f'_v the root mean square of the numbers of x_v with
-    ``normalise``, else 1.
+    Its arguments have the same meaning here. Any number of features may be -1: found out from the first input.
 
     Args:
-        in_feats: F, features of a node, or of each of its capsules where ``in_caps`` > 1; -1: found out from the
-            first input, as ``edge_feats`` and ``target_feats`` are.
-        out_feats: D, numbers per capsule of the result.
-        num_caps: K_out, capsules of each node in the result.
-        in_caps: K_in, capsules of each node in the input; features then have a dim for them. (With 1, a dim there
-            would be one of ``*``: routed each for itself.)
-        routing: the algorithm, of which the module holds a copy; its poses are sums of coupled votes. With its
-            ``unit_votes`` a node's vote is a direction before edge weights and dropout make it longer or shorter; with
-            ``mutual`` the two directions of an edge share their logits.
-        competition: as in ``graphcaps.graph.expand``.
-        squash_output: whether the result is squashed to length < 1.
-        vote_drop: probability that a vote u_hat_ekl is dropped while training, for all iterations; the others grow by
-            1 / (1 - vote_drop).
-        bias: whether a bias is learned.
-        normalise: whether a result to be squashed is divided by f_v, so that no scale of features brings all lengths
-            near 1. Unit votes have no scale, and aren't divided again.
-        edge_feats: F_e, features of an edge; None: they have none.
         target_feats: F_v, features of a destination node, or of each of its capsules; None: there is no residual.
         names: what errors call the arguments: ``DGL`` or ``PYG``.
     """
@@ -136,7 +105,7 @@ class NodeCapsules(nn.Module):
             expect(in_caps == 1, "in_caps", "1 with mutual=True", in_caps)
         if num_caps == 1 and competition == "capsules" and type(routing) in (Spherical, Dynamic):
             # The softmax over one capsule is 1 whatever the logit: kappa would get no gradient.
-            routing = Uniform(unit_votes=routing.unit_votes)
+            routing = Uniform(routing.iterations, routing.unit_votes)
         self.competition, self.squash_output = competition, squash_output
         self.normalise = normalise and squash_output and not routing.unit_votes
         self.normalise_residual = normalise and squash_output

@@ -16,34 +16,18 @@ from .node_caps import NodeCapsules
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    With z_ic = x_i W_c for node i of graph g, in each iteration
-
-        c_i = softmax of b_i over the C classes
-        s_gc = sum over the nodes i of g of c_ic z_ic
-        b_ic = kappa <z_ic, s_gc> / |s_gc| / rho_gc    (Spherical)
-        b_ic = b_ic + <z_ic, squash(s_gc)>             (Dynamic: arXiv 1710.09829)
-
-    where kappa is learned and rho_gc is the root mean square of the lengths of z_ic over g's nodes. The layer gives
-    squash(s_gc C / number of g's nodes / f_g + bias), f_g the root mean square of the numbers of g's features, 1
-    without squash or ``normalise``. With ``unit_votes`` z_ic is its direction alone, of length 1, and f_g is 1.
-    Uniform couplings give the mean over the nodes, so results don't depend on a graph's size. In place of
+    ``CapsuleConv`` has the formula: each node has one edge, to its graph, along which the C classes compete. Uniform
+    couplings give the mean over the nodes, so results don't depend on a graph's size. In place of
     ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``.
 
-    Features may be of any scale, and graphs of any size: neither the logits of spherical routing nor, with
-    ``normalise``, the squash depend on them. With dynamic routing s_gc is a sum over all nodes, so that its first
-    choice is a random one unless votes are very short, and the layer learns nothing.
+    With dynamic routing a capsule is a sum over all nodes, so that its first choice is a random one unless votes are
+    very short, and the layer learns nothing.
 
     Args:
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
-        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
-            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
-        squash_output: whether capsules are squashed to length < 1.
-        vote_drop: dropout probability of votes.
-        in_caps: capsules of each node.
-        bias: whether a bias is learned.
-        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        routing, squash_output, vote_drop, in_caps, bias, normalise: as in ``CapsuleConv``.
 
     Shapes:
         graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
@@ -85,6 +69,7 @@ class CapsuleReadout(nn.Module):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    @uncompiled
     def forward(
         self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -98,6 +83,4 @@ class CapsuleReadout(nn.Module):
         Returns:
             (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
         """
-        if torch.compiler.is_dynamo_compiling():
-            return uncompiled(self.forward)(graph, feat, get_coupling)
         return self.capsules(membership(graph), feat, None, get_coupling)

@@ -74,6 +74,7 @@ class RoutedLayer(Protocol):
         """The children's votes, not yet multiplied out."""
 
 
+@uncompiled
 def route_layer(
     layer: RoutedLayer,
     u: torch.Tensor | Poses,
@@ -85,8 +86,6 @@ def route_layer(
 
     ``iterations`` replaces the layer's. Where the routing uses activations, that of a child without one is its length.
     """
-    if torch.compiler.is_dynamo_compiling():
-        return uncompiled(route_layer)(layer, u, squash_output, on_iteration, iterations)
     device = (u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # No autocast block unless autocast is on: torch.export would record it.

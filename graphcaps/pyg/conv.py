@@ -17,10 +17,7 @@ from .edges import Routed, in_form_of, plain, routed_edges, settled, values_of, 
 
 
 class CapsuleConv(MessagePassing):
-    """Graph convolution by routing; ``graphcaps.nn.CapsuleConv`` has the formula.
-
-    Features a_e of an edge (``edge_dim``) vote as if they were further features of its source, along this edge alone:
-    the vote of e = (u, v) for capsule l of v is x_u W_l + a_e U_l.
+    """Graph convolution by routing: ``graphcaps.nn.CapsuleConv``, whose docstring has the formula, for PyG's graphs.
 
     A ``MessagePassing`` layer for explainers, ``summary`` and ``HeteroConv``, but ``propagate`` and its hooks are not
     called: routing reads messages several times, and may not build them. An explainer's edge mask multiplies the edge
@@ -28,24 +25,11 @@ class CapsuleConv(MessagePassing):
     Where capsules compete, those of an edge sum to 1: use their maximum, the mean is constant.
 
     Args:
-        in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, target) for
-            bipartite graphs, as other layers take it; the second is used by ``residual`` alone; None where it is
-            not used. -1: taken from the first input.
-        out_channels: D, numbers per capsule.
-        num_caps: K, capsules of each node in the result.
-        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
-            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes. With ``mutual``
-            each edge must have a reverse; not with ``in_caps`` or where neighbours compete.
-        squash_output: whether capsules are squashed to length < 1; False for logits.
-        dropout: dropout probability of votes, as ``GATConv`` has it of attention.
-        competition: ``"capsules"`` or ``"neighbours"``.
-        in_caps: capsules of each node in the input.
+        in_channels, out_channels, dropout, edge_dim: ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` of
+            ``graphcaps.nn.CapsuleConv``. Features of -1 are taken from the first input.
+        num_caps, routing, squash_output, competition, in_caps, bias, normalise, residual: as there.
         add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
             in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
-        bias: whether a bias is learned.
-        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        edge_dim: features of an edge; None: edges have none. -1: taken from the first input.
-        residual: whether a node's own features are added.
         concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
             heads. False: a dim for capsules, (N, *, num_caps, out_channels); unlike in ``GATConv`` not their mean.
         cached: whether the edges of the first call are cached, with their sorting, and used by all later calls, as in
@@ -108,6 +92,7 @@ class CapsuleConv(MessagePassing):
         self._routed = None
         self.capsules.reset_parameters()
 
+    @uncompiled
     def forward(
         self,
         x: torch.Tensor | OptPairTensor,
@@ -140,9 +125,6 @@ class CapsuleConv(MessagePassing):
         Raises:
             ValueError: shapes or indices that don't fit.
         """
-        if torch.compiler.is_dynamo_compiling():
-            options = dict(edge_attr=edge_attr, return_attention_weights=return_attention_weights)
-            return uncompiled(self.forward)(x, edge_index, edge_weight, size, return_coupling, **options)
         pair = not isinstance(x, torch.Tensor)
         x, target = x if pair else (x, x)
         sizes = self._check_input(edge_index, size)

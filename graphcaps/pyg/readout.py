@@ -18,23 +18,15 @@ from .edges import members
 class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``graphcaps.nn.CapsuleReadout`` has the formula. Called as any ``Aggregation`` is, ``readout(x, batch)``, but with
+    ``graphcaps.nn.CapsuleReadout`` says how. Called as any ``Aggregation`` is, ``readout(x, batch)``, but with
     a dim for capsules in what it gives. ``concat`` takes it away, for ``MultiAggregation`` and for convolutions that
     aggregate their messages so: ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``. The lengths
     are class scores for ``graphcaps.margin_loss``.
 
     Args:
-        in_channels: features of a node, or of each of its capsules where ``in_caps`` > 1. -1: taken from the first
-            input.
-        out_channels: D, numbers per capsule.
-        num_caps: C, capsules of each graph, one per class.
-        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
-            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes.
-        squash_output: whether capsules are squashed to length < 1.
-        dropout: dropout probability of votes.
-        in_caps: capsules of each node.
-        bias: whether a bias is learned.
-        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        in_channels, out_channels, dropout: ``in_feats``, ``out_feats`` and ``vote_drop`` of
+            ``graphcaps.nn.CapsuleReadout``; -1 features are taken from the first input.
+        num_caps, routing, squash_output, in_caps, bias, normalise: as there.
         concat: True: a graph's capsules one after another, (B, *, num_caps * out_channels).
 
     Shapes:
@@ -80,6 +72,7 @@ class CapsuleReadout(Aggregation):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    @uncompiled
     def __call__(
         self,
         x: torch.Tensor,
@@ -89,8 +82,6 @@ class CapsuleReadout(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        if torch.compiler.is_dynamo_compiling():
-            return uncompiled(self)(x, index, ptr, dim_size, dim, **options)
         # The base class counts dims from the back, but a node's features may be two dims here.
         if index is None and ptr is None and -x.dim() <= dim < x.dim():
             index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 import torch
 
@@ -20,6 +20,9 @@ from .observers import combined
 from .routing import Routing
 from .votes import LinearVotes, MatrixVotes
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Routed(NamedTuple):
     """Parent capsules ``v`` (J, *, D) and how sure each is that it exists, ``activation`` (J, *) in [0, 1]."""
@@ -28,6 +31,24 @@ class Routed(NamedTuple):
     activation: torch.Tensor
 
 
+def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
+    """``function``, which ``torch.compile`` leaves as it is: it can't look into DGL or Numba.
+
+    Each call is one break in the compiled graph.
+    """
+
+    @functools.wraps(function)
+    def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
+        if torch.compiler.is_dynamo_compiling():
+            from .eager import call
+
+            return call(function, *arguments, **named)
+        return function(*arguments, **named)
+
+    return call_or_break
+
+
+@uncompiled
 def route(
     graph: DGLGraph,
     votes: torch.Tensor | LinearVotes | MatrixVotes,
@@ -73,9 +94,6 @@ def route(
     >>> v.shape, activation.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]))
     """
-    if torch.compiler.is_dynamo_compiling():
-        options = {"activation": activation, "prior": prior, "on_iteration": on_iteration}
-        return uncompiled(route)(graph, votes, routing, squash_output=squash_output, **options)
     check_graph(graph)
     _check_votes(graph, votes)
     routing = as_routing(routing)
@@ -113,16 +131,6 @@ def route_checked(
     observer = on_iteration and _detached_copies(on_iteration)
     found = engines.run(name, graph, votes, routing, b, activation, observer)
     return Routed((found.v if squash_output else found.pose).to(dtype), found.activation.to(dtype))
-
-
-def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as a call that ``torch.compile`` doesn't look into: it can't look into DGL or Numba.
-
-    Each such call is one break in the compiled graph.
-    """
-    from .eager import call
-
-    return functools.partial(call, function)
 
 
 def unit_votes(votes: torch.Tensor) -> torch.Tensor:

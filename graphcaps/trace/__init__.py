@@ -5,10 +5,9 @@ Names are imported when first used: ``watch`` and ``recording`` need torch, ``Ro
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-_HOME = {"RoutingTrace": "routing_trace", "Watched": "watched", "random_trace": "watched", "watch": "watched"}
+from .._lazy import attach
 
 __all__ = ["RoutingTrace", "Watched", "random_trace", "watch"]
 
@@ -18,8 +17,4 @@ if TYPE_CHECKING:
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-
-    def __getattr__(name: str):
-        if name not in _HOME:
-            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    __getattr__, __dir__ = attach(__name__, {"routing_trace": "RoutingTrace", "watched": "Watched random_trace watch"})

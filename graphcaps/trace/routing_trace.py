@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..atomic import replacing
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_whole, expect
 
 FORMAT_VERSION = 2
 
@@ -108,6 +108,16 @@ class RoutingTrace:
     def num_images(self) -> int:
         return self.c.shape[2]
 
+    @property
+    def answer_at(self) -> int:
+        """Where the arrays hold the iteration that gave the network's answer; a trace may run on beyond it."""
+        return min(self.trained_iterations, self.num_iterations) - 1
+
+    @property
+    def parent_names(self) -> tuple[str, ...]:
+        """J names: of the classes, or ``parent 0``, ``parent 1``, ..."""
+        return self.class_names or tuple(f"parent {j}" for j in range(self.num_parents))
+
     def entropy(self) -> np.ndarray:
         """(K, R, N) how undecided children are: mean over those with edges of -sum c ln c over their edges, in nats."""
         c = self.c.astype(np.float64)
@@ -116,8 +126,7 @@ class RoutingTrace:
 
     def answer(self, item: int) -> int:
         """The longest parent after the trained iterations, in the last epoch."""
-        trained = min(self.trained_iterations, self.num_iterations)
-        return int(self.lengths[-1, trained - 1, item].argmax())
+        return int(self.lengths[-1, self.answer_at, item].argmax())
 
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
         """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
@@ -194,8 +203,8 @@ class RoutingTrace:
             raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {then}") from None
         return trace
 
-    def check(self) -> None:
-        """Raise ``InputError`` where the arrays don't fit together."""
+    def check(self, image: int | None = None) -> None:
+        """Raise ``InputError`` where the arrays don't fit together, or hold no such image."""
         known = {"I": self.num_children, "J": self.num_parents}
         sizes = {**known, "4": 4, "2": 2}
         for name, dims in _DIMS.items():
@@ -217,3 +226,6 @@ class RoutingTrace:
             expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
         named = len(self.class_names) in (0, self.num_parents)
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
+        if image is not None:
+            last = self.num_images - 1
+            check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")

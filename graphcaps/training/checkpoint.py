@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from ..atomic import replacing
 from ..errors import GraphcapsError
-from ..models import Limits, Network, from_preset
+from ..models import ImageNetwork, Limits, from_preset
 from ..routing.names import from_json
 
 FORMAT_VERSION = 2
@@ -66,7 +66,7 @@ def _sha256(text: str, tensors: dict[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def model_tensors(model: Network) -> dict[str, torch.Tensor]:
+def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
     """The network's parameters and buffers, named ``model.*``."""
     return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
@@ -84,7 +84,10 @@ def generator_tensors(device: torch.device) -> dict[str, torch.Tensor]:
 
 
 def restore(
-    path: Path, model: Network, optimizer: torch.optim.Optimizer | None = None, drawn_on: torch.device | None = None
+    path: Path,
+    model: ImageNetwork,
+    optimizer: torch.optim.Optimizer | None = None,
+    drawn_on: torch.device | None = None,
 ) -> dict:
     """Put a checkpoint's tensors into ``model`` and ``optimizer`` and return its head.
 
@@ -125,7 +128,7 @@ def _kind(tensor: torch.Tensor | None) -> str:
     return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def read_model(path: Path) -> Network:
+def read_model(path: Path) -> ImageNetwork:
     """Build the network a checkpoint describes and load its weights; sets ``class_names`` and ``limits`` on it."""
     _, head = read(path)
     try:

@@ -22,7 +22,7 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
-from ..models import Limits, Network, from_config, routing_network
+from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.limits import limits_of
 from ..models.objects import longest, right
 from ..progress import Progress, bar, tensorboard
@@ -34,9 +34,8 @@ from .hardware import accelerator as make_accelerator
 from .hardware import made_with
 from .report import introduction, result
 from .run_folder import Run, load
-from .schedule import one_cycle
 from .signals import StopSignals
-from .step import prepare, set_rate, training_step
+from .step import one_cycle, prepare, set_rate, training_step
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -119,7 +118,7 @@ class Trainer:
         self,
         config: TrainConfig,
         run: Run,
-        network: Network,
+        network: ImageNetwork,
         splits: ImageSplits,
         accelerator: Accelerator,
         show: bool,

@@ -10,7 +10,7 @@ import torch
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..models import Network, routing_network
+from ..models import ImageNetwork, routing_network
 from ..routing import Attention, Spherical, Uniform, choose_engine
 from ..routing.names import name_of
 from .hardware import made_with, precision_of
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 FEW_STEPS = 100
 
 
-def introduction(config: TrainConfig, run: Run, network: Network, splits: ImageSplits, accelerator: Accelerator) -> str:
+def introduction(
+    config: TrainConfig, run: Run, network: ImageNetwork, splits: ImageSplits, accelerator: Accelerator
+) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
     if config.of_images:  # which nobody has counted before
@@ -39,7 +41,7 @@ def introduction(config: TrainConfig, run: Run, network: Network, splits: ImageS
     )
 
 
-def _few_steps(config: TrainConfig, network: Network, splits: ImageSplits) -> str:
+def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
     """A line where training is so short that batch normalisation's running means may not be there yet."""
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
@@ -48,7 +50,7 @@ def _few_steps(config: TrainConfig, network: Network, splits: ImageSplits) -> st
 
 
 def result(
-    config: TrainConfig, best: Network, state: Any, test: Evaluation, accelerator: Accelerator
+    config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
     """The content of result.json.
 
@@ -81,7 +83,7 @@ def result(
     }
 
 
-def _engine(config: TrainConfig, network: Network, device: torch.device) -> str | None:
+def _engine(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
     """The engine of the layer that is drawn; None where nothing is routed."""
     if not network.routes:
         return None
@@ -91,7 +93,7 @@ def _engine(config: TrainConfig, network: Network, device: torch.device) -> str 
     return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
 
 
-def _routing_in_words(config: TrainConfig, network: Network, device: torch.device) -> str:
+def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str:
     if not network.routes:
         return "no capsules and no routing"
     routed: Any = routing_network(network, config.model)

@@ -285,7 +285,8 @@ def test_layers_copy_pickle_print_and_begin_anew(draw):
     assert layer.capsules.routing.kappa == 0.5
     assert not torch.equal(before, layer.capsules.weight) and not layer.capsules.bias.any()
     assert layer.capsules.weight.std().item() == pytest.approx((2 * 2 / (F + K * D)) ** 0.5, rel=0.25)
-    assert isinstance(CapsuleConv(F, D, 1).capsules.routing, Uniform)  # one capsule has nothing to compete with
+    alone = CapsuleConv(F, D, 1, Dynamic(5)).capsules.routing
+    assert isinstance(alone, Uniform) and alone.iterations == 5  # one capsule has nothing to compete with
 
 
 def test_a_routing_of_ones_own_runs_in_both_layers(draw):

@@ -63,7 +63,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
     found, about = _parts(trace, tree, images.shape[2:]), tree.graph
     image = style.rgb(images[about["image"]])
-    names = style.parent_names(trace.class_names, trace.num_parents)
+    names = style.short(trace.parent_names)
     short = max(map(len, names)) <= 2
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)

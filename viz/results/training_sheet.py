@@ -97,7 +97,7 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
 def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """Input images, and under each what the decoder makes of its longest capsule."""
     assert trace.images is not None and trace.reconstructions is not None
-    longest = trace.lengths[-1, min(trace.trained_iterations, trace.num_iterations) - 1].argmax(axis=-1)  # (N,)
+    longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
     title = "Images, and what the decoder makes of the longest capsule"
     style.write(figure, 25, top, title, size=style.TEXT, weight="bold")
     rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})

@@ -100,7 +100,7 @@ class GraphPicture:
         order = np.argsort(self._answer, kind="stable")
         self.edges = order[np.isin(trace.src[order], self._children)]
         self._most = max(LEAST, float(self.timeline.c[:, self.edges].max()))
-        self._names = style.parent_names(trace.class_names, trace.num_parents)
+        self._names = style.short(trace.parent_names)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         self._y = 1 - (np.arange(trace.num_parents) + 0.5) / trace.num_parents
         layout = self._layout

@@ -52,7 +52,7 @@ class HistogramPicture:
         self.bins = bins_of(self.timeline.c)
         with style.applied(medium):
             self.figure, self._heading, axes = style.chart(medium)
-            named = style.parent_names(trace.class_names, trace.num_parents)[winner]
+            named = style.short(trace.parent_names)[winner]
             self._draw_bars(axes, named + " (the answer)" * medium.heading, style.color(winner))
             self._draw_uniform(axes, 1.1 * medium.line)
             source = ", ".join(caption(trace, over, image)) if medium.heading else ""

@@ -74,7 +74,7 @@ class MoleculePicture:
         self._classes = trace.num_parents
         self._in_edge_order = np.lexsort((trace.dst, trace.src))
         self.full = max(float(self.timeline.c.max()), 1 / self._classes + _LEAST)
-        self._names = style.parent_names(trace.class_names, self._classes)
+        self._names = style.short(trace.parent_names)
         self._colors = np.array([style.color(k) for k in range(self._classes)])
         self._graph, self._truth = f"graph {trace.about.get('graph', image)}", ""
         if (label := true_parent(trace, image)) is not None:

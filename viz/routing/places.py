@@ -118,7 +118,7 @@ class PlacesPicture:
         self.maps = np.maximum(credit_by_place(trace, of, credit), 0)
         self._true = true_parent(trace, image)
         self.shown = np.sort(np.argsort(-self.timeline.lengths[-1], kind="stable")[:_MOST])
-        self._names = style.parent_names(trace.class_names, trace.num_parents)
+        self._names = style.short(trace.parent_names)
         self._colors = np.array([style.color(j) for j in range(trace.num_parents)])
         fine = max(1, _FINE // max(pixels.shape[1:]))
         self._windows = windows(fields, pixels.shape[1], pixels.shape[2], fine)

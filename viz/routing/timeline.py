@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphcaps.errors import GraphcapsError, check_whole, expect
+from graphcaps.errors import GraphcapsError, expect
 from graphcaps.trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
@@ -61,7 +61,7 @@ class Timeline:
         several = over == "iterations" or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
         c, lengths = (taken(trace, name, over, image) for name in ("c", "lengths"))
-        return cls(over, _steps(trace, over), c, lengths, trained=_trained(trace))
+        return cls(over, _steps(trace, over), c, lengths, trained=trace.answer_at + 1)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -104,8 +104,8 @@ class Timeline:
 
 def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
     """(S, E) or (S, J) float64: an array of the trace along a timeline; raise ``GraphcapsError`` for NaN or inf."""
-    trained = _trained(trace)
-    cut = (-1, slice(trained), image) if over == "iterations" else (slice(None), trained - 1, image)
+    last = trace.answer_at
+    cut = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
     values = getattr(trace, name)[cut].astype(np.float64)
     broken = ~np.isfinite(values).all(axis=1)
     if broken.any():
@@ -114,11 +114,7 @@ def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
 
 
 def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
-    return np.arange(1, _trained(trace) + 1) if over == "iterations" else np.asarray(trace.epochs)
-
-
-def _trained(trace: RoutingTrace) -> int:
-    return min(trace.trained_iterations, trace.num_iterations)
+    return np.arange(1, trace.answer_at + 2) if over == "iterations" else np.asarray(trace.epochs)
 
 
 def true_parent(trace: RoutingTrace, image: int) -> int | None:
@@ -129,9 +125,7 @@ def true_parent(trace: RoutingTrace, image: int) -> int | None:
 
 def check_drawable(trace: RoutingTrace, image: int) -> None:
     """Raise ``InputError`` where the trace doesn't fit together, has no edges, or doesn't hold this image."""
-    trace.check()
-    held = f"an image of the trace, 0 to {trace.num_images - 1}"
-    check_whole("image", image, 0, trace.num_images - 1, wanted=held)
+    trace.check(image)
     expect(trace.num_edges > 0, "trace", "edges to draw", "none")
 
 
