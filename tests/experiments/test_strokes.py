@@ -90,7 +90,7 @@ def test_the_command_writes_a_table_and_goes_on(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(module, "load_images", lambda name, root: data)
     monkeypatch.setattr(strokes, "NETWORKS", ("parts",))
     monkeypatch.setattr(strokes, "SEEDS", 2)
-    monkeypatch.setattr(strokes, "PER_CLASS", 2)
+    monkeypatch.setattr(strokes, "PER_CLASS", 1)
     monkeypatch.setattr(strokes, "TRAINING", {"dataset": "digits", "epochs": 1, "train_images": 120, "batch_size": 40})
     words = ["strokes", "--data", str(tmp_path), "--cache", str(tmp_path / "cache"), "--to", str(tmp_path / "to")]
     assert main(words) == 2
@@ -99,7 +99,7 @@ def test_the_command_writes_a_table_and_goes_on(tmp_path, monkeypatch, capsys):
     assert main([*words, "--device", "cpu"]) == 0
     found = json.loads((tmp_path / "to" / "strokes.json").read_text())
     rows = {(row["labels"], row["state"]): row for row in found["labellings"]}
-    assert sum(found["images"]) == 20 and len(rows) == 8 and len(rows["type", "trained"]["own"]["each"]) == 2
+    assert sum(found["images"]) == 10 and len(rows) == 8 and len(rows["type", "trained"]["own"]["each"]) == 2
     assert rows["strokes", "no network"]["own"]["mean"] > 0.8  # positions are 2 pixels apart
     assert rows["position", "no network"]["digits"] == [0] * 10
     assert (tmp_path / "to" / "strokes.md").read_text() in capsys.readouterr().out
