@@ -9,6 +9,7 @@ of a pixel's label and its stroke, image by image: 0 by chance, 1 where one dete
                     its type, whatever its position
     stem, k-means   clusters of the stem's features at the nearest position, as many as types of child
     position        clusters of an image's pixels by row and column alone, as many
+    plane           clusters of all images' pixels by row and column, as many: the same regions in every image
     strokes         for each position the stroke that most of its pixels have: what labels of positions could reach
 
 Strokes are compact, so that labels which only say where a pixel is have information, too. Each labelling is therefore
@@ -146,13 +147,17 @@ def labellings(model: CapsNet, ink: Ink) -> dict[str, np.ndarray]:
 
 
 def controls(model: CapsNet, ink: Ink) -> dict[str, np.ndarray]:
-    """Labels (M,) that no network gives: ``position`` and ``strokes``."""
+    """Labels (M,) that no network gives: ``position``, ``plane`` and ``strokes``."""
     cell = np.stack([ink.image, nearest([*model.stem, model.primary.conv], ink)])
     _, cell = np.unique(cell, axis=1, return_inverse=True)
     counts = np.zeros((cell.max() + 1, ink.stroke.max() + 1))
     np.add.at(counts, (cell.ravel(), ink.stroke), 1)
-    clusters = np.full(len(ink.digit), model.primary.num_types)
-    return {"position": by_position(ink, clusters), "strokes": counts.argmax(axis=1)[cell.ravel()]}
+    types = model.primary.num_types
+    return {
+        "position": by_position(ink, np.full(len(ink.digit), types)),
+        "plane": KMeans(types, n_init=4, random_state=0).fit_predict(ink.pixel),
+        "strokes": counts.argmax(axis=1)[cell.ravel()],
+    }
 
 
 def fit(place: Place, model: str, seed: int, per_class: int) -> dict:

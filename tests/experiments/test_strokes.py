@@ -99,7 +99,7 @@ def test_the_command_writes_a_table_and_goes_on(tmp_path, monkeypatch, capsys):
     assert main([*words, "--device", "cpu"]) == 0
     found = json.loads((tmp_path / "to" / "strokes.json").read_text())
     rows = {(row["labels"], row["state"]): row for row in found["labellings"]}
-    assert sum(found["images"]) == 10 and len(rows) == 8 and len(rows["type", "trained"]["own"]["each"]) == 2
+    assert sum(found["images"]) == 10 and len(rows) == 9 and len(rows["type", "trained"]["own"]["each"]) == 2
     assert rows["strokes", "no network"]["own"]["mean"] > 0.8  # positions are 2 pixels apart
     assert rows["position", "no network"]["digits"] == [0] * 10
     assert (tmp_path / "to" / "strokes.md").read_text() in capsys.readouterr().out
