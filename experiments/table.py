@@ -342,10 +342,12 @@ def pruning(found: dict) -> str:
 def strokes(found: dict) -> str:
     """A line per labelling of pixels: what it says of strokes, and its lead over as many clusters of positions."""
     first, training, seeds = found["trained"][0], found["training"], {each["seed"] for each in found["trained"]}
+    right = [each["test_accuracy"] for each in found["trained"]]
     about = (
         f"`{found['command']}`: {training['epochs']} epochs of {training['train_images']:,} images of "
         f"{training['dataset']}, seeds {min(seeds)} to {max(seeds)}, {first['device']}, "
-        f"{counted(first['threads'], 'thread')}, {first['precision']}; {sum(found['images']):,} test images"
+        f"{counted(first['threads'], 'thread')}, {first['precision']}; test accuracy {min(right):.2%} to "
+        f"{max(right):.2%}; strokes of {sum(found['images']):,} test images"
     )
     rows = []
     for row in found["labellings"]:
