@@ -138,6 +138,7 @@ def tables() -> dict[str, str]:
         "busy": bench.busy_table(benchmarks),
         "factors": table.graphs(table.read("factors")),
         "motifs": table.graphs(table.read("motifs")),
+        "strokes": table.strokes(table.read("strokes")),
         "matters": table.overview(overview),
         "rooms": rooms_table(),
     }

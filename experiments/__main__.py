@@ -26,6 +26,7 @@ ON_GRAPHS = {
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
+    "strokes": "what capsules of parts and deep say of the pen strokes of MNIST's digits, 3 seeds; half an hour",
     "coverage": "how often the intervals of differences hold the truth, simulated; printed only",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
@@ -106,7 +107,7 @@ def make(asked: argparse.Namespace) -> None:
     if asked.name == "trainings":
         return take(asked.runs)
     from experiments.run import Place
-    from experiments.tasks import images, overview, pruning
+    from experiments.tasks import images, overview, pruning, strokes
 
     place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else None), asked.to
     if asked.name == "overview":
@@ -118,6 +119,8 @@ def make(asked: argparse.Namespace) -> None:
 
         expect(len(asked.runs) == 1, "pruning", "one run folder", len(asked.runs))
         found = pruning.of_run(Run.open(asked.runs[0]), place, tuple(asked.keep or pruning.KEEP))
+    elif asked.name == "strokes":
+        found = strokes.results(place)
     elif asked.name in ON_GRAPHS:
         found = on_graphs(asked.name, place, asked.seeds, asked.quick)
         target = asked.cache if asked.quick or asked.seeds else asked.to

@@ -45,6 +45,7 @@ def markdown(found: dict) -> str:
         "parts": graphs,
         "columns": overview,
         "strength": pruning,
+        "labellings": strokes,
     }
     return next(made(found) for kind, made in kinds.items() if kind in found)
 
@@ -335,6 +336,25 @@ def pruning(found: dict) -> str:
         wrong = f"{found['test_images'] - best['test_correct']:,} of {found['test_images']:,}"
         accuracies = [f"{best['val_accuracy']:.2%}", f"{best['test_accuracy']:.2%}"]
         rows.append([row["k"] or "all", row["edges"], *accuracies, wrong, *controls])
+    return f"{about}\n\n{lines(titles, rows)}"
+
+
+def strokes(found: dict) -> str:
+    """A line per labelling of pixels: what it says of strokes, and its lead over as many clusters of positions."""
+    first, training, seeds = found["trained"][0], found["training"], {each["seed"] for each in found["trained"]}
+    right = [each["test_accuracy"] for each in found["trained"]]
+    about = (
+        f"`{found['command']}`: {training['epochs']} epochs of {training['train_images']:,} images of "
+        f"{training['dataset']}, seeds {min(seeds)} to {max(seeds)}, {first['device']}, "
+        f"{counted(first['threads'], 'thread')}, {first['precision']}; test accuracy {min(right):.2%} to "
+        f"{max(right):.2%}; strokes of {sum(found['images']):,} test images"
+    )
+    rows = []
+    for row in found["labellings"]:
+        numbers = [f"{row['clusters']:.1f}", _score(row["own"]), _score(row["alone"])]
+        rows.append([row["network"], row["labels"], row["state"], *numbers, *(f"{gap:+.2f}" for gap in row["digits"])])
+    digits = [f"{digit} ({count})" for digit, count in enumerate(found["images"])]
+    titles = ["network", "labels", "state", "labels in an image", "information", "of position, as many", *digits]
     return f"{about}\n\n{lines(titles, rows)}"
 
 
