@@ -26,7 +26,6 @@ ON_GRAPHS = {
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
-    "coverage": "how often the intervals of differences hold the truth, simulated; printed only",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
 }
@@ -99,10 +98,6 @@ def make(asked: argparse.Namespace) -> None:
     What is whole goes into ``--to``. What isn't, because it was stopped, is quick or has other seeds, goes into the
     cache, so that committed results stay.
     """
-    if asked.name == "coverage":
-        from experiments.statistics import print_coverage
-
-        return print_coverage()
     if asked.name == "trainings":
         return take(asked.runs)
     from experiments.run import Place
