@@ -99,7 +99,7 @@ def make(asked: argparse.Namespace) -> None:
     cache, so that committed results stay.
     """
     if asked.name == "trainings":
-        return take(asked.runs)
+        return add_trainings(asked.runs)
     from experiments.run import Place
     from experiments.tasks import images, overview, pruning
 
@@ -168,7 +168,7 @@ def draw(name: str, found: dict, folder: Path) -> list[Path]:
     return [folder / file for file in figures]
 
 
-def take(runs: list[Path]) -> None:
+def add_trainings(runs: list[Path]) -> None:
     """Add finished runs to results/trainings.json; one of the same command on the same device replaces the older."""
     rows, root = table.read("trainings"), Path(__file__).parent
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=root, text=True).strip()

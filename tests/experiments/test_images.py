@@ -181,9 +181,9 @@ def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(place, tm
 def test_capsules_are_counted_on_the_images_that_chose_the_epoch(place, tmp_path, monkeypatch):
     seen, count = [], images.capsule_usage_of_layers
 
-    def counting(model, part, on_share):
+    def counting(model, part, on_progress):
         seen.append(part)
-        return count(model, part, on_share)
+        return count(model, part, on_progress)
 
     monkeypatch.setattr(images, "capsule_usage_of_layers", counting)
     text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")
