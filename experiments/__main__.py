@@ -27,7 +27,6 @@ OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
     "strokes": "what capsules of parts and deep say of the pen strokes of MNIST's digits, 3 seeds; half an hour",
-    "coverage": "how often the intervals of differences hold the truth, simulated; printed only",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
 }
@@ -100,12 +99,8 @@ def make(asked: argparse.Namespace) -> None:
     What is whole goes into ``--to``. What isn't, because it was stopped, is quick or has other seeds, goes into the
     cache, so that committed results stay.
     """
-    if asked.name == "coverage":
-        from experiments.statistics import print_coverage
-
-        return print_coverage()
     if asked.name == "trainings":
-        return take(asked.runs)
+        return add_trainings(asked.runs)
     from experiments.run import Place
     from experiments.tasks import images, overview, pruning, strokes
 
@@ -176,7 +171,7 @@ def draw(name: str, found: dict, folder: Path) -> list[Path]:
     return [folder / file for file in figures]
 
 
-def take(runs: list[Path]) -> None:
+def add_trainings(runs: list[Path]) -> None:
     """Add finished runs to results/trainings.json; one of the same command on the same device replaces the older."""
     rows, root = table.read("trainings"), Path(__file__).parent
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=root, text=True).strip()

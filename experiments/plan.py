@@ -14,7 +14,6 @@ anything is trained. Imports no torch.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +24,8 @@ from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
-SETTINGS = [
-    field.name
-    for field in dataclasses.fields(TrainConfig)
-    if field.name not in ("seed", "name", "out", "data", "device")  # set by the plan's seeds, or by the machine
-]
+OTHERS = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
+"""Settings that are the seeds' or the machine's, and not a plan's."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +92,12 @@ def _checked(found: object, name: str) -> Plan:
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
     expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
-    rows = tuple(_rows(networks, found.get("train") or {}))
-    names = [row.name for row in rows]
+    names = [*networks]
     against = found.get("against", names[0])
     expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
-    configs = [_config(row) for row in rows]
+    shared = found.get("train") or {}
+    configs = [_config(*row, shared) for row in networks.items()]
+    rows = tuple(Row(name, {**shared, **(own or {})}) for name, own in networks.items())
     twice = [row.name for row, config in zip(rows, configs, strict=True) if configs.count(config) > 1]
     expect(not twice, "networks", "rows with different settings", "; ".join(twice))
     datasets = {config.dataset for config in configs}
@@ -110,19 +107,10 @@ def _checked(found: object, name: str) -> Plan:
     return Plan(name, rows, tuple(seeds), tuple(on), against)
 
 
-def _config(row: Row) -> TrainConfig:
+def _config(name: str, own: dict | None, shared: dict) -> TrainConfig:
     try:
-        config = TrainConfig(**row.settings)
+        config = TrainConfig(**OTHERS, **{**shared, **(own or {})})
         config.check()
         return config
-    except InputError as error:
-        raise InputError(f"{row.name}: {error}") from None
-
-
-def _rows(networks: dict, shared: dict):
-    for name, settings in (("train", shared), *networks.items()):
-        expect(settings is None or isinstance(settings, dict), str(name), "settings of graphcaps train", settings)
-        for setting in settings or {}:
-            check_name(f"{name}: setting", setting, SETTINGS)
-    for name, own in networks.items():
-        yield Row(name, {**shared, **(own or {})})
+    except (InputError, TypeError) as error:
+        raise InputError(f"{name}: {error}") from None

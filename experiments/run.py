@@ -115,7 +115,7 @@ def run(
     if left and place.processes == 0:
         raise Missing(f"{place.cache}: expected {len(trials)} trials of {title}, got {len(found)}")
     failed: dict[int, GraphcapsError] = {}
-    with bar(title, show=parallel and bool(left)) as on_share:
+    with bar(title, show=parallel and bool(left)) as on_progress:
         for wait in (False, True):
             jobs = {k: (function, trials[k], place, wait) for k in left}
             for k, result in _results(jobs, place.processes or cores()) if parallel else _in_turn(jobs):
@@ -123,7 +123,7 @@ def run(
                     failed[k] = result
                 elif result is not None:
                     found[k] = result
-                    on_share(len(found) / len(trials))
+                    on_progress(len(found) / len(trials))
                     after()
             left = [k for k in left if k not in found and k not in failed]
     if failed:

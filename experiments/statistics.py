@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from graphcaps.errors import expect
@@ -42,8 +42,9 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
     by themselves. The two half-widths are combined as the root of the sum of their squares (Zou & Donner 2008), which
     keeps each at its own quantile.
 
-    Simulated by ``python -m experiments coverage`` in six cases of 1,000 draws each, 96.1 to 98.3 % of the
-    intervals hold the truth for two seeds, 96.4 to 97.5 % for three, 95.5 to 97.2 % for five, 94.7 to 96.5 % for ten.
+    Simulated by ``coverage`` of tests/experiments/test_statistics.py in six cases of 1,000 draws each, 96.1 to 98.3 %
+    of the intervals hold the truth for two seeds, 96.4 to 97.5 % for three, 95.5 to 97.2 % for five, 94.7 to 96.5 % for
+    ten.
 
     Of one seed nothing is known of how seeds vary: the interval is then of these trained networks, over images alone.
     As one for other seeds it holds the truth in 44 to 94 % of the same draws.
@@ -112,49 +113,3 @@ def _around(difference: float, ours: np.ndarray, theirs: np.ndarray, images: flo
             seeds = float(student.ppf(0.975, freedom) ** 2 * parts.sum())
     half = (seeds + Z**2 * images) ** 0.5
     return difference, max(difference - half, -1.0), min(difference + half, 1.0)
-
-
-CASES = {  # mean accuracy, sd over the seeds of one network and of the other, images
-    "99.5 %, sd 0.09 and 0.02 points": (0.995, 0.0009, 0.0002, 10_000),
-    "99.5 %, sd 0.08 and 0.08 points": (0.995, 0.0008, 0.0008, 10_000),
-    "99.5 %, seeds alike": (0.995, 0.0, 0.0, 10_000),
-    "90 %, sd 2 and 2 points": (0.9, 0.02, 0.02, 2_000),
-    "90 %, sd 2 and 0 points": (0.9, 0.02, 0.0, 2_000),
-    "90 %, sd 0.2 and 0.2 points": (0.9, 0.002, 0.002, 2_000),
-}
-SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of a difficulty's variance
-
-
-def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: int, draws: int) -> float:
-    """How often the interval of ``difference`` holds the truth, 0, for two networks that are equally good.
-
-    An image is right where its difficulty lies below the seed's skill. Of a difficulty's variance half is the image's
-    own, a quarter the image's for that network, and a quarter is drawn for each seed and image.
-
-    Args:
-        seeds: S of each network, >= 1.
-        accuracy: in (0, 1), both networks' mean where seeds are alike.
-        sd, other_sd: of their accuracies over seeds.
-        images: N.
-        draws: how many comparisons.
-    """
-    random, skill, hits = np.random.default_rng(0), norm.ppf(accuracy), 0
-    for _ in range(draws):
-        shared = random.normal(scale=SHARED**0.5, size=images)
-        right = []
-        for spread in (sd, other_sd):
-            hard = shared + random.normal(scale=OWN**0.5, size=images)
-            of_seeds = skill + random.normal(scale=spread / norm.pdf(skill), size=(seeds, 1))
-            right.append(hard + random.normal(scale=CHANCE**0.5, size=(seeds, images)) < of_seeds)
-        _, low, high = difference(*right)
-        hits += low <= 0 <= high
-    return hits / draws
-
-
-def print_coverage(draws: int = 1000) -> None:
-    """A line per case, with the coverage of each number of seeds in percent."""
-    numbers = (1, 2, 3, 5, 10)
-    print(f"{'seeds':<32}" + "".join(f"{seeds:>7}" for seeds in numbers))
-    for name, case in CASES.items():
-        shares = (coverage(seeds, *case, draws) for seeds in numbers)
-        print(f"{name:<32}" + "".join(f"{100 * share:>7.1f}" for share in shares), flush=True)

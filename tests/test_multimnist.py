@@ -20,7 +20,7 @@ from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
-from graphcaps.models.objects import longest, overlaid, present, right
+from graphcaps.models.objects import is_correct, longest, overlaid, present
 from graphcaps.nn import Decoder
 from graphcaps.routing import Uniform
 from graphcaps.trace.recording import record, to_bytes
@@ -183,7 +183,7 @@ def test_the_overlay_is_the_sum_and_at_most_1():
 def test_an_image_is_right_only_where_both_classes_are_found():
     answers = torch.tensor([[1, 2], [1, 3], [0, 3], [2, 3]])
     labels = torch.tensor([[1, 2], [1, 2], [1, 2], [2, 3]])
-    assert right(answers, labels).tolist() == [True, False, False, True]
+    assert is_correct(answers, labels).tolist() == [True, False, False, True]
     result = Evaluation(answers, labels, 0.0, torch.zeros(len(labels), 3))
     assert (result.correct, result.accuracy) == (2, 0.5)
 

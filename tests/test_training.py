@@ -313,7 +313,7 @@ def scripted(monkeypatch, validation: list[tuple[float, float]]) -> list[tuple[s
     seen, evaluate, script, splits = [], training.evaluate, iter(validation), small.digits()
     part_of = {len(splits.val): "val", len(splits.test): "test"}
 
-    def evaluated(model, batches, on_share=None):
+    def evaluated(model, batches, on_progress=None):
         images = sum(len(labels) for _, labels in batches.in_order())
         seen.append((part_of[images], {name: tensor.clone() for name, tensor in model.state_dict().items()}))
         if part_of[images] == "test":

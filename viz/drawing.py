@@ -126,5 +126,5 @@ def writable(folder: Path) -> Iterator[None]:
 def _film(picture: Picture, path: Path) -> None:
     """Write the file, and show how far it is."""
     write, frames, done = write_gif if path.suffix == ".gif" else write_mp4, len(picture.timeline.frames()), count(1)
-    with bar(path.name) as on_share:
-        write(picture, path, lambda: on_share(next(done) / frames))
+    with bar(path.name) as on_progress:
+        write(picture, path, lambda: on_progress(next(done) / frames))

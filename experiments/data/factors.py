@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from graphcaps import dgl
-from graphcaps.errors import check_whole, expect
 
 TOLERANCE = 0.5
 """How far a graph's mean degree may be from what is wanted, as in the paper: 39.5 to 40.5."""
@@ -96,21 +95,11 @@ def factor_graph(
         degree: mean number of neighbours.
         between: q, probability of an edge between classes, for each factor.
 
-    Raises:
-        InputError: what doesn't fit, or a degree that these numbers can't give.
-
     >>> data = factor_graph(0)
     >>> data.graph.num_nodes(), data.labels.shape, len(data.train), len(data.val), len(data.test)
     (1000, torch.Size([1000, 4]), 600, 200, 200)
     """
-    check_whole("seed", seed, 0)
-    check_whole("factors", factors)
-    check_whole("classes", classes, 2)
-    check_whole("nodes", nodes, 2 * classes, wanted=f"at least {2 * classes}, two per class")
-    expect(0 < degree < nodes - 1, "degree", f"above 0 and below {nodes - 1}", degree)
     chance = within(factors, degree, nodes, classes, between)
-    expect(0 <= between < chance <= 1, "degree", "one that a p above q and up to 1 gives", f"p = {chance:.3g}")
-
     random = np.random.RandomState(seed)  # frozen: NumPy promises its numbers for ever
     labels = np.stack([random.permutation(np.arange(nodes) % classes) for _ in range(factors)], axis=1)  # (N, K)
     low, high = np.triu_indices(nodes, 1)

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from graphcaps import dgl
-from graphcaps.errors import check_whole
 
 MOTIFS: dict[str, Callable[[], nx.Graph]] = {
     "K2,3": lambda: nx.complete_bipartite_graph(2, 3),
@@ -83,19 +82,12 @@ def motif_graphs(seed: int, motifs: int = 4, graphs: int = 20_000, nodes: int = 
         graphs: G, at least 10.
         nodes: N, at least 13, the nodes of the largest motif.
 
-    Raises:
-        InputError: what doesn't fit.
-
     >>> data = motif_graphs(0, graphs=100)
     >>> len(data.train), len(data.val), len(data.test), int(data.labels[0].sum())
     (70, 10, 20, 2)
     >>> data.batch(data.test).num_nodes()
     300
     """
-    check_whole("seed", seed, 0)
-    check_whole("motifs", motifs, 2, len(MOTIFS))
-    check_whole("graphs", graphs, 10)
-    check_whole("nodes", nodes, 13, wanted="at least 13, the nodes of the largest motif")
     names = tuple(MOTIFS)[:motifs]
     shapes = [nx.to_numpy_array(MOTIFS[name](), dtype=bool) for name in names]
     random = np.random.RandomState(seed)  # frozen: NumPy promises its numbers for ever

@@ -51,8 +51,8 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     model = load(finished, device=device)
     for each in on:
         images, named[each] = load_affnist(place.data)
-        with bar(named[each]) as on_share:
-            found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_share)
+        with bar(named[each]) as on_progress:
+            found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
         right[each], inside = (found.predicted == found.labels).numpy(), within(images).numpy()
         for part, among in (("within", inside), ("beyond", ~inside)):
             if among.any():
@@ -71,8 +71,8 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     images = images.for_augment(finished.config.augment).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
-    with bar("capsules used on validation images") as on_share:
-        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_share)
+    with bar("capsules used on validation images") as on_progress:
+        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_progress)
     return [
         {
             "dead": int(found.dead_children.sum() + found.dead_parents.sum()),

@@ -21,7 +21,7 @@ from graphcaps.analysis.capsule_usage import routed_batches
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
 from graphcaps.models import CapsNet
-from graphcaps.models.objects import longest, overlaid, right
+from graphcaps.models.objects import is_correct, longest, overlaid
 from graphcaps.nn import CapsuleLayer
 from graphcaps.progress import bar
 from graphcaps.training.hardware import pick_device
@@ -75,11 +75,11 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
         (E,) float64 on the CPU, in [0, 1]; sums to 1 over each child's edges.
     """
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
-    with bar("couplings of the training images") as on_share:
+    with bar("couplings of the training images") as on_progress:
         for _, c, _ in routed_batches(model, batches):
             total += c.sum(dim=1).cpu()
             seen += c.shape[1]
-            on_share(seen / batches.num_images)
+            on_progress(seen / batches.num_images)
     return total / seen
 
 
@@ -146,7 +146,7 @@ def _correct(model: CapsNet, layers: list[CapsuleLayer], batches: Batches) -> li
             u = model.children_of(overlaid(images))  # (I, B, P)
             for n, layer in enumerate(layers):
                 lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
-                correct[n] += right(longest(lengths, model.objects), labels).sum().cpu()
+                correct[n] += is_correct(longest(lengths, model.objects), labels).sum().cpu()
     return correct.tolist()
 
 

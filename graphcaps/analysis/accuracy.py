@@ -12,7 +12,7 @@ import torch
 from ..data import Batches
 from ..models import ImageNetwork
 from ..models.limits import evidence_of
-from ..models.objects import longest, overlaid, right
+from ..models.objects import is_correct, longest, overlaid
 
 EVALUATION_BATCH = 250
 
@@ -34,7 +34,7 @@ class Evaluation:
     @property
     def right(self) -> torch.Tensor:
         """(N,) bool: which answers are."""
-        return right(self.predicted, self.labels)
+        return is_correct(self.predicted, self.labels)
 
     @property
     def correct(self) -> int:
@@ -94,14 +94,14 @@ def evaluating(model: ImageNetwork) -> Iterator[None]:
 
 @torch.no_grad()
 def evaluate(
-    model: ImageNetwork, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: ImageNetwork, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
 ) -> Evaluation:
     """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
 
     Args:
         model: on the device of the batches.
         batches: the images, taken in order.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
     """
     done, predicted, labels, losses, evidence = 0, [], [], [], []
     with evaluating(model):
@@ -113,6 +113,6 @@ def evaluate(
             labels.append(truth)
             losses.append(model.loss(output, images, truth) * len(truth))
             done += len(truth)
-            on_share(done / batches.num_images)
+            on_progress(done / batches.num_images)
     mean = float(torch.stack(losses).sum()) / done
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, torch.cat(evidence).cpu())

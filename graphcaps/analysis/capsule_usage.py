@@ -99,7 +99,7 @@ class CapsuleUsage:
             "children": {
                 "types": self.num_types,
                 "largest_length": _rounded(self.child_length),
-                "largest_pull": _rounded(self.child_relative_coupling),
+                "largest_relative_coupling": _rounded(self.child_relative_coupling),
                 "mean_entropy": _rounded(self.entropy),
                 "undecided_entropy": _rounded(self.undecided),
                 "dead": _where(self.dead_children),
@@ -108,7 +108,7 @@ class CapsuleUsage:
             "parents": {
                 "names": list(class_names),
                 "largest_length": _rounded(self.parent_length),
-                "largest_pull": _rounded(self.parent_relative_coupling),
+                "largest_relative_coupling": _rounded(self.parent_relative_coupling),
                 "dead": _where(self.dead_parents),
                 "starved": _where(self.starved_parents),
             },
@@ -149,25 +149,25 @@ def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
 
 
 def capsule_usage(
-    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: CapsNet, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
 ) -> CapsuleUsage:
     """Route all images of ``batches`` in eval mode and count what the last layer does; memory is that of one batch.
 
     Args:
         model: on the device of the batches; its mode is put back afterwards.
         batches: the images, taken in order.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
     """
     tally = _Tally(model.capsules.graph(), model.child_types)
     for batch in routed_batches(model, batches):
         tally.add(batch)
-        on_share(tally.seen / batches.num_images)
+        on_progress(tally.seen / batches.num_images)
     return tally.found()
 
 
 @torch.no_grad()
 def capsule_usage_of_layers(
-    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: CapsNet, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
 ) -> list[CapsuleUsage]:
     """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
     seen = 0
@@ -183,7 +183,7 @@ def capsule_usage_of_layers(
                 if layer is not model.capsules:
                     u = layer(u)
             seen += len(labels)
-            on_share(seen / batches.num_images)
+            on_progress(seen / batches.num_images)
     return [tally.found() for tally in tallies]
 
 

@@ -123,14 +123,14 @@ class Equivariance:
 
 @torch.no_grad()
 def equivariance(
-    model: ImageNetwork, batches: Batches, on_share: Callable[[float], object] = lambda share: None
+    model: ImageNetwork, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
 ) -> Equivariance:
     """Sweep the first ``IMAGES`` images of a set through every parameter.
 
     Args:
         model: a network with capsules whose images show one object, on the device of the batches; its mode is put back.
         batches: the images, taken in order; labels are not looked at.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
 
     Raises:
         InputError: a network without capsules, or one whose images show several objects.
@@ -150,7 +150,7 @@ def equivariance(
                 vectors[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
             winners.append(winner.cpu())
             seen += len(images)
-            on_share(seen / total)
+            on_progress(seen / total)
             if seen == total:
                 break
     of_images = torch.cat(winners).numpy()

@@ -19,7 +19,7 @@ from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
 from ..models import ImageNetwork
-from ..models.objects import longest, overlaid, right
+from ..models.objects import is_correct, longest, overlaid
 from .accuracy import evaluating, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]
@@ -101,7 +101,7 @@ class Robustness:
 
 
 def evaluate_transform(
-    model: ImageNetwork, batches: Batches, name: str, on_share: Callable[[float], object] = lambda share: None
+    model: ImageNetwork, batches: Batches, name: str, on_progress: Callable[[float], object] = lambda share: None
 ) -> Robustness:
     """Evaluate a network on all images under each severity of a transform.
 
@@ -109,7 +109,7 @@ def evaluate_transform(
         model: on the device of the batches; its mode is put back afterwards.
         batches: the images, taken in order.
         name: one of ``TRANSFORMS``.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
 
     Raises:
         InputError: an unknown name.
@@ -123,7 +123,7 @@ def evaluate_transform(
         return lambda images, places: transform.apply(images, severity, places)
 
     versions = [version(severity) for severity in transform.severities]
-    rows = _answer(model, batches, versions, [f"{severity:g}" for severity in transform.severities], on_share)
+    rows = _answer(model, batches, versions, [f"{severity:g}" for severity in transform.severities], on_progress)
     return Robustness(name, transform.says, rows, transform.severities.index(transform.clean))
 
 
@@ -131,7 +131,7 @@ def evaluate_sets(
     model: ImageNetwork,
     on: str,
     batches: dict[str, Batches],
-    on_share: Callable[[float], object] = lambda share: None,
+    on_progress: Callable[[float], object] = lambda share: None,
     parts: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
 ) -> Robustness:
     """Evaluate a network on image sets by name; the first is the clean one.
@@ -140,7 +140,7 @@ def evaluate_sets(
         model: on the device of the batches; its mode is put back afterwards.
         on: what the result is called.
         batches: the sets, each taken in order.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
         parts: of a set by its name, parts of it by theirs, each a bool (N,) of its images; those with images get a row
             below the set's.
     """
@@ -149,7 +149,7 @@ def evaluate_sets(
     for name, part in batches.items():
 
         def share(of_part: float, done: int = done, part: Batches = part) -> object:
-            return on_share((done + of_part * part.num_images) / total)
+            return on_progress((done + of_part * part.num_images) / total)
 
         rows += _answer(model, part, [_as_they_are], [name], share, parts.get(name, {}))
         done += part.num_images
@@ -166,7 +166,7 @@ def _answer(
     batches: Batches,
     versions: Sequence[Version],
     names: Sequence[str],
-    on_share: Callable[[float], object],
+    on_progress: Callable[[float], object],
     parts: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> tuple[Row, ...]:
     """A row for each version of the images, and below it one for each part; all of them in one pass over the set."""
@@ -183,7 +183,7 @@ def _answer(
                 sure[n].append(of_classes.gather(1, answer.view(len(labels), -1)).mean(dim=1))
             truth.append(labels)
             seen += len(labels)
-            on_share(seen / batches.num_images)
+            on_progress(seen / batches.num_images)
     labels, num_classes = torch.cat(truth), of_classes.shape[1]
     rows = []
     for name, answer, score in zip(names, map(torch.cat, answers), map(torch.cat, sure), strict=True):
@@ -203,5 +203,5 @@ def _row(name: str, answers: Tensor, score: Tensor, labels: Tensor, num_classes:
         for classes in (labels, answers)
     )  # (N, J)
     hits, of_class = (shown & found).sum(dim=0).tolist(), shown.sum(dim=0).tolist()
-    correct = int(right(answers, labels).sum())
+    correct = int(is_correct(answers, labels).sum())
     return Row(name, correct, len(labels), tuple(hits), tuple(of_class), float(score.cpu().double().mean()))

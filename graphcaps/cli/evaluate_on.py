@@ -73,7 +73,7 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
     from ..viz import robustness
     from .tables import robustness_table
 
-    with bar(f"test images, {name}") as on_share:
+    with bar(f"test images, {name}") as on_progress:
         if name == "affnist":
             from ..analysis.accuracy import EVALUATION_BATCH
             from ..data import Batches, load_affnist, within
@@ -82,9 +82,9 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
             device, inside = next(model.parameters()).device, within(other)
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
             parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}
-            found = evaluate_sets(model, name, sets, on_share, parts)
+            found = evaluate_sets(model, name, sets, on_progress, parts)
         else:
-            found = evaluate_transform(model, batches, name, on_share)
+            found = evaluate_transform(model, batches, name, on_progress)
     table = robustness_table(found, about["class_names"])
     return table, found.to_json(**about), robustness({**about, **found.as_dict()})
 
@@ -96,7 +96,7 @@ def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about
     from ..viz import equivariance as picture_of
     from .tables import equivariance_table
 
-    with bar("turned and shifted test images") as on_share:
-        found = equivariance(model, batches, on_share)
+    with bar("turned and shifted test images") as on_progress:
+        found = equivariance(model, batches, on_progress)
     table, picture = equivariance_table(found, about["class_names"]), {**about, **found.as_dict()}
     return table, found.to_json(**about), picture_of(picture, example_images(found, batches))

@@ -105,8 +105,8 @@ def evaluate(
         return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
     from ..progress import bar
 
-    with bar("test images") as on_share:
-        result = evaluate(model, batches, on_share)
+    with bar("test images") as on_progress:
+        result = evaluate(model, batches, on_progress)
     print(accuracy_table(result, splits.class_names))
     if model.limits.answer is not None:
         print(doubted_line(result, model.limits))

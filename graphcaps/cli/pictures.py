@@ -131,8 +131,8 @@ def explain(
         splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
         from ..analysis.capsule_usage import capsule_usage
 
-        with bar("test images") as on_share:
-            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_share)
+        with bar("test images") as on_progress:
+            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
         write_text(folder / "capsules.json", found.to_json(splits.class_names))
         print(usage_tables(found, splits.class_names))
         print(folder / "capsules.json")

@@ -33,10 +33,10 @@ def longest(lengths: torch.Tensor, objects: int) -> torch.Tensor:
     return lengths.argmax(dim=1) if objects == 1 else lengths.topk(objects, dim=1).indices.sort(dim=1).values
 
 
-def right(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """(B,) bool: whether all classes of an image are found; both arguments (B,) or (B, K) ascending.
 
-    >>> right(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
+    >>> is_correct(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
     tensor([ True, False])
     """
     return (answers == labels).reshape(len(labels), -1).all(dim=1)

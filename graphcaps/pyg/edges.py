@@ -20,7 +20,7 @@ from ..errors import InputError, expect
 from ..graph import bipartite_graph
 
 
-class Routed(NamedTuple):
+class RoutedEdges(NamedTuple):
     """The edges of a call, after self-loops were replaced, and their graph."""
 
     edges: torch.Tensor  # (2, E'), after self-loops
@@ -29,18 +29,18 @@ class Routed(NamedTuple):
     graph: DGLGraph
 
 
-def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> Routed:
+def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> RoutedEdges:
     """Edges (2, E), with ``loops`` each node's one self-loop last."""
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
         nodes = torch.arange(num_targets, dtype=edges.dtype, device=edges.device)
         edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
-    return Routed(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
+    return RoutedEdges(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
 
 
 def with_loops(
-    routed: Routed, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
+    routed: RoutedEdges, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
 ) -> tuple[OptTensor, OptTensor]:
     """Weights and features of the edges that stayed, then those of the self-loops: weight 1, mean features."""
     if edge_weight is not None:
@@ -71,14 +71,14 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
         raise InputError(f"{name}: {error}") from error
 
 
-def settled(edge_index: Adj) -> Adj:
+def coalesced(edge_index: Adj) -> Adj:
     """The same edges, a sparse tensor coalesced; PyG would coalesce the caller's tensor in place."""
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index
 
 
-def plain(edge_index: Adj) -> torch.Tensor:
+def pairs(edge_index: Adj) -> torch.Tensor:
     """Any form of coalesced edges as (2, E)."""
     if is_sparse(edge_index):
         transposed, _ = to_edge_index(edge_index)
@@ -91,7 +91,9 @@ def values_of(matrix: Adj) -> OptTensor:
     return matrix.values() if isinstance(matrix, torch.Tensor) else to_edge_index(matrix)[1]
 
 
-def in_form_of(edge_index: Adj, routed: Routed, c: torch.Tensor, sizes: tuple[int, int]) -> tuple[Adj, torch.Tensor]:
+def in_form_of(
+    edge_index: Adj, routed: RoutedEdges, c: torch.Tensor, sizes: tuple[int, int]
+) -> tuple[Adj, torch.Tensor]:
     """The edges that were routed on, in the form of ``edge_index``, and their couplings."""
     if is_torch_sparse_tensor(edge_index):
         layout = edge_index.layout

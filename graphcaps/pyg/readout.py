@@ -56,16 +56,7 @@ class CapsuleReadout(Aggregation):
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.concat = concat
         self.capsules = NodeCapsules(
-            in_channels,
-            out_channels,
-            num_caps,
-            routing,
-            in_caps=in_caps,
-            squash_output=squash_output,
-            vote_drop=dropout,
-            bias=bias,
-            normalise=normalise,
-            names=PYG,
+            in_channels, out_channels, num_caps, routing, squash_output, dropout, in_caps, bias, normalise, names=PYG
         )
 
     def reset_parameters(self) -> None:

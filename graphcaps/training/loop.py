@@ -24,7 +24,7 @@ from ..data import Batches, ImageSplits, load_images
 from ..errors import GraphcapsError, expect
 from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.limits import limits_of
-from ..models.objects import longest, right
+from ..models.objects import is_correct, longest
 from ..progress import Progress, bar, tensorboard
 from ..threads import leave_busy_cores, take_threads
 from ..trace import RoutingTrace
@@ -176,7 +176,7 @@ class Trainer:
             weight = self.batches.weight(state.step)
             loss, output = training_step(self.learner, images, labels, done / total, weight)
             loss_sum += loss * len(labels)
-            correct += right(longest(output.scores, self.network.objects), labels).sum()
+            correct += is_correct(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
             stopped = self._noted_anywhere(stop.signum) if self._asks(state.step) else 0
@@ -258,8 +258,8 @@ class Trainer:
             self.writer.close()
         self.accelerator.wait_for_everyone()
         best = load(self.run, device=str(self.device))
-        with bar("test images", self.show) as on_share:
-            test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_share)
+        with bar("test images", self.show) as on_progress:
+            test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_progress)
         if self.accelerator.is_main_process:
             self.run.write_answers(test.predicted, test.labels)
         found = result(self.config, best, self.state, test, self.accelerator)

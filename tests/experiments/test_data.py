@@ -111,13 +111,6 @@ def test_the_same_seed_is_the_same_graph_for_ever():
     assert digest(motifs.adjacency, motifs.labels) == "3db67e0c7216259d"
 
 
-def test_a_graph_that_cannot_be_is_refused():
-    with pytest.raises(InputError, match="degree: expected one that a p above q and up to 1 gives, got p = 6.5"):
-        factor_graph(0, degree=400, factors=1)
-    with pytest.raises(InputError, match="nodes: expected at least 32, two per class, got 31"):
-        factor_graph(0, nodes=31)
-
-
 # Motifs
 
 

@@ -63,8 +63,8 @@ def test_a_network_has_the_shared_settings_and_its_own_and_the_first_seed_comes_
         ("networks: {}", "networks: expected a name and settings for each, got {}"),
         (TINY + "sedes: [1]", "entry: expected one of train, networks, seeds, test_on, against, got 'sedes'."),
         (TINY.replace("[0, 1]", "[0, 0]"), "seeds: expected a list of different integers >= 0, got [0, 0]"),
-        (TINY.replace("epochs", "epoch"), "train: setting: expected one of dataset, "),
-        (TINY.replace("epochs: 1", "seed: 1"), "got 'seed'"),
+        (TINY.replace("epochs", "epoch"), "dynamic: TrainConfig.__init__() got an unexpected keyword argument 'epoch'"),
+        (TINY.replace("epochs: 1", "seed: 1"), "got multiple values for keyword argument 'seed'"),
         (TINY.replace("compact", "compatc"), "dynamic: model: expected one of compact, parts"),
         (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist"),
         (TINY + "against: CNM", "against: expected one of the rows dynamic; CNN, got CNM"),
@@ -181,9 +181,9 @@ def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(place, tm
 def test_capsules_are_counted_on_the_images_that_chose_the_epoch(place, tmp_path, monkeypatch):
     seen, count = [], images.capsule_usage_of_layers
 
-    def counting(model, part, on_share):
+    def counting(model, part, on_progress):
         seen.append(part)
-        return count(model, part, on_share)
+        return count(model, part, on_progress)
 
     monkeypatch.setattr(images, "capsule_usage_of_layers", counting)
     text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  CNN: {model: cnn-small}\n", "")

@@ -57,6 +57,16 @@ def readout_of(**options):
     return readout
 
 
+@pytest.mark.parametrize("layer", [nn.CapsuleConv, nn.CapsuleReadout, pyg.CapsuleConv, pyg.CapsuleReadout])
+@pytest.mark.parametrize("off", ["squash_output", "bias", "normalise"])
+def test_an_option_is_the_one_of_its_name(layer, off):
+    drop = "dropout" if "pyg" in layer.__module__ else "vote_drop"
+    made = layer(F, D, K, in_caps=2, **{off: False, drop: 0.5}).capsules
+    found = made.squash_output, made.bias is not None, made.normalise or not made.squash_output
+    assert found == tuple(off != name for name in ("squash_output", "bias", "normalise"))
+    assert (made.in_caps, made.vote_drop.p) == (2, 0.5)
+
+
 def dgl_twin(layer, make, *sizes, **options):
     twin = make(*sizes, **options).double()
     twin.load_state_dict(layer.state_dict())

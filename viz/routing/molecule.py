@@ -187,7 +187,7 @@ class MoleculePicture:
         for k, (bar, value) in enumerate(zip(self.bars, self._values, strict=True)):
             bar.set_width(lengths[k])
             value.set(text=f"{lengths[k]:.2f}", fontweight="bold" if k == lengths.argmax() else "normal")
-        self.caption.set_text(f"{self._graph}, after {self.timeline.said(position)}\n{self._truth}")
+        self.caption.set_text(f"{self._graph}, after {self.timeline.progress_text(position)}\n{self._truth}")
 
 
 def _places_in(medium: style.Medium, classes: int) -> tuple[int, Box, Box, Box]:

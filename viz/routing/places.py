@@ -18,7 +18,7 @@ from graphcaps.errors import required
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words
-from graphcaps.viz.routing.timeline import Timeline, between, caption, taken, true_parent
+from graphcaps.viz.routing.timeline import Timeline, between, caption, series, true_parent
 
 SHARP = 4  # power of the cosine that a place fades by
 LITTLE = 0.1  # of the largest total weight of a pixel, added to each: fades pixels that hardly any child sees
@@ -114,7 +114,7 @@ class PlacesPicture:
         pixels = required(trace.images, "trace", "images to paint votes on", then=then)[image]
         required(trace.fields, "trace", "fields of its children", then=then)
         fields, of = places_of(trace)
-        credit = self.timeline.c * taken(trace, "agreement", over, image)  # (S, E)
+        credit = self.timeline.c * series(trace, "agreement", over, image)  # (S, E)
         self.maps = np.maximum(credit_by_place(trace, of, credit), 0)
         self._true = true_parent(trace, image)
         self.shown = np.sort(np.argsort(-self.timeline.lengths[-1], kind="stable")[:_MOST])

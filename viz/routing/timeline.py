@@ -60,7 +60,7 @@ class Timeline:
         expect(over in OVER, "over", " or ".join(OVER), repr(over))
         several = over == "iterations" or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
-        c, lengths = (taken(trace, name, over, image) for name in ("c", "lengths"))
+        c, lengths = (series(trace, name, over, image) for name in ("c", "lengths"))
         return cls(over, _steps(trace, over), c, lengths, trained=trace.answer_at + 1)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Timeline:
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{name} of {self.steps[-1]}{after}"
 
-    def said(self, position: float) -> str:
+    def progress_text(self, position: float) -> str:
         """How far it is: ``3 iterations``, ``1 epoch``, ``2 → 3 iterations`` on the way."""
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         return count(int(low), self.over[:-1]) if low == high else f"{low} → {high} {self.over}"
@@ -102,7 +102,7 @@ class Timeline:
         return [*frames, Frame(self.end, _END)]
 
 
-def taken(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
+def series(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
     """(S, E) or (S, J) float64: an array of the trace along a timeline; raise ``GraphcapsError`` for NaN or inf."""
     last = trace.answer_at
     cut = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
