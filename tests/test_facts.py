@@ -109,38 +109,41 @@ def test_the_first_couplings_of_a_child_are_equal(way, graph, trailing, dtype, d
 
 
 @pytest.mark.fact(4)
-def test_a_second_call_equals_the_first(way, graph, draw):
-    votes, others = draw(graph.num_edges(), 3, D), draw(graph.num_edges(), 3, D)
-    routing = way.learned(graph, votes)
-    first = way(graph, votes, routing=routing)
-    way(graph, others, routing=routing)
-    second = way(graph, votes, routing=routing)
-    assert_close(second.v, first.v)
-    assert_close(second.activation, first.activation)
+def test_a_second_call_equals_the_first(way, graphs, draw):
+    for graph in (graphs["complete"], graphs["sparse_7x5"]):
+        votes, others = draw(graph.num_edges(), 3, D), draw(graph.num_edges(), 3, D)
+        routing = way.learned(graph, votes)
+        first = way(graph, votes, routing=routing)
+        way(graph, others, routing=routing)
+        second = way(graph, votes, routing=routing)
+        assert_close(second.v, first.v)
+        assert_close(second.activation, first.activation)
 
 
 @pytest.mark.fact(4)
-def test_an_observer_does_not_change_the_result(way, graph, draw):
-    votes = draw(graph.num_edges(), 3, D)
-    alone = way(graph, votes)
-    watched = way(graph, votes, on_iteration=lambda *state: None)
-    assert_close(watched.v, alone.v)
+def test_an_observer_does_not_change_the_result(way, graphs, draw):
+    for graph in (graphs["complete"], graphs["sparse_7x5"]):
+        votes = draw(graph.num_edges(), 3, D)
+        alone = way(graph, votes)
+        watched = way(graph, votes, on_iteration=lambda *state: None)
+        assert_close(watched.v, alone.v)
 
 
 @pytest.mark.fact(4)
-def test_a_call_leaves_the_graph_as_it_was(way, graph, draw):
-    graph = graph.local_var()
-    kind = graph.canonical_etypes[0][2]
-    mine = {name: torch.full((graph.num_edges(),), 7.0) for name in ("b", "c", "u_hat", "agreement", "m", "mine")}
-    graph.edata.update(mine)
-    graph.dstnodes[kind].data["v"] = torch.full((graph.num_dst_nodes(),), 7.0)
-    votes = draw(graph.num_edges(), 3, D)
-    names, before = (set(graph.edata), set(graph.dstnodes[kind].data)), votes.clone()
-    way.watch(graph, votes)
-    assert (set(graph.edata), set(graph.dstnodes[kind].data)) == names
-    assert all((graph.edata[name] == 7).all() for name in mine)
-    assert (graph.dstnodes[kind].data["v"] == 7).all()
-    assert torch.equal(votes, before)
+def test_a_call_leaves_the_graph_as_it_was(way, graphs, draw):
+    for graph in (graphs["complete"], graphs["sparse_7x5"]):
+        graph = graph.local_var()
+        kind = graph.canonical_etypes[0][2]
+        mine = {name: torch.full((graph.num_edges(),), 7.0) for name in ("b", "c", "u_hat", "agreement", "m", "mine")}
+        graph.edata.update(mine)
+        graph.dstnodes[kind].data["v"] = torch.full((graph.num_dst_nodes(),), 7.0)
+        votes = draw(graph.num_edges(), 3, D)
+        names, before = (set(graph.edata), set(graph.dstnodes[kind].data)), votes.clone()
+        way.watch(graph, votes)
+        assert (set(graph.edata), set(graph.dstnodes[kind].data)) == names
+        assert all((graph.edata[name] == 7).all() for name in mine)
+        assert (graph.dstnodes[kind].data["v"] == 7).all()
+        assert torch.equal(votes, before)
 
 
 @pytest.mark.fact(5)
