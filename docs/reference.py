@@ -42,14 +42,15 @@ def page_of(name: str, value: Any) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Prose as reStructuredText that shows the same signs; code in backticks stays code.
+    r"""Prose as reStructuredText that shows the same signs; code stays code, with links for names of graphcaps.
 
     >>> escape("b (E, *), |v| of `c` and ``s_``")
     'b (E, \\*), \\|v\\| of ``c`` and ``s_``'
     """
     parts = re.split(r"(``.+?``|`[^`]+`)", text, flags=re.DOTALL)
     parts[::2] = [re.sub(r"([\\*|`]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
-    parts[1::2] = [f"``{part.strip('`')}``" for part in parts[1::2]]
+    code = [part.strip("`") for part in parts[1::2]]
+    parts[1::2] = [f":py:obj:`{c}`" if re.fullmatch(r"graphcaps(\.\w+)+", c) else f"``{c}``" for c in code]
     return "".join(parts)
 
 

@@ -16,9 +16,10 @@ from .node_caps import NodeCapsules
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``CapsuleConv`` has the formula: each node has one edge, to its graph, along which the C classes compete. Uniform
-    couplings give the mean over the nodes, so results don't depend on a graph's size. In place of
-    ``GlobalAttentionPooling``; the lengths are class scores for ``graphcaps.margin_loss``.
+    ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here: each node
+    has one edge, to its graph, along which the C classes compete. Uniform couplings give the mean over the nodes, so
+    results don't depend on a graph's size. In place of ``GlobalAttentionPooling``; the lengths are class scores for
+    ``graphcaps.margin_loss``.
 
     With dynamic routing a capsule is a sum over all nodes, so that its first choice is a random one unless votes are
     very short, and the layer learns nothing.
@@ -27,7 +28,6 @@ class CapsuleReadout(nn.Module):
         in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
-        routing, squash_output, vote_drop, in_caps, bias, normalise: as in ``CapsuleConv``.
 
     Shapes:
         graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1

@@ -17,7 +17,11 @@ from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, valu
 
 
 class CapsuleConv(MessagePassing):
-    """Graph convolution by routing: ``graphcaps.nn.CapsuleConv``, whose docstring has the formula, for PyG's graphs.
+    """Graph convolution by routing.
+
+    ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here. Its
+    ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and
+    ``edge_dim`` here, and features of -1 are taken from the first input.
 
     A ``MessagePassing`` layer for explainers, ``summary`` and ``HeteroConv``, but ``propagate`` and its hooks are not
     called: routing reads messages several times, and may not build them. An explainer's edge mask multiplies the edge
@@ -25,9 +29,6 @@ class CapsuleConv(MessagePassing):
     Where capsules compete, those of an edge sum to 1: use their maximum, the mean is constant.
 
     Args:
-        in_channels, out_channels, dropout, edge_dim: ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` of
-            ``graphcaps.nn.CapsuleConv``. Features of -1 are taken from the first input.
-        num_caps, routing, squash_output, competition, in_caps, bias, normalise, residual: as there.
         add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
             in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
         concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its

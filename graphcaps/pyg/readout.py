@@ -18,15 +18,16 @@ from .edges import members
 class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``graphcaps.nn.CapsuleReadout`` says how. Called as any ``Aggregation`` is, ``readout(x, batch)``, but with
-    a dim for capsules in what it gives. ``concat`` takes it away, for ``MultiAggregation`` and for convolutions that
-    aggregate their messages so: ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``. The lengths
-    are class scores for ``graphcaps.margin_loss``.
+    ``graphcaps.nn.CapsuleReadout`` says how, and what the arguments mean. Its ``in_feats``, ``out_feats`` and
+    ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here, and features of -1 are taken from the
+    first input.
+
+    Called as any ``Aggregation`` is, ``readout(x, batch)``, but with a dim for capsules in what it gives. ``concat``
+    takes it away, for ``MultiAggregation`` and for convolutions that aggregate their messages so:
+    ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``. The lengths are class scores for
+    ``graphcaps.margin_loss``.
 
     Args:
-        in_channels, out_channels, dropout: ``in_feats``, ``out_feats`` and ``vote_drop`` of
-            ``graphcaps.nn.CapsuleReadout``; -1 features are taken from the first input.
-        num_caps, routing, squash_output, in_caps, bias, normalise: as there.
         concat: True: a graph's capsules one after another, (B, *, num_caps * out_channels).
 
     Shapes:
