@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect, required
+from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, check_competition, links
 from ..routing import Dynamic, Routing, Spherical, Uniform
 from ..routing.api import unit_votes
@@ -52,6 +52,14 @@ def ends_of_features(name: str, feats: int | Sequence[int | None], residual: boo
         warn_unused(name, name)
         return source, None
     return source, feats[1]
+
+
+def check_features(name: str, feat: object) -> None:
+    """Raise ``InputError`` unless ``feat`` is a tensor, or a pair of tensors whose second may be None."""
+    pair = isinstance(feat, (tuple, list)) and len(feat) == 2
+    first, *second = feat if isinstance(feat, (tuple, list)) and pair else (feat,)
+    for given in (first, *(target for target in second if target is not None)):
+        check_tensor(name, given, floating=False)
 
 
 def warn_unused(name: str, sizes: str) -> None:
@@ -97,6 +105,8 @@ class NodeCapsules(nn.Module):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
         check_competition(competition)
+        for name, flag in (("squash_output", squash_output), ("bias", bias), ("normalise", normalise)):
+            check_flag(name, flag)
         routing = as_routing(routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
         if routing.mutual:
@@ -178,6 +188,7 @@ class NodeCapsules(nn.Module):
             (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
             c (E, *, K_in, K_out), detached.
         """
+        check_tensor(self.names.feat, feat, floating=False)
         edges = links(graph, feat.device)
         if edge_feat is not None and edge_feat.dim() == 1:
             edge_feat = edge_feat[:, None]
@@ -212,6 +223,7 @@ class NodeCapsules(nn.Module):
         """Edge weights times the dropout mask, broadcastable with (E, *, K_in, K_out), or None."""
         scale = None
         if edge_weight is not None:
+            check_tensor("edge_weight", edge_weight, floating=False)
             fits = edge_weight.dim() > 0 and len(edge_weight) == edge_weight.numel() == len(edges.src)
             expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
             scale = edge_weight.to(z.dtype).reshape(-1, *[1] * (z.dim() - 2))

@@ -57,6 +57,8 @@ def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
     """Nodes linked to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
     groups = numbers
     if name == "ptr":
+        rising = not numbers.is_floating_point() and bool((numbers.diff() >= 0).all())
+        expect(rising, "ptr", "integers in rising order", numbers.dtype if numbers.is_floating_point() else "others")
         expect(numbers[:1].tolist() == [0], "ptr", "0 first, where the first graph's nodes start", numbers[:1].tolist())
         groups = torch.arange(num_groups, device=numbers.device).repeat_interleave(numbers.diff())
     nodes = torch.arange(len(groups), dtype=groups.dtype, device=groups.device)
