@@ -10,10 +10,11 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_flag, check_tensor, expect, required
+from ..graph.links import outside_of_transforms
 from ..nn.node_caps import PYG, NodeCapsules, check_features, ends_of_features, warn_unused
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, values_of, with_loops
+from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, traced, values_of, with_loops
 
 
 class CapsuleConv(MessagePassing):
@@ -143,10 +144,17 @@ class CapsuleConv(MessagePassing):
         loops = self.add_self_loops is not False and not pair
         routed = self._routed
         if routed is None:
-            routed = routed_edges("edge_index", pairs(edge_index), loops, num_sources, num_targets)
+            given = ("edge_index", pairs(edge_index), loops, num_sources, num_targets)
+            if traced():
+                plain = self.capsules.competition == "capsules" and not self.capsules.routing.mutual
+                wanted = "competition='capsules', in_caps=1 and no mutual routing"
+                expect(plain and self.capsules.in_caps == 1, "torch.export", wanted, repr(self.capsules))
+                routed = routed_edges(*given)
+            else:
+                routed = outside_of_transforms(lambda: routed_edges(*given))
             self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-            fits = values is None or len(values) == routed.num_given
+            fits = values is None or values.shape[0] == routed.num_given
             expect(fits, what, f"(E={routed.num_given}, ...)", values if values is None else tuple(values.shape))
         if routed.stayed is not None:
             edge_weight, edge_attr = with_loops(routed, num_targets, edge_weight, edge_attr)
@@ -189,7 +197,7 @@ class CapsuleConv(MessagePassing):
         if self.edge_dim is None:
             expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")
             edge_weight = values if edge_weight is None else edge_weight
-            narrow = edge_weight is None or len(edge_weight) == edge_weight.numel()
+            narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
             then = "Edge features want a layer with edge_dim="
             expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
             return edge_weight, None

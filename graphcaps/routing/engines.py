@@ -14,9 +14,10 @@ from torch import Tensor
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
 from ..graph import links
+from ..graph.links import torch_looks_inside
 from . import fused
 from .edges import DenseEdges, EdgeOps, Observer, edges_of
-from .gradient import torch_looks_inside, with_written_gradient
+from .gradient import with_written_gradient
 from .names import as_routing
 from .routing import Parents, Routing, squashed
 from .votes import LinearVotes, MatrixVotes
