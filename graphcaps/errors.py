@@ -77,8 +77,8 @@ def check_callable(name: str, value: object) -> None:
     expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
 
 
-def check_tensor(name: str, value: object, floating: bool = True) -> None:
-    """Raise ``InputError`` unless ``value`` is a dense tensor of real numbers, with ``floating`` of 16, 32 or 64 bits.
+def check_tensor(name: str, value: object, floating: bool = True) -> Tensor:
+    """Give ``value``; raise ``InputError`` unless it is a dense tensor of real numbers, ``floating`` ones by default.
 
     >>> check_tensor("u", [1.0])
     Traceback (most recent call last):
@@ -96,6 +96,7 @@ def check_tensor(name: str, value: object, floating: bool = True) -> None:
     expect(not value.is_complex(), name, "real numbers", value.dtype)
     fits = not floating or value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
     expect(fits, name, "floating point", value.dtype, f"Convert it: {name}.float()")
+    return value
 
 
 def check_unit(name: str, values: Tensor, then: str = "") -> None:

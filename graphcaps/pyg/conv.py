@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -144,14 +145,15 @@ class CapsuleConv(MessagePassing):
         loops = self.add_self_loops is not False and not pair
         routed = self._routed
         if routed is None:
-            given = ("edge_index", pairs(edge_index), loops, num_sources, num_targets)
+            ends = pairs(edge_index)
             if traced():
                 plain = self.capsules.competition == "capsules" and not self.capsules.routing.mutual
-                wanted = "competition='capsules', in_caps=1 and no mutual routing"
-                expect(plain and self.capsules.in_caps == 1, "torch.export", wanted, repr(self.capsules))
-                routed = routed_edges(*given)
+                only = "competition='capsules', in_caps=1 and no mutual routing"
+                expect(plain and self.capsules.in_caps == 1, "torch.export", only, repr(self.capsules))
+                routed = routed_edges("edge_index", ends, loops, num_sources, num_targets)
             else:
-                routed = outside_of_transforms(lambda: routed_edges(*given))
+                make = functools.partial(routed_edges, "edge_index", ends, loops, num_sources, num_targets)
+                routed = outside_of_transforms(make)
             self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             fits = values is None or values.shape[0] == routed.num_given

@@ -42,7 +42,8 @@ def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, 
         nodes = torch.arange(num_targets, dtype=edges.dtype, device=edges.device)
         edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
     if traced():
-        return RoutedEdges(edges, stayed, num_given, Links(*edges.long(), num_sources, num_targets, complete=False))
+        src, dst = edges.long()
+        return RoutedEdges(edges, stayed, num_given, Links(src, dst, num_sources, num_targets, complete=False))
     return RoutedEdges(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
 
 

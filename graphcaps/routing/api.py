@@ -240,7 +240,7 @@ def _checked_prior(
         return torch.zeros((), device=device, dtype=dtype).expand(wanted)
     if isinstance(prior, numbers.Real) and not isinstance(prior, bool):
         prior = torch.tensor(float(prior), device=device, dtype=dtype)
-    check_tensor("prior", prior)
+    prior = check_tensor("prior", prior)
     expect(prior.device == device, "prior", f"device {device} as the votes", prior.device)
     padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
     fits = padded.dim() == len(wanted) and all(
