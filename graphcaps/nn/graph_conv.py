@@ -43,9 +43,9 @@ class CapsuleConv(nn.Module):
     ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
     square of the numbers of x_v, 1 without squash or ``normalise``.
 
-    Features may be of any scale from 1e-11 to 1e18, in float32: neither the logits of spherical routing nor, with
-    ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
-    the first iteration, and the layer learns little or nothing.
+    Features may be of any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
+    ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of
+    many neighbours, choose at random in the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
