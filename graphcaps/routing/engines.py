@@ -126,7 +126,11 @@ def run(
 def run_on(edges: EdgeOps, routing: Routing, u_hat: Tensor, b: Tensor, activation: Tensor | None = None) -> Parents:
     """Route over edge operations, of votes and prior logits laid out as they have them."""
     found = with_written_gradient(routing, edges, u_hat, b)
-    found = routing(edges, u_hat, b, activation) if found is None else found
+    if found is None:
+        found, seen = routing(edges, u_hat, b, activation), edges.observed
+        then = "Whoever asks for couplings is handed them there"
+        observes = edges.observer is None or seen > 0
+        expect(observes, type(routing).__name__, "edges.observe(r, b, c, v, votes) in each iteration", "none", then)
     return found if isinstance(found, Parents) else squashed(found)
 
 

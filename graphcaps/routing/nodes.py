@@ -85,6 +85,9 @@ class _OwnEdges(ScatterEdges):
     def child_sum(self, x: Tensor) -> Tensor:
         return x.sum(dim=-1, keepdim=True).expand_as(x)
 
+    def child_max(self, x: Tensor) -> Tensor:
+        return x.detach().amax(dim=-1, keepdim=True).expand_as(x)
+
 
 class _MutualEdges(_OwnEdges):
     """An edge's agreement is its reverse's too."""
