@@ -48,6 +48,7 @@ class EdgeOps(Protocol):
     """The operations, on edge numbers and edge vectors of one layout."""
 
     observer: Observer | None
+    observed: int
 
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers."""
