@@ -21,7 +21,7 @@ import numpy as np
 
 from ..atomic import remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, expect
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -222,6 +222,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     """
     from .checkpoint import read_model
 
+    expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
     run = run if isinstance(run, Run) else Run.open(run)
     return read_model(run.checkpoint(which)).to(device).eval()
 

@@ -72,7 +72,7 @@ def test_children_that_are_asked_choose_their_digit():
 
 def test_who_cannot_be_asked_is_refused():
     with pytest.raises(
-        InputError, match="coupling_weight: expected 0, or a number > 0 for 'parts', got 1.0 for 'compa"
+        InputError, match="coupling_weight: expected 0, or a number > 0 for 'parts' with Dynamic or Spherical .*, got 1.0 for 'compa"
     ):
         CapsNet.from_preset("compact", coupling_weight=1.0)
     net = CapsNet.from_preset("parts", routing=Uniform(), coupling_weight=1.0)

@@ -312,7 +312,7 @@ ONES = torch.ones(N, F).double()
         (lambda: CapsuleConv(-1, D, K), "in_feats: expected an integer >= 1, got -1"),
         (lambda: CapsuleConv(F, D, K, competition="neighbors"), "Did you mean 'neighbours'?"),
         (lambda: CapsuleConv(F, D, K, routing="em"), "routing: expected one whose poses are sums of votes"),
-        (lambda: CapsuleConv(F, D, K, 0.6, 0.6), "routing: expected a Routing such as .*got 0.6"),
+        (lambda: CapsuleConv(F, D, K, 0.6), "routing: expected a Routing such as .*got 0.6"),
         (lambda: conv()(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
         (lambda: conv(in_caps=2)(graph_of(), ONES), r"feat: expected \(N=9, \*, 2, 6\)"),
         (lambda: conv()(graph_of(), ONES.long()), "feat: expected torch.float64"),
