@@ -12,6 +12,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 import torch
 
 from .._dgl import DGLGraph
+from ..errors import expect
 
 How = ParamSpec("How")
 Made = TypeVar("Made")
@@ -104,6 +105,9 @@ def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
     """``links``, made anew."""
+    formats = [name for some in graph.formats().values() for name in some]
+    then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
+    expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None

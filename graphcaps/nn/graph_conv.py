@@ -10,7 +10,7 @@ from torch import nn
 from .._dgl import DGLGraph, dgl
 from ..errors import check_callable, check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph
-from ..graph.links import cached_per_structure
+from ..graph.links import cached_per_structure, links
 from ..routing import Routing
 from ..routing.api import uncompiled
 from .node_caps import NodeCapsules, check_features, ends_of_features, warn_unused
@@ -189,4 +189,4 @@ class CapsuleConv(nn.Module):
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
-    return bool((graph.in_degrees() == 0).any())
+    return bool((links(graph, graph.device).in_degrees == 0).any())

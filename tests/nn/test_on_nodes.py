@@ -318,6 +318,7 @@ ONES = torch.ones(N, F).double()
         (lambda: conv()(graph_of(), ONES.long()), "feat: expected torch.float64"),
         (lambda: conv()(graph_of(), ONES, torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
         (lambda: conv()(torch.zeros(2, 3), ONES), "graph: expected a DGLGraph, got Tensor"),
+        (lambda: conv()(graph_of().formats("csc"), ONES), "graph: expected a graph whose formats include coo, got csc"),
         (lambda: conv(edge_feats=2)(graph_of(), ONES), r"edge_feat: expected \(E=29, 2\), got none"),
         (
             lambda: conv()(graph_of(), ONES, edge_feat=torch.ones(29, 3)),
