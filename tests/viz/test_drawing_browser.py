@@ -381,7 +381,9 @@ def test_the_epoch_slider_routes_a_drawing_with_the_weights_of_then(chromium):
         draw(page, SEVEN)
         assert page.locator("#epoch").get_attribute("max") == "2"
         check(page, 2)
-        assert page.locator("#epochs output").inner_text() == "3 of 3 3 of 4 epochs fit"
+        assert page.locator("#epochs output").inner_text() == "3 of 3 3 of 4 fit"
+        page.set_viewport_size({"width": 400, "height": 800})
+        check_fits(page)
         best = page.locator("#verdict").inner_text()
         for k in (0, 1):
             to(page, k)
