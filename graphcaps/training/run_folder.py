@@ -1,7 +1,7 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last}.safetensors  figures/
+              checkpoints/{best,last,epoch-K}.safetensors  figures/
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Run:
         return held
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images) or ``"last"`` weights."""
+        """Path of the ``"best"`` (on validation images) or ``"last"`` weights, or of early ones, as ``"epoch-1"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def write_metrics(self, history: list[dict]) -> None:
