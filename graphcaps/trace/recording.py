@@ -41,7 +41,7 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
         route_layer(layer, u, iterations=max(ITERATIONS, layer.routing.iterations))
     fields = model.receptive_fields().numpy().astype(np.int32)
     trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
-    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields, v=None)
 
 
 def record(
