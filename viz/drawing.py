@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, check_name, expect
 from graphcaps.progress import bar
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.explorer.html import explorer_page
 from graphcaps.viz.results.training_sheet import is_drawable, sheet
@@ -153,7 +153,8 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
     with TemporaryDirectory() as folder:
         for name, trace in traces.items():
             over = "epochs" if len(trace.epochs) > 1 else "iterations"
-            film = picture(trace, path=Path(folder) / "routing.gif", over=over)
+            film = Path(folder) / "routing.gif"
+            picture(trace, path=film, over=over)
             data = base64.b64encode(film.read_bytes()).decode()
             summary = f"<summary>{html.escape(name)}: {size_in_words(trace)}</summary>"
             opened = " open" * (name == list(traces)[-1])

@@ -11,7 +11,7 @@ from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn.routed import activation_of, route_layer
-from .routing_trace import RoutingTrace
+from ..routing_trace import RoutingTrace
 from .watched import watch
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames

@@ -21,7 +21,7 @@ from ..nn.node_caps import NodeCapsules
 from ..routing import Dynamic, route
 from ..routing.edges import Observer
 from ..routing.observers import recording
-from .routing_trace import RoutingTrace
+from ..routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -98,7 +98,7 @@ def test_of_a_large_graph_a_neighbourhood_or_the_largest_degrees_are_drawn_and_s
     assert of_interest(hub, 0).sum() == 2000
     trace = trace_of(edges.tolist(), iterations=3, images=1, epochs=(1,))
     assert f"the {len(shown)} nodes with the most edges, of {edges.max() + 1}" in words(viz.NodesPicture(trace).figure)
-    said = f"node 500 and {len(near) - 1} neighbours, of {edges.max() + 1} nodes; of the votes 3 of 9 are recorded"
+    said = f"node 500 and {len(near) - 1} neighbours, of {edges.max() + 1} nodes; 3 of 9 votes are recorded"
     cut = dataclasses.replace(trace, about={"edges": "3 of 9"})
     assert said in words(viz.NodesPicture(cut, node=500).figure)
 

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption, count
 

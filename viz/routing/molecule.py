@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
 from graphcaps.errors import expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.layout import places

@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.patches import Polygon
+from matplotlib.image import AxesImage
 
 from graphcaps.errors import check_name, check_whole, expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words, entropies
 from graphcaps.viz.routing.layout import shelved
@@ -30,7 +30,7 @@ _THIN = 0.5  # points
 _BEND = 0.12  # of an edge whose reverse is drawn too, in its length
 _CURVE = np.linspace(0, 1, 12)[:, None]
 _SMALL = 150  # nodes
-_NUMBERED = 40  # nodes of a matrix with a number each
+_NUMBERED = 40  # nodes with a number each
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
@@ -101,7 +101,8 @@ class NodesPicture:
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
         self._node = node
         self.words = self._in_words(number, len(pairs))
-        self.lines = self.cells = None
+        self.lines: LineCollection | None = None
+        self.cells: AxesImage | None = None
         size, room = len(self.shown), len(self.shown) * (len(self.shown) - 1)
         tangled = len(self.edges) > max(TANGLE[0], TANGLE[1] * room)
         with style.applied(medium):
@@ -124,7 +125,7 @@ class NodesPicture:
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
         recorded = self._trace.about.get("edges")
-        return what + (f"; of the votes {recorded} are recorded" if recorded else "")
+        return what + (f"; {recorded} votes are recorded" if recorded else "")
 
     def _lay_out(self, medium: style.Medium) -> None:
         screen = medium is style.SCREEN
@@ -166,21 +167,37 @@ class NodesPicture:
         self._artists: list[Any] = [self.lines, self.nodes, *self._letters(axes, at, 10 * few)]
 
     def _letters(self, axes: Axes, at: np.ndarray, size: float) -> list[Any]:
-        names, tags = self._trace.tag_names, self._trace.node_tags
-        if not names or tags is None or size * self._medium.line < 4:
+        tags, names = self._trace.node_tags, self._trace.tag_names
+        texts = [str(n) if tags is None or not names else names[tags[n]] for n in self.shown]
+        size *= self._medium.line * min(1, 2.2 / max(map(len, texts)))
+        if size < 4 or (tags is None and len(at) > _NUMBERED):
             return []
-        looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size * self._medium.line, "zorder": 4}
-        return [axes.text(x, y, names[tags[n]], **looks) for (x, y), n in zip(at, self.shown, strict=True)]
+        looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
+        return [axes.text(x, y, text, **looks) for (x, y), text in zip(at, texts, strict=True)]
 
     def _places(self) -> np.ndarray:
         """(n, 2) in [0, 1]: as the trace has them, in their proportions, or by networkx."""
         if self._trace.positions is not None:
             at = self._trace.positions[self.shown].astype(np.float64)
+        elif self._node is not None:
+            at = self._around(self._node)
         else:
             at = laid_out(len(self.shown), self._ends)
         low, high = at.min(axis=0), at.max(axis=0)
         extent = np.maximum(high - low, 1e-9) if self._trace.positions is None else max(float((high - low).max()), 1e-9)
         return 0.5 + (at - (low + high) / 2) / extent
+
+    def _around(self, node: int) -> np.ndarray:
+        """(n, 2): the node in the middle of its neighbours, those of one capsule side by side."""
+        capsule = np.full(len(self.shown), self._trace.num_caps)
+        into = self.edges[:, 1] == node
+        capsule[self._ends[into, 0]] = self.shares[-1, into].argmax(axis=1)
+        ring = np.argsort(capsule, kind="stable")
+        middle = int(np.searchsorted(self.shown, node))
+        ring = ring[ring != middle]
+        graph = networkx.empty_graph(len(self.shown))
+        found = networkx.shell_layout(graph, [[middle], ring.tolist()], rotate=0)
+        return np.array([found[n] for n in graph])
 
     def _draw_matrix(self, axes: Axes, size: int) -> None:
         self.cells = axes.imshow(np.ones((size, size, 3)), interpolation="nearest")
@@ -216,21 +233,18 @@ class NodesPicture:
         wedge = style.panel(self.figure, "key", left, top + 20, 120, 10)
         style.bare(wedge)
         wedge.set(xlim=(0, 1), ylim=(0, 1))
-        for k, x in enumerate(np.linspace(0, 0.95, 20)):
-            shade = _PAPER + (np.array(to_rgb(style.INK)) - _PAPER) * k / 19
-            wedge.add_patch(
-                Polygon(
-                    [(x, 0.5 - x / 2), (x + 0.05, 0.5 - x / 2 - 0.025)]
-                    + [(x + 0.05, 0.5 + x / 2 + 0.025), (x, 0.5 + x / 2)],
-                    color=shade,
-                    lw=0,
-                )
-            )
+        part = np.linspace(0, 1, 20)[:, None]
+        ends = np.stack((0.95 * part, 0.95 * part + 0.05), axis=1)  # (20, 2, 1)
+        shades = _PAPER + part * (np.array(to_rgb(style.INK)) - _PAPER)
+        pieces = np.concatenate((ends, np.full_like(ends, 0.5)), axis=2)
+        wedge.add_collection(
+            LineCollection(list(pieces), colors=shades, linewidths=_THIN + 6 * part[:, 0], capstyle="butt")
+        )
         style.write(self.figure, left, top + 33, f"{self.low:.2f}", **small)
         style.write(self.figure, left + 120, top + 33, f"{self.full:.2f}", ha="right", **small)
-        for k, color in enumerate(self._colors):
+        for k in range(self._trace.num_caps):
             x, y = left + (80 if self._medium is style.SCREEN else 68) * (k % 2), top + 56 + 16 * (k // 2)
-            style.write(self.figure, x, y - 2, "■", color=color, **small)
+            style.write(self.figure, x, y - 2, "■", color=self._colors[k], **small)
             style.write(self.figure, x + 13, y, f"capsule {k}", **small)
 
     def show(self, position: float) -> None:

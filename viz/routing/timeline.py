@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..atomic import replacing
-from ..errors import GraphcapsError, check_whole, expect
+from .atomic import replacing
+from .errors import GraphcapsError, check_whole, expect
 
 FORMAT_VERSION = 2
 
