@@ -68,7 +68,7 @@ def draw(
             last iteration of training, in the last epoch (over both, once), and all of the entropy's curves; 3.4 inches
             wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
         image: which image of the trace moves, or is shown first in the explorer, from 0.
-        node: which node of a graph is drawn, with its neighbours; None: the whole graph, or what fits.
+        node: which node of a graph is drawn, with those that vote for it; None: the whole graph, or what fits.
         on_written: called with each path when its file is complete.
 
     Returns:

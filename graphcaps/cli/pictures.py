@@ -43,7 +43,8 @@ def viz(
             the entropy's curves, sized for a column of a paper.
             html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
-        node: Draw this node and its neighbours, with nodes; default: the whole graph, or the nodes with the most edges.
+        node: Of nodes, draw this one and those that vote for it; default: the whole graph, or the nodes with the most
+            edges.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.

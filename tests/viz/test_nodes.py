@@ -92,22 +92,23 @@ def test_of_a_large_graph_a_neighbourhood_or_the_largest_degrees_are_drawn_and_s
     shown = np.unique(edges[drawn])
     others = np.setdiff1d(np.unique(edges), shown)
     assert degree[shown].min() >= np.sort(degree[others])[-1] - 1
-    near = np.unique(edges[(edges == 500).any(axis=1)])
-    assert (of_interest(edges, 500) == np.isin(edges, near).all(axis=1)).all()
-    hub = np.array([(0, k) for k in range(1, 3000)])
+    assert (of_interest(edges, 500) == (edges[:, 1] == 500)).all()
+    hub = np.array([(k, 0) for k in range(1, 3000)])
     assert of_interest(hub, 0).sum() == 2000
     trace = trace_of(edges.tolist(), iterations=3, images=1, epochs=(1,))
     assert f"the {len(shown)} nodes with the most edges, of {edges.max() + 1}" in words(viz.NodesPicture(trace).figure)
-    said = f"node 500 and {len(near) - 1} neighbours, of {edges.max() + 1} nodes; 3 of 9 votes are recorded"
+    said = f"node 500 and {(edges[:, 1] == 500).sum()} that vote for it, of {edges.max() + 1} nodes; 3 of 9 votes"
     cut = dataclasses.replace(trace, about={"edges": "3 of 9"})
     assert said in words(viz.NodesPicture(cut, node=500).figure)
 
 
 def test_letters_are_the_names_of_the_nodes_tags():
     trace = trace_of().with_nodes(node_tags=[0, 1, 0, 1, 0, 1], tag_names=("x", "y"))
-    shown = viz.NodesPicture(trace, node=3)
-    assert shown.shown.tolist() == [1, 3]
-    assert [letter.get_text() for letter in shown.figure.axes[0].texts] == ["y", "y"]
+    shown = viz.NodesPicture(trace, node=1)
+    assert shown.shown.tolist() == [0, 1, 3]
+    assert [letter.get_text() for letter in shown.figure.axes[0].texts] == ["x", "y", "y"]
+    numbered = viz.NodesPicture(trace_of(), node=1).figure.axes[0].texts
+    assert [letter.get_text() for letter in numbered] == ["0", "1", "3"]
 
 
 def test_a_file_is_drawn_and_moves(tmp_path, capsys):
@@ -131,6 +132,7 @@ def test_nothing_reaches_over_the_edge(medium, view):
 def test_what_does_not_fit_is_named():
     for options, text in (
         ({"node": 6}, "node: expected a node of the graph, 0 to 5, got 6"),
+        ({"node": 3}, "node: expected one that others vote for, got 3"),
         ({"view": "grph"}, "view: expected one of auto, graph, matrix, got 'grph'. Did you mean 'graph'?"),
     ):
         with pytest.raises(InputError) as caught:

@@ -5,6 +5,7 @@ It is drawn as a graph, or, where that would be a tangle, as a matrix of nodes b
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import networkx
@@ -49,8 +50,8 @@ class NodesPicture:
 
     Args:
         trace, over, image: as in ``Timeline.of``; of ``CapsuleConv``.
-        node: draw this node and its neighbours. Without it the whole graph, or, of one with more than 2,000 edges, the
-            nodes with the most of them.
+        node: draw this node and those that vote for it. Without it the whole graph, or, of one with more than 2,000
+            edges, the nodes with the most of them.
         view: graph, matrix, or auto: a matrix where the graph would be a tangle.
         medium: what it is made for.
 
@@ -88,6 +89,7 @@ class NodesPicture:
         number = int(pairs.max()) + 1
         if node is not None:
             check_whole("node", node, 0, number - 1, f"a node of the graph, 0 to {number - 1}")
+            expect(bool((pairs[:, 1] == node).any()), "node", "one that others vote for", node)
         drawn = of_interest(pairs, node)
         self.edges, self.shares = pairs[drawn], shares[:, drawn]
         self.shown, self._ends = np.unique(self.edges, return_inverse=True)
@@ -121,7 +123,8 @@ class NodesPicture:
     def _in_words(self, nodes: int, edges: int) -> str:
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
         if self._node is not None:
-            what = f"node {self._node} and {count(len(self.shown) - 1, 'neighbour')}, of {nodes:,} nodes"
+            others = len(self.shown) - 1
+            what = f"node {self._node} and {others:,} that vote for it, of {nodes:,} nodes"
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
         recorded = self._trace.about.get("edges")
@@ -188,15 +191,11 @@ class NodesPicture:
         return 0.5 + (at - (low + high) / 2) / extent
 
     def _around(self, node: int) -> np.ndarray:
-        """(n, 2): the node in the middle of its neighbours, those of one capsule side by side."""
-        capsule = np.full(len(self.shown), self._trace.num_caps)
-        into = self.edges[:, 1] == node
-        capsule[self._ends[into, 0]] = self.shares[-1, into].argmax(axis=1)
-        ring = np.argsort(capsule, kind="stable")
+        """(n, 2): the node in the middle of those that vote for it, those of one capsule side by side."""
+        ring = self._ends[np.argsort(self.shares[-1].argmax(axis=1), kind="stable"), 0]
         middle = int(np.searchsorted(self.shown, node))
-        ring = ring[ring != middle]
         graph = networkx.empty_graph(len(self.shown))
-        found = networkx.shell_layout(graph, [[middle], ring.tolist()], rotate=0)
+        found = networkx.shell_layout(graph, [[middle], ring[ring != middle].tolist()], rotate=0)
         return np.array([found[n] for n in graph])
 
     def _draw_matrix(self, axes: Axes, size: int) -> None:
@@ -240,8 +239,9 @@ class NodesPicture:
         wedge.add_collection(
             LineCollection(list(pieces), colors=shades, linewidths=_THIN + 6 * part[:, 0], capstyle="butt")
         )
-        style.write(self.figure, left, top + 33, f"{self.low:.2f}", **small)
-        style.write(self.figure, left + 120, top + 33, f"{self.full:.2f}", ha="right", **small)
+        digits = max(2, math.ceil(-math.log10(self.full - self.low)) + 1)
+        style.write(self.figure, left, top + 33, f"{self.low:.{digits}f}", **small)
+        style.write(self.figure, left + 120, top + 33, f"{self.full:.{digits}f}", ha="right", **small)
         for k in range(self._trace.num_caps):
             x, y = left + (80 if self._medium is style.SCREEN else 68) * (k % 2), top + 56 + 16 * (k // 2)
             style.write(self.figure, x, y - 2, "■", color=self._colors[k], **small)
@@ -275,24 +275,19 @@ class NodesPicture:
 
 
 def of_interest(pairs: np.ndarray, node: int | None) -> np.ndarray:
-    """(P,) which edges are drawn: all, those among a node and its neighbours, or those among the largest degrees.
+    """(P,) which edges are drawn: all, or those to a node, or those among the nodes with the most edges.
 
-    Never more than 2,000: nodes are left out from the one with the fewest edges on.
+    Never more than 2,000; nodes are left out from the one with the fewest edges on.
     """
-    if node is None and len(pairs) <= MOST:
-        return np.ones(len(pairs), bool)
-    degree = np.bincount(pairs.ravel()).astype(np.float64)
-    if node is not None:
-        near = np.unique(pairs[(pairs == node).any(axis=1)])
-        far = np.ones(len(degree), bool)
-        far[near] = False
-        degree[far], degree[node] = -1, np.inf
+    wanted = np.ones(len(pairs), bool) if node is None else pairs[:, 1] == node
+    if wanted.sum() <= MOST:
+        return wanted
+    degree = np.bincount(pairs.ravel())
     place = np.empty(len(degree), np.int64)
     place[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
-    later = place[pairs].max(axis=1)
-    later[(degree[pairs] < 0).any(axis=1)] = len(degree)
-    fit = np.cumsum(np.bincount(later, minlength=len(degree))[: len(degree)]) <= MOST
-    return later < fit.sum()
+    later = place[pairs[:, 0]] if node is not None else place[pairs].max(axis=1)
+    fit = np.cumsum(np.bincount(later[wanted], minlength=len(degree))) <= MOST
+    return wanted & (later < fit.sum())
 
 
 def laid_out(size: int, ends: np.ndarray) -> np.ndarray:
