@@ -195,16 +195,8 @@ class RoutingTrace:
         whole = ends.ndim == 2 and ends.shape[1] == 2 and np.issubdtype(ends.dtype, np.integer)
         expect(whole, "bonds", "(M, 2) integers", f"{ends.shape} {ends.dtype}")
         ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
-        tags = np.zeros(self.num_children, np.int32) if node_tags is None else np.asarray(node_tags)
-        expect(np.issubdtype(tags.dtype, np.integer), "node_tags", "(I,) integers", f"{tags.shape} {tags.dtype}")
-        added: dict[str, Any] = {
-            "bonds": ends.astype(np.int32),
-            "node_tags": tags.astype(np.int32),
-            "tag_names": tuple(tag_names),
-        }
-        made = dataclasses.replace(self, **added)
-        made.check()
-        return made
+        tags = np.zeros(self.num_children, np.int32) if node_tags is None else node_tags
+        return self._tagged(tags, tag_names, "I", bonds=ends.astype(np.int32))
 
     def with_nodes(
         self, positions: ArrayLike | None = None, node_tags: ArrayLike | None = None, tag_names: Sequence[str] = ()
@@ -221,8 +213,15 @@ class RoutingTrace:
         """
         expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
         places = None if positions is None else np.asarray(positions, np.float32)
-        tags = None if node_tags is None else np.asarray(node_tags).astype(np.int32)
-        made = dataclasses.replace(self, positions=places, node_tags=tags, tag_names=tuple(tag_names))
+        return self._tagged(node_tags, tag_names, "V", positions=places)
+
+    def _tagged(self, tags: ArrayLike | None, names: Sequence[str], number: str, **added: Any) -> RoutingTrace:
+        if tags is not None:
+            tags = np.asarray(tags)
+            whole = np.issubdtype(tags.dtype, np.integer)
+            expect(whole, "node_tags", f"({number},) integers", f"{tags.shape} {tags.dtype}")
+            tags = tags.astype(np.int32)
+        made = dataclasses.replace(self, node_tags=tags, tag_names=tuple(names), **added)
         made.check()
         return made
 

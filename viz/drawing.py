@@ -156,9 +156,10 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
             film = Path(folder) / "routing.gif"
             picture(trace, path=film, over=over)
             data = base64.b64encode(film.read_bytes()).decode()
-            summary = f"<summary>{html.escape(name)}: {size_in_words(trace)}</summary>"
+            said = html.escape(f"{name}: {size_in_words(trace)}")
+            image = f'<img src="data:image/gif;base64,{data}" alt="{said}" style="max-width: 100%">'
             opened = " open" * (name == list(traces)[-1])
-            parts.append(f'<details{opened}>{summary}<img src="data:image/gif;base64,{data}"></details>')
+            parts.append(f"<details{opened}><summary>{said}</summary>{image}</details>")
     return "\n".join(parts) or "Nothing has routed in watch's block"
 
 

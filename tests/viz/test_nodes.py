@@ -67,7 +67,9 @@ def test_edges_join_their_nodes_and_positions_that_are_given_are_taken():
             tuple(picture.edges[k]): line[6]
             for k, line in zip(picture.order, picture.lines.get_segments(), strict=True)
         }
-        assert np.abs(paths[0, 1] - paths[1, 0]).max() > 0.01  # both directions can be seen
+        along, across = at[1] - at[0], paths[0, 1] - at[0]
+        assert along[0] * across[1] - along[1] * across[0] < -1e-3  # to the right of where it goes
+        assert np.abs(paths[1, 2] - (at[1] + at[2]) / 2).max() < 0.1 * np.linalg.norm(at[2] - at[1])  # no other way
     assert np.array(at - at[0]) * 2 == pytest.approx(corners)
 
 

@@ -136,20 +136,19 @@ class NodesPicture:
         rows = -(-self._trace.num_caps // 2)
         right, below = (550, top + 26) if screen else (44, top + side + 44)
         wide, tall = (148, 150) if screen else (120, 84)
-        self._key_at = (right - 26, below + tall + 62) if screen else (190, below - 22)
+        self._key_at = (right - 34, below + tall + 62) if screen else (190, below - 22)
         height = max(top + side + 34, self._key_at[1] + 76 + 16 * rows, below + tall + 42)
         self.figure = style.blank(medium.width, height)
         self._main = style.panel(self.figure, "graph", left, top, side, side)
         self._chart = style.panel(self.figure, "entropy", right, below, wide, tall)
         looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED}
         style.write(self.figure, left, top + side + 6, self.words, **looks)
-        style.write(self.figure, right - 26, below - 22, "coupling entropy (nat)", **looks)
+        style.write(self.figure, right - 34, below - 22, "coupling entropy (nat)", **looks)
 
     def _draw_graph(self, axes: Axes, size: int) -> None:
         at = self._places()
         self._loops = self._ends[:, 0] == self._ends[:, 1]
-        answer = self.shares[-1].max(axis=-1)
-        self.order = np.argsort(answer, kind="stable")
+        self.order = np.argsort(self.shares[-1].max(axis=-1), kind="stable")
         start, end = (at[self._ends[self.order, k]] for k in (0, 1))
         there = {tuple(pair) for pair in self._ends.tolist()}
         both = np.array([(v, u) in there for u, v in self._ends[self.order].tolist()])
@@ -203,8 +202,9 @@ class NodesPicture:
         axes.spines[:].set(visible=True, color=style.FAINT)
         axes.set(xticks=[], yticks=[], xlabel="from node", ylabel="to node")
         if size <= _NUMBERED:
-            axes.set_xticks(range(size), [str(n) for n in self.shown], size=self._medium.small * 0.8, rotation=90)
-            axes.set_yticks(range(size), [str(n) for n in self.shown], size=self._medium.small * 0.8)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_ticks(range(size), [str(n) for n in self.shown], size=0.8 * self._medium.small)
+            axes.tick_params(axis="x", rotation=90)
             axes.tick_params(length=0)
         width, height = self.figure.get_size_inches() * 100
         box = axes.get_position()
@@ -220,8 +220,8 @@ class NodesPicture:
         (self._tip,) = axes.plot([], [], "o", color=style.ACCENT, ms=7 * self._medium.line, clip_on=False)
         axes.set_ylim(0, 1.12 * levels.mean() or 1)
         axes.text(self._x[-1], 1.02 * levels.mean(), "undecided", ha="right", va="bottom", size=self._medium.small)
-        shown = self._x[:: -(-len(self._x) // 6)]
-        axes.set_xticks(shown, [str(self.timeline.steps[k]) for k in range(0, len(self._x), -(-len(self._x) // 6))])
+        every = slice(None, None, -(-len(self._x) // 6))
+        axes.set_xticks(self._x[every], [str(step) for step in self.timeline.steps[every]])
         axes.set_xlabel(over[:-1], size=self._medium.small)
 
     def _draw_key(self) -> None:
@@ -230,15 +230,9 @@ class NodesPicture:
         small: dict[str, Any] = {"size": self._medium.small}
         style.write(self.figure, left, top, "largest coupling c of an edge", color=style.MUTED, **small)
         wedge = style.panel(self.figure, "key", left, top + 20, 120, 10)
-        style.bare(wedge)
+        wedge.fill_between([0, 1], [0.45, 0], [0.55, 1], color=style.MUTED, lw=0)
         wedge.set(xlim=(0, 1), ylim=(0, 1))
-        part = np.linspace(0, 1, 20)[:, None]
-        ends = np.stack((0.95 * part, 0.95 * part + 0.05), axis=1)  # (20, 2, 1)
-        shades = _PAPER + part * (np.array(to_rgb(style.INK)) - _PAPER)
-        pieces = np.concatenate((ends, np.full_like(ends, 0.5)), axis=2)
-        wedge.add_collection(
-            LineCollection(list(pieces), colors=shades, linewidths=_THIN + 6 * part[:, 0], capstyle="butt")
-        )
+        style.bare(wedge)
         digits = max(2, math.ceil(-math.log10(self.full - self.low)) + 1)
         style.write(self.figure, left, top + 33, f"{self.low:.{digits}f}", **small)
         style.write(self.figure, left + 120, top + 33, f"{self.full:.{digits}f}", ha="right", **small)
@@ -268,10 +262,8 @@ class NodesPicture:
             self.nodes.set(edgecolors=rings, linewidths=ring_widths)
         mean = float(between(self._means, position))
         self._tip.set_data([between(self._x.astype(float), position)], [mean])
-        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
-        self._heading.say(
-            choice_in_words(self._trace, self.timeline.at(position)[0], *self._children), line, self._source
-        )
+        title = choice_in_words(self._trace, self.timeline.at(position)[0], *self._children)
+        self._heading.say(title, f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat", self._source)
 
 
 def of_interest(pairs: np.ndarray, node: int | None) -> np.ndarray:
