@@ -88,6 +88,7 @@ def draw(
     folder = Path(folder)
     of_all = {"places": has_places(trace), "molecule": has_bonds(trace), "nodes": has_nodes(trace)}
     moving = [name for name in _PICTURES if what == name or (what == "all" and of_all.get(name, True))]
+    expect(node is None or "nodes" in moving, "node", "none where no graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []

@@ -131,7 +131,9 @@ def test_nothing_reaches_over_the_edge(medium, view):
             assert min(box.x0, box.y0) >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text.get_text()
 
 
-def test_what_does_not_fit_is_named():
+def test_what_does_not_fit_is_named(tmp_path):
+    with pytest.raises(InputError, match="node: expected none where no graph's nodes are drawn, got 1"):
+        viz.draw(trace_of(), tmp_path, what="entropy", node=1)
     for options, text in (
         ({"node": 6}, "node: expected a node of the graph, 0 to 5, got 6"),
         ({"node": 3}, "node: expected one that others vote for, got 3"),
