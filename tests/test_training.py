@@ -237,7 +237,7 @@ def test_there_are_fifteen_writes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("target", ["safetensors.torch.save_file", "numpy.savez_compressed"])
 def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monkeypatch, whole, target):
-    from graphcaps.trace import routing_trace
+    from graphcaps import routing_trace
 
     module, name = {"safetensors.torch.save_file": (checkpoint, "save_file")}.get(target, (np, "savez_compressed"))
     write, writes = getattr(module, name), iter(range(1, 1000))

@@ -12,7 +12,7 @@ from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn.routed import activation_of, route_layer
 from ..routing.names import ROUTINGS
-from .routing_trace import RoutingTrace
+from ..routing_trace import RoutingTrace
 from .watched import watch
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -42,13 +42,12 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """
     layer, u = model.capsules, model.children_of(images)
     trained = layer.routing.iterations
+    further = type(layer.routing) in ROUTINGS.values()
     with watch(images=None, edges=None) as seen:
-        route_layer(
-            layer, u, iterations=max(ITERATIONS, trained) if type(layer.routing) in ROUTINGS.values() else trained
-        )
+        route_layer(layer, u, iterations=max(ITERATIONS, trained) if further else trained)
     fields = model.receptive_fields().numpy().astype(np.int32)
     trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
-    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields, v=None)
 
 
 def record(

@@ -50,7 +50,7 @@ import base64
 
 import numpy as np
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import children_in_order, smooth
 from graphcaps.viz.routing.entropy import CHOICE, entropies

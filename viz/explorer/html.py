@@ -16,7 +16,7 @@ import string
 from importlib.resources import files
 from typing import Any
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = (
