@@ -82,10 +82,14 @@ AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name
   name === "data" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value);"""
 
 
-def page_that_computes(chromium):
-    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``."""
+def page_that_computes(chromium, scripts=WORKER[:-1]):
+    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``.
+
+    Args:
+        scripts: other ones; the last one of the thread talks to the page.
+    """
     page = chromium.new_page()
-    for name in WORKER[:-1]:  # the last one talks to the page
+    for name in scripts:
         page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
     page.add_script_tag(content=AS_BYTES)
     return page

@@ -1,0 +1,181 @@
+// CapsuleConv in the page: features of nodes -> votes along edges -> routing -> capsules of nodes, as the docstring of
+// graphcaps/nn/graph_conv.py has them. Edge e goes from node src[e] to node dst[e] and is a child of the layer. Capsule l
+// of node n is its parent n * K + l, and the vote of e for it is number e * K + l.
+
+// Of each edge the number of the one that goes back, -1 where there is none: of several the first of the first, as
+// reverse_edges of graphcaps/graph/nodes.py.
+function reversesOf(src, dst) {
+  const between = new Map();
+  src.forEach((u, e) => {
+    const key = `${u} ${dst[e]}`;
+    between.set(key, [...(between.get(key) ?? []), e]);
+  });
+  const back = Int32Array.from(src, () => -1);
+  src.forEach((u, e) => {
+    const at = between.get(`${u} ${dst[e]}`).indexOf(e);
+    back[e] = between.get(`${dst[e]} ${u}`)?.[at] ?? -1;
+  });
+  return back;
+}
+
+// The routing of the edges of all nodes at once: a child has K parents, the capsules of the node it goes to.
+class NodeLayer extends Layer {
+  constructor({ src, dst, weight }, conv) {
+    const { K, D, N, routing, iterations, concentration } = conv,
+      votes = [...Array(src.length * K).keys()],
+      arrays = { src: votes.map((e) => Math.floor(e / K)), dst: votes.map((e) => dst[Math.floor(e / K)] * K + (e % K)) };
+    const [from, to] = [arrays.src, arrays.dst].map((values) => ({ values: Int32Array.from(values) }));
+    super({
+      src: from,
+      dst: to,
+      matrix: { values: [] },
+      weight: { values: [], shape: [0, 0, D] },
+      children: src.length,
+      parents: N * K,
+      routing,
+      iterations,
+      concentration,
+    });
+    Object.assign(this, { conv, ends: { src, dst, weight }, back: reversesOf(src, dst) });
+  }
+
+  // (E * K, D): w z.
+  votes() {
+    const { K, D, z } = this.conv,
+      { src, weight } = this.ends,
+      size = K * D;
+    return Float64Array.from({ length: src.length * size }, (_, at) => {
+      const e = Math.floor(at / size);
+      return weight[e] * z[src[e] * size + (at % size)];
+    });
+  }
+
+  // With `mutual` that of the edge that goes back is added.
+  agreement(u_hat, v) {
+    const own = super.agreement(u_hat, v),
+      { K, mutual } = this.conv;
+    return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
+  }
+
+  // The states of the layer's routing, and of each what the node's capsules are then: out (N * K, D), lengths (N * K,).
+  // Where agreement is with the direction of s alone, v is this direction.
+  route(u_hat, rounds) {
+    const { dim } = this,
+      factor = this.factors();
+    return super.route(u_hat, rounds).map(({ s, v, agreement, ...state }) => {
+      const own = this.routing === "dynamic" ? { v, agreement } : this.directions(u_hat, s),
+        out = this.conv.capsules(s.map((value, at) => value * factor[this.nodeOf(at / dim)]));
+      return { ...state, ...own, s, out, lengths: lengthsOf(out, dim) };
+    });
+  }
+
+  directions(u_hat, s) {
+    const lengths = lengthsOf(s, this.dim),
+      v = s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
+    return { v, agreement: super.agreement(u_hat, v) };
+  }
+
+  nodeOf(parent) {
+    return Math.floor(parent / this.conv.K);
+  }
+
+  // K / in-degree / f of each node: what makes the sum a mean, and independent of the features' scale.
+  factors() {
+    const { K, N, normalise } = this.conv,
+      usual = this.usual();
+    return usual.map((f, n) => (this.degree[n * K] ? K / this.degree[n * K] : K) * (normalise ? (f ? 1 / f : 0) : 1));
+  }
+
+  // f of each node: the root mean square of the features that come in.
+  usual() {
+    const { K, N, power } = this.conv,
+      sums = new Float64Array(N);
+    this.ends.src.forEach((u, e) => (sums[this.ends.dst[e]] += power[u]));
+    return sums.map((sum, n) => {
+      const mean = sum / Math.max(1, this.degree[n * K]);
+      return mean > 1e-24 ? Math.sqrt(mean) : 0;
+    });
+  }
+}
+
+class NodeConv {
+  // `found` is what graphcaps/explore/of_graph.py writes.
+  constructor(found) {
+    const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
+    const [N, F] = found.feat.shape,
+      [, K, D] = found.matrix.shape;
+    Object.assign(this, found, { N, F, K, D, given: values(found.feat), matrix: values(found.matrix), bias: values(found.bias) });
+    this.weight = values(found.weight) ?? new Float64Array(found.src.length).fill(1);
+    this.reset();
+  }
+
+  reset() {
+    const { src, dst, weight, N, K, D } = this;
+    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()] };
+    this.x = this.given.slice();
+    this.z = new Float64Array(N * K * D);
+    this.power = new Float64Array(N);
+    for (let n = 0; n < N; n++) this.say(n);
+  }
+
+  featuresOf(n, x = this.x) {
+    return x.subarray(n * this.F, (n + 1) * this.F);
+  }
+
+  move(n, features) {
+    this.featuresOf(n).set(features);
+    this.say(n);
+  }
+
+  // z of a node, x W, of length 1 for each capsule with `unit_votes`; and the mean square of x.
+  say(n) {
+    const { K, D, matrix, unit_votes: unit } = this,
+      size = K * D,
+      x = this.featuresOf(n),
+      z = this.z.subarray(n * size, (n + 1) * size).fill(0);
+    x.forEach((value, f) => {
+      if (value) for (let k = 0; k < size; k++) z[k] += value * matrix[f * size + k];
+    });
+    if (unit) {
+      const lengths = lengthsOf(z, D);
+      z.forEach((value, at) => (z[at] = value / (lengths[Math.floor(at / D)] > 1e-12 ? lengths[Math.floor(at / D)] : 1)));
+    }
+    this.power[n] = x.reduce((sum, value) => sum + value * value, 0) / x.length;
+  }
+
+  // The edges from u to v, and with `two_way` those back, are there no more.
+  cut(u, v) {
+    const { src, dst } = this.edges,
+      gone = (e) => (src[e] === u && dst[e] === v) || (this.two_way && src[e] === v && dst[e] === u),
+      left = [...src.keys()].filter((e) => !gone(e));
+    for (const name of Object.keys(this.edges)) this.edges[name] = left.map((e) => this.edges[name][e]);
+  }
+
+  // An edge from u to v of weight 1, and with `two_way` the one back, as far as the page has all that comes in there.
+  add(u, v) {
+    const ways = this.two_way && u !== v ? [[u, v], [v, u]] : [[u, v]];
+    for (const [from, to] of ways.filter(([, to]) => !this.isOutside(to))) {
+      this.edges.src.push(from);
+      this.edges.dst.push(to);
+      this.edges.weight.push(1);
+      this.edges.number.push(-1);
+    }
+  }
+
+  // Whether a node only sends votes: those that come in are not in the page.
+  isOutside(n) {
+    return Boolean(this.whole) && !this.whole[n] && !this.mutual;
+  }
+
+  capsules(means) {
+    const { N, K, D, bias, squash } = this,
+      sums = bias ? means.map((value, at) => value + bias[at % (K * D)]) : means;
+    return squash ? squashed(sums, D) : sums;
+  }
+
+  route(rounds) {
+    const layer = new NodeLayer(this.edges, this),
+      u_hat = layer.votes();
+    return { layer, u_hat, states: layer.route(u_hat, rounds) };
+  }
+}
