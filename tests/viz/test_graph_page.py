@@ -53,8 +53,8 @@ def page_of(path, conv, graph, feat, **options) -> tuple[str, dict]:
 COMPUTED = """([found, changes]) => {
   const conv = new NodeConv(asBytes(found));
   for (const [what, ...how] of changes) conv[what](...how);
-  const { c, out } = conv.route(10).states[conv.iterations - 1];
-  return [[...c], [...out]]; }"""
+  const { layer, states } = conv.route(10), { c, s } = states[conv.iterations - 1];
+  return [[...c], [...Array(conv.N).keys()].flatMap((node) => [...layer.capsules(s, node)])]; }"""
 
 
 @pytest.fixture(scope="module")

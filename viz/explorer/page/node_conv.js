@@ -43,11 +43,12 @@ class NodeLayer extends Layer {
   votes() {
     const { K, D, z } = this.conv,
       { src, weight } = this.ends,
-      size = K * D;
-    return Float64Array.from({ length: src.length * size }, (_, at) => {
-      const e = Math.floor(at / size);
-      return weight[e] * z[src[e] * size + (at % size)];
+      size = K * D,
+      u_hat = new Float64Array(src.length * size);
+    src.forEach((u, e) => {
+      for (let k = 0; k < size; k++) u_hat[e * size + k] = weight[e] * z[u * size + k];
     });
+    return u_hat;
   }
 
   // With `mutual` that of the edge that goes back is added.
@@ -57,15 +58,14 @@ class NodeLayer extends Layer {
     return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
   }
 
-  // The states of the layer's routing, and of each what the node's capsules are then: out (N * K, D), lengths (N * K,).
-  // Where agreement is with the direction of s alone, v is this direction.
+  // Where votes are compared with the direction of s alone, v is this direction; found when it is asked for.
   route(u_hat, rounds) {
-    const { dim } = this,
-      factor = this.factors();
-    return super.route(u_hat, rounds).map(({ s, v, agreement, ...state }) => {
-      const own = this.routing === "dynamic" ? { v, agreement } : this.directions(u_hat, s),
-        out = this.conv.capsules(s.map((value, at) => value * factor[this.nodeOf(at / dim)]));
-      return { ...state, ...own, s, out, lengths: lengthsOf(out, dim) };
+    const states = super.route(u_hat, rounds);
+    if (this.routing === "dynamic") return states;
+    return states.map((state) => {
+      let known;
+      const found = () => (known ??= this.directions(u_hat, state.s));
+      return { ...state, get v() { return found().v; }, get agreement() { return found().agreement; } };
     });
   }
 
@@ -75,26 +75,31 @@ class NodeLayer extends Layer {
     return { v, agreement: super.agreement(u_hat, v) };
   }
 
+  // The capsules (K, D) of a node that the layer makes of the sums.
+  capsules(s, node) {
+    const { K, D, bias, squash } = this.conv,
+      factor = this.factor(node),
+      means = s.slice(node * K * D, (node + 1) * K * D).map((value, at) => value * factor + (bias ? bias[at] : 0));
+    return squash ? squashed(means, D) : means;
+  }
+
   nodeOf(parent) {
     return Math.floor(parent / this.conv.K);
   }
 
-  // K / in-degree / f of each node: what makes the sum a mean, and independent of the features' scale.
-  factors() {
-    const { K, N, normalise } = this.conv,
-      usual = this.usual();
-    return usual.map((f, n) => (this.degree[n * K] ? K / this.degree[n * K] : K) * (normalise ? (f ? 1 / f : 0) : 1));
+  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale.
+  factor(node) {
+    const { K, normalise } = this.conv,
+      f = normalise ? this.usual(node) : 1;
+    return f ? K / Math.max(1, this.degree[node * K]) / f : 0;
   }
 
-  // f of each node: the root mean square of the features that come in.
-  usual() {
-    const { K, N, power } = this.conv,
-      sums = new Float64Array(N);
-    this.ends.src.forEach((u, e) => (sums[this.ends.dst[e]] += power[u]));
-    return sums.map((sum, n) => {
-      const mean = sum / Math.max(1, this.degree[n * K]);
-      return mean > 1e-24 ? Math.sqrt(mean) : 0;
-    });
+  // f of a node: the root mean square of the features that come in.
+  usual(node) {
+    const { src, dst } = this.ends,
+      { power, K } = this.conv,
+      mean = src.reduce((sum, u, e) => sum + (dst[e] === node ? power[u] : 0), 0) / Math.max(1, this.degree[node * K]);
+    return mean > 1e-24 ? Math.sqrt(mean) : 0;
   }
 }
 
@@ -165,12 +170,6 @@ class NodeConv {
   // Whether a node only sends votes: those that come in are not in the page.
   isOutside(n) {
     return Boolean(this.whole) && !this.whole[n] && !this.mutual;
-  }
-
-  capsules(means) {
-    const { N, K, D, bias, squash } = this,
-      sums = bias ? means.map((value, at) => value + bias[at % (K * D)]) : means;
-    return squash ? squashed(sums, D) : sums;
   }
 
   route(rounds) {

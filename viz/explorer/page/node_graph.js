@@ -4,6 +4,7 @@
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
   HEADED = 9, // pixels of an arrow's head
+  ASIDE_CELL = 0.6, // of its strength has a cell beside those of the chosen node
   OUTLINE = 2.5, // of an edge that goes to another capsule than in the graph as it was given
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
@@ -82,10 +83,9 @@ class NodeGraph extends Graph {
     return 0.3 + 0.7 * this.share(c);
   }
 
-  // How much of its strength an edge keeps: those of the chosen node, and the chosen one.
+  // How much of its strength an edge keeps: all of it where it arrives at the chosen node.
   light(e, chosen) {
-    if (chosen.node === null) return 1;
-    return this.dst[e] === chosen.node ? 1 : ASIDE;
+    return chosen.node === null || this.dst[e] === chosen.node ? 1 : this.matrix ? ASIDE_CELL : ASIDE;
   }
 
   draw(c, chosen, hovered, look) {

@@ -103,11 +103,16 @@ function inEdges(node) {
   return [...dst.keys()].filter((e) => dst[e] === node);
 }
 
+// The lengths of a node's capsules after an iteration.
+function lengthsAt(r, node) {
+  return lengthsOf(layer.capsules(routed.states[r].s, node), conv.D);
+}
+
 // The capsule that is spoken of, among the layer's parents.
 function parentShown() {
   const { K } = conv,
-    { c, lengths } = routed.states[conv.iterations - 1],
-    own = now.child === null ? lengths.subarray(nodeShown() * K, (nodeShown() + 1) * K) : c.subarray(now.child * K, (now.child + 1) * K);
+    { c } = routed.states[conv.iterations - 1],
+    own = now.child === null ? lengthsAt(conv.iterations - 1, nodeShown()) : couplingsOf(c, now.child);
   return nodeShown() * K + (now.capsule ?? indexOfLargest([...own]));
 }
 
@@ -172,7 +177,7 @@ function classOf(node) {
 function drawCapsules(c) {
   const { K, names } = conv,
     { node } = now,
-    lengths = [...at((_, r) => routed.states[r].lengths, now)].slice(node * K, (node + 1) * K),
+    lengths = node === null || conv.isOutside(node) ? Array(K).fill(0) : [...at((_, r) => lengthsAt(r, node), now)],
     counts = Array(K).fill(0);
   image.linked.forEach((e) => counts[indexOfLargest(couplingsOf(c, e))]++);
   const values = node === null ? counts : lengths,
@@ -202,8 +207,9 @@ function drawArrivals(c) {
     { K } = conv,
     edges = node === null ? [] : inEdges(node),
     b = at((_, r) => routed.states[r].b, now);
-  $("#child-head").textContent = node === null ? words.oneChild : words.arrive(conv.names[node], edges.length);
-  const empty = node !== null && !edges.length && (conv.isOutside(node) ? words.notHere : words.noneArrives);
+  const outside = node !== null && conv.isOutside(node),
+    empty = outside ? words.notHere : edges.length ? "" : words.noneArrives;
+  $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
   $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0]));
   $("#child .scroll").hidden = !edges.length;
   fill($("#child tbody"), edges.length, "tr", (row) => {
@@ -227,10 +233,10 @@ function drawArrivals(c) {
 function outputOf(node) {
   const { K, bias, squash, normalise } = conv,
     degree = layer.degree[node * K],
-    f = layer.usual()[node],
+    f = layer.usual(node),
     added = bias ? " + bias" : "",
     wrapped = (text) => (squash ? `squash(${text})` : text);
-  return [wrapped(`${K} / ${normalise ? `(${degree} · ${fixed(f, 3)})` : degree} · s${added}`), layer.factors()[node]];
+  return [wrapped(`${K} / ${normalise ? `(${degree} · ${fixed(f, 3)})` : degree} · s${added}`), layer.factor(node)];
 }
 
 function drawNumbers() {
@@ -337,6 +343,7 @@ $("#pick").addEventListener("click", () => choose({ picking: !now.picking }));
 
 graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
   const found = graph.under(x, y);
+  if (found?.node === now.hovered?.node && found?.edge === now.hovered?.edge) return;
   choose({ hovered: found && { ...found, child: found.edge, x, y } });
 });
 graph.canvas.addEventListener("pointerleave", () => choose({ hovered: null }));

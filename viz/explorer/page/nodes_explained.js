@@ -8,7 +8,7 @@ readout = (parent, r) => {
   if (layer.routing === "dynamic") return plainOutput(parent, r);
   const node = layer.nodeOf(parent),
     [letters, factor] = outputOf(node);
-  return ["output", `v = ${letters}`, `${fixed(factor, 3)} · s: ‖v‖ = ${fixed(routed.states[r].lengths[parent], 3)}`];
+  return ["output", `v = ${letters}`, `${fixed(factor, 3)} · s: ‖v‖ = ${fixed(lengthsAt(r, node)[parent % conv.K], 3)}`];
 };
 
 RULES.spherical = (e, r) => {
