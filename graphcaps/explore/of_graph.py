@@ -30,8 +30,8 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import write_text
-from ..errors import InputError, expect, is_whole
-from ..graph import check_graph, reverse_edges
+from ..errors import expect, is_whole
+from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing import Spherical
 from ..routing.names import name_of
@@ -119,7 +119,7 @@ def explore_graph(
         "weight": None if weight is None else packed(weight, "float32", "edge_weight"),
         "whole": None if whole is None else whole[nodes].tolist(),
         "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
-        "two_way": _goes_both_ways(graph),
+        "two_way": bool(graph.has_edges_between(*graph.edges()[::-1]).all()),
         "feat": packed(feat.cpu()[nodes], "float32", "feat"),
         "matrix": packed(capsules.weight[0], "float32", "the layer's weights"),
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
@@ -148,14 +148,6 @@ def _check_layer(conv: CapsuleConv) -> None:
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():
         expect(part is None, "conv", f"no {name}", "one", then)
-
-
-def _goes_both_ways(graph: DGLGraph) -> bool:
-    try:
-        reverse_edges(graph)
-    except InputError:
-        return False
-    return True
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 import networkx
@@ -321,6 +322,14 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert computed[0][0] == pytest.approx(computed[1][1], abs=1e-3)
         out = text(page, "#lines li:nth-child(3)")
         assert ("squash(4 / " in out or "4 / 11 · s" in out) == (name != "dynamic")
+        above, below, length = map(read, re.findall(r"[\d.]+", out)[-3:])
+        if name == "dynamic":
+            assert above / below == pytest.approx(length, abs=2e-3)
+        else:
+            capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
+            assert length == pytest.approx(
+                read(page.locator("#parents .value").nth(capsule - 1).inner_text()), abs=6e-3
+            )
 
 
 def test_time_keys_capsules_matrix_and_languages(page):

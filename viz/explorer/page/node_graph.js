@@ -3,6 +3,7 @@
 
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
+  FEW = 300, // nodes, of more only those chosen have names beside them
   HEADED = 9, // pixels of an arrow's head
   ASIDE_CELL = 0.6, // of its strength has a cell beside those of the chosen node
   OUTLINE = 2.5, // of an edge that goes to another capsule than in the graph as it was given
@@ -100,7 +101,7 @@ class NodeGraph extends Graph {
     else {
       for (const e of edges) this.drawEdge(e, drawn[e], chosen, e === marked || e === hovered?.edge, look);
       for (const node of this.order) this.drawNode(node, chosen, hovered, look);
-      for (const node of this.order) this.drawName(node, chosen, hovered, look);
+      this.drawNames(chosen, hovered, look);
     }
     this.context.globalAlpha = 1;
   }
@@ -172,26 +173,32 @@ class NodeGraph extends Graph {
     context.closePath();
   }
 
-  // In the node where there is room, beside it where nodes are few or it is chosen.
-  drawName(node, chosen, hovered, look) {
-    const { context, conv } = this,
-      name = conv.names[node],
-      [x, y] = this.spots[node],
-      wide = this.wide(name),
-      own = node === chosen.node,
-      picked = own || node === chosen.other || node === hovered?.node;
-    Object.assign(context, { font: look.font, textBaseline: "middle", textAlign: "center", globalAlpha: 1 });
-    if (wide <= 1.85 * this.radiusOf(node)) {
-      context.fillStyle = own ? look.paper : look.ink;
-      context.fillText(name, x, y + 0.5);
-    } else if (picked || conv.N * 4000 < this.width * this.height) {
-      const right = x + this.radius + 4 + wide < this.width,
-        from = right ? x + this.radius + 4 : x - this.radius - 4 - wide;
-      context.textAlign = "left";
-      Object.assign(context, { fillStyle: look.paper, globalAlpha: picked ? 0.9 : 0.6 });
-      context.fillRect(from - 2, y - 8, wide + 4, 16);
-      Object.assign(context, { fillStyle: picked ? look.ink : look.muted, globalAlpha: 1 });
-      context.fillText(name, from, y);
+  // Names in their nodes where there is room, else beside them: those chosen, and others as far as nothing is covered.
+  drawNames(chosen, hovered, look) {
+    const { context, conv, radius, width, spots } = this,
+      picked = (node) => node === chosen.node || node === chosen.other || node === hovered?.node,
+      taken = spots.map(([x, y], node) => ({ node, x: x - radius, y: y - radius, wide: 2 * radius, high: 2 * radius }));
+    const covers = (one, other) =>
+      one.x < other.x + other.wide && other.x < one.x + one.wide && one.y < other.y + other.high && other.y < one.y + one.high;
+    Object.assign(context, { font: look.font, textBaseline: "middle", globalAlpha: 1 });
+    for (const node of [...this.order].sort((a, b) => picked(b) - picked(a))) {
+      const name = conv.names[node],
+        [x, y] = spots[node],
+        wide = this.wide(name),
+        own = node === chosen.node;
+      if (wide <= 1.85 * this.radiusOf(node)) {
+        Object.assign(context, { textAlign: "center", fillStyle: own ? look.paper : look.ink });
+        context.fillText(name, x, y + 0.5);
+        continue;
+      }
+      const right = x + radius + 4 + wide < width,
+        place = { node, x: right ? x + radius + 4 : x - radius - 4 - wide, y: y - 8, wide, high: 16 };
+      if (!picked(node) && (conv.N > FEW || taken.some((other) => other.node !== node && covers(place, other)))) continue;
+      taken.push(place);
+      Object.assign(context, { textAlign: "left", fillStyle: look.paper, globalAlpha: picked(node) ? 0.9 : 0.6 });
+      context.fillRect(place.x - 2, place.y, wide + 4, 16);
+      Object.assign(context, { fillStyle: picked(node) ? look.ink : look.muted, globalAlpha: 1 });
+      context.fillText(name, place.x, y);
     }
     context.textAlign = "left";
   }

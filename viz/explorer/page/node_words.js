@@ -65,7 +65,7 @@ const NODE_WORDS = {
     eachChild: "each edge",
     childWord: "edge",
     strongestWith: () => "",
-    subject: (edge, how, parent) => `Edge ${edge}, and ${parent}. Choose another edge in the graph or the table. `,
+    subject: (edge, how, parent) => `Edge ${edge}, and ${parent}. `,
     vote: (name, unit, weight) =>
       `Its vote û is the features of ${name} times W${unit ? ", brought to length 1" : ""}${weight === 1 ? "" : `, times the edge's weight ${fixed(weight, 2)}`}.`,
     plane: (name, iterations) =>
@@ -80,7 +80,7 @@ const NODE_WORDS = {
     ofBack: (edge) => `that of ${edge}`,
     bothWays: (own, edge, other) => `With mutual=True it is this edge's own ${own} and that of ${edge}, ${other}.`,
     reading: [
-      ["A line", "joins two nodes. At each end it shows what arrives there: the capsule of this node that the other one goes to most, by colour, and the coupling c, by width and strength. Grey: undecided. A ring is a node's edge to itself. In the matrix a row's node votes for a column's."],
+      ["A line", "joins two nodes. At each end it shows what arrives there: the capsule of this node that the other one goes to most, by colour, and the coupling c, by width and strength. Grey: undecided. An arrow is an edge that has no other one back. A ring is a node's edge to itself. In the matrix a row's node votes for a column's."],
       ["An iteration", "of routing turns logits b into couplings (a softmax over the capsules of the edge's target), adds up the votes at each node, and makes new logits from how well votes agree with the sums. In the first all couplings are equal."],
       ["Changes", "are routed at once, with all iterations. A node depends on the edges that arrive there alone, so what you change shows at the neighbours; with mutual routing further away."],
       ["Entropy", "is high while an edge spreads over all capsules and 0 when it has chosen one."],
@@ -169,7 +169,7 @@ const NODE_WORDS = {
     eachChild: "jede Kante",
     childWord: "Kante",
     strongestWith: () => "",
-    subject: (edge, how, parent) => `Kante ${edge} und ${parent}. Wähle im Graphen oder in der Tabelle eine andere Kante. `,
+    subject: (edge, how, parent) => `Kante ${edge} und ${parent}. `,
     vote: (name, unit, weight) =>
       `Ihre Stimme û ist W mal die Merkmale von ${name}${unit ? ", auf Länge 1 gebracht" : ""}${weight === 1 ? "" : `, mal das Gewicht ${fixed(weight, 2)} der Kante`}.`,
     plane: (name, iterations) =>
@@ -184,7 +184,7 @@ const NODE_WORDS = {
     ofBack: (edge) => `das von ${edge}`,
     bothWays: (own, edge, other) => `Mit mutual=True sind es das eigene ${own} dieser Kante und das von ${edge}, ${other}.`,
     reading: [
-      ["Eine Linie", "verbindet zwei Knoten. An jedem Ende zeigt sie, was dort ankommt: mit der Farbe die Kapsel dieses Knotens, an die der andere am meisten geht, mit Breite und Stärke die Kopplung c. Grau: unentschieden. Ein Ring ist die Kante eines Knotens zu sich selbst. In der Matrix stimmt der Knoten der Zeile für den der Spalte."],
+      ["Eine Linie", "verbindet zwei Knoten. An jedem Ende zeigt sie, was dort ankommt: mit der Farbe die Kapsel dieses Knotens, an die der andere am meisten geht, mit Breite und Stärke die Kopplung c. Grau: unentschieden. Ein Pfeil ist eine Kante ohne eine zurück. Ein Ring ist die Kante eines Knotens zu sich selbst. In der Matrix stimmt der Knoten der Zeile für den der Spalte."],
       ["Eine Iteration", "des Routings macht aus Logits b Kopplungen (ein Softmax über die Kapseln des Knotens, bei dem die Kante ankommt), zählt bei jedem Knoten die Stimmen zusammen und macht neue Logits daraus, wie einig Stimmen mit den Summen sind. In der ersten sind alle Kopplungen gleich."],
       ["Änderungen", "gehen sofort durch alle Iterationen. Ein Knoten hängt nur von den Kanten ab, die bei ihm ankommen; was du änderst, zeigt sich also bei den Nachbarn, mit gegenseitigem Routing auch weiter weg."],
       ["Entropie", "ist hoch, solange eine Kante sich auf alle Kapseln verteilt, und 0, wenn sie eine gewählt hat."],

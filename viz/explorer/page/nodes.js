@@ -147,7 +147,7 @@ function drawHead(c) {
   if ($("h1").textContent !== title) $("h1").textContent = title;
   $("#lead").textContent = words.lead(conv.K, now.matrix);
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
-  $("#graph-head").textContent = now.matrix ? words.matrixLabel : words.head(layer.back.some((e) => e >= 0));
+  $("#graph-head").textContent = now.matrix ? words.matrixLabel : words.head(conv.two_way);
 }
 
 function drawTip(c) {
