@@ -327,9 +327,8 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert above / below == pytest.approx(length, abs=2e-3)
         else:
             capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
-            assert length == pytest.approx(
-                read(page.locator("#parents .value").nth(capsule - 1).inner_text()), abs=6e-3
-            )
+            shown = read(page.locator("#parents .value").nth(capsule - 1).inner_text())
+            assert length == pytest.approx(shown, abs=6e-3)
 
 
 def test_time_keys_capsules_matrix_and_languages(page):

@@ -3,19 +3,19 @@
 
 const CAPSULES = network.layers.at(-1),
   PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer);
-let numbers; // of edges, by child and parent
+let edgeNumbers; // by child and parent
 const view = new VoteView($("#votes canvas"));
 const explanations = []; // what other files add: each is called with the subject and the iteration
 let line = null; // of the four, which is spoken of
 
 // Called when the layer has other edges.
 function numberEdges() {
-  numbers = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
+  edgeNumbers = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
 }
 
 // The edge from a child to a parent, or undefined.
 function edgeTo(parent, child) {
-  return numbers.get(child * layer.parents + parent);
+  return edgeNumbers.get(child * layer.parents + parent);
 }
 
 function voteOf(e) {
