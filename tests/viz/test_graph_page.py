@@ -87,6 +87,7 @@ def test_the_page_computes_the_layer_before_and_after_every_change(computing, tm
     data = page_of(tmp_path, conv, graph, feat, edge_weight=weight)[1]
     given = said(conv, graph, feat, weight)
     agree(computed(computing, data), given)
+    assert computed(computing, data, [["cut", 1, 0], ["add", 0, 1]])[1] == pytest.approx(given[1], abs=1e-5)
 
     gone = graph.edge_ids([0, 1, 5], [1, 0, 5])
     left = torch.ones(graph.num_edges(), dtype=torch.bool).index_fill(0, gone, False)

@@ -116,8 +116,9 @@ class NodeConv {
 
   reset() {
     const { src, dst, weight, N, K, D } = this;
-    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()] };
+    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()] }; // -1 is that of a new edge
     this.x = this.given.slice();
+    this.moved = new Set(); // nodes whose features aren't those given
     this.z = new Float64Array(N * K * D);
     this.power = new Float64Array(N);
     for (let n = 0; n < N; n++) this.say(n);
@@ -128,7 +129,10 @@ class NodeConv {
   }
 
   move(n, features) {
+    const given = this.featuresOf(n, this.given);
     this.featuresOf(n).set(features);
+    if (given.every((value, f) => value === features[f])) this.moved.delete(n);
+    else this.moved.add(n);
     this.say(n);
   }
 
@@ -156,14 +160,17 @@ class NodeConv {
     for (const name of Object.keys(this.edges)) this.edges[name] = left.map((e) => this.edges[name][e]);
   }
 
-  // An edge from u to v of weight 1, and with `two_way` the one back, as far as the page has all that comes in there.
+  // An edge from u to v, and with `two_way` the one back, as far as the page has all that comes in there: one that was
+  // cut comes back, a new one has weight 1.
   add(u, v) {
-    const ways = this.two_way && u !== v ? [[u, v], [v, u]] : [[u, v]];
+    const ways = this.two_way && u !== v ? [[u, v], [v, u]] : [[u, v]],
+      { edges } = this;
     for (const [from, to] of ways.filter(([, to]) => !this.isOutside(to))) {
-      this.edges.src.push(from);
-      this.edges.dst.push(to);
-      this.edges.weight.push(1);
-      this.edges.number.push(-1);
+      const cut = this.src.findIndex((u, e) => u === from && this.dst[e] === to && !edges.number.includes(e));
+      edges.src.push(from);
+      edges.dst.push(to);
+      edges.weight.push(cut < 0 ? 1 : this.weight[cut]);
+      edges.number.push(cut);
     }
   }
 

@@ -11,12 +11,11 @@ const ROUNDS = Math.max(10, stored.iterations), // iterations shown
 const graph = new NodeGraph($(".stage > canvas"));
 let layer,
   routed,
-  given, // of each edge as it was given the capsule that it goes to most, by its ends
+  given, // of each edge of the graph as it was given the capsule that it goes to most
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
 Object.assign(NOTHING, { node: null, other: null, capsule: null, picking: false });
 Object.assign(now, NOTHING, { r: stored.iterations - 1 });
-conv.moved = new Set();
 
 // Everything that follows from the edges and features.
 function route() {
@@ -41,24 +40,11 @@ function route() {
   trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf((j % K) + 1, conv.names[Math.floor(j / K)]) }));
   const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
   graph.take(conv, layer, order);
-  given ??= new Map(answers());
   const { c } = states[conv.iterations - 1],
-    before = answers().map(([ends, l]) => given.get(ends) ?? l);
-  graph.rerouted = new Set(image.linked.filter((e) => Math.max(...couplingsOf(c, e)) > c[e * K + before[e]] + PLAINLY));
-}
-
-// Of each edge its ends, and the number among those between the same ones, as a text, and its capsule after the layer's
-// iterations.
-function answers() {
-  const { src, dst } = layer.ends,
-    { c } = routed.states[conv.iterations - 1],
-    seen = new Map();
-  return [...src.keys()].map((e) => {
-    const ends = `${src[e]} ${dst[e]}`,
-      n = seen.get(ends) ?? 0;
-    seen.set(ends, n + 1);
-    return [`${ends} ${n}`, indexOfLargest(c.subarray(e * conv.K, (e + 1) * conv.K))];
-  });
+    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e)));
+  given ??= chosen;
+  const before = conv.edges.number.map((n, e) => given[n] ?? chosen[e]);
+  graph.rerouted = new Set(image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
 }
 
 // After a change of the edges or features.
@@ -278,7 +264,7 @@ function drawEdit() {
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
-// How many edges were cut and added: `conv.edges.number` is that of each edge as it was given.
+// How many edges were cut and added.
 function changedEdges() {
   const kept = conv.edges.number.filter((n) => n >= 0).length;
   return [stored.src.length - kept, conv.edges.number.length - kept];
@@ -313,9 +299,6 @@ function drawFeatures(node, other) {
 
 function move(features) {
   conv.move(now.node, features);
-  const own = conv.featuresOf(now.node, conv.given);
-  if (features.every((value, f) => value === own[f])) conv.moved.delete(now.node);
-  else conv.moved.add(now.node);
   rerouted();
 }
 
@@ -333,7 +316,6 @@ $("#join").addEventListener("click", () => {
 });
 $("#reset").addEventListener("click", () => {
   conv.reset();
-  conv.moved.clear();
   base = null;
   rerouted();
 });
