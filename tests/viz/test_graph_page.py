@@ -356,9 +356,18 @@ def test_time_keys_capsules_matrix_and_languages(page):
     page.locator("#parents button").nth(2).click()
     settle(page)
     assert text(page, "#softmax .chosen td:first-child") == f"capsule 3 of {first}"
-    page.get_by_role("button", name="Matrix").click()
-    page.keyboard.press("Escape")
+    page.locator("#votes summary").click()
+    page.locator("#line-next").click()
     settle(page)
+    assert text(page, "#votes .chosen td:first-child") == f"{text(page, '#child .chosen td:first-child')} → {first}"
+    assert text(page, "#lines [aria-current] strong") == "softmax"
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
+    page.get_by_role("button", name="Matrix").click()
+    page.get_by_role("button", name="Show all").click()
+    settle(page)
+    assert text(page, "#child-head") == "A node or an edge"
     box = page.locator(".stage > canvas").bounding_box()
     order = sorted(range(34), key=lambda n: (LABELS[n], n))
     page.locator(".stage > canvas").click(position={"x": 6, "y": 20 + (box["height"] - 24) / 34 * 3.5})
@@ -384,6 +393,21 @@ def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
             page.get_by_role("button", name="Matrix").click()
         graph = page.locator(".stage").bounding_box()
         assert graph["y"] + graph["height"] < 900, "the graph is on the first screen"
+
+
+def test_a_graph_can_lose_all_its_edges(chromium, tmp_path):
+    with opened(chromium, page_of(tmp_path, layer(), dgl.graph(([0], [1])), drawn(2, 5))[0]) as page:
+        page.locator("#node").select_option("1")
+        page.locator("#other").select_option("0")
+        page.locator("#join").click()
+        settle(page)
+        assert text(page, "h1") == "0 of 0 edges go to one capsule by more than half"
+        assert text(page, "#child-head") == "0 edges arrive at 1" and "allow_zero_in_degree" in text(page, "#child p")
+        bias = np.linalg.norm(
+            said(layer(), dgl.graph(([0], [1])), drawn(2, 5))[1][0], axis=-1
+        )  # node 0 has none either
+        shown = [read(value) for value in page.locator("#parents .value").all_inner_texts()]
+        assert shown == pytest.approx(bias, abs=5.1e-3)
 
 
 def test_a_larger_graph_says_what_is_shown(chromium, tmp_path):
