@@ -152,8 +152,8 @@ class NodeGraph extends Graph {
     this.shape(...this.spots[node], this.radiusOf(node), SHAPES[this.conv.classes.length <= SHAPES.length ? this.conv.labels?.[node] ?? 0 : 0]);
     context.fill();
     context.stroke();
-    if (!this.conv.moved.has(node)) return;
-    context.fillStyle = look.accent;
+    if (!this.conv.moved.has(node)) return; // a dot: its features are moved
+    context.fillStyle = look.ink;
     context.beginPath();
     context.arc(this.spots[node][0] + 0.8 * this.radius, this.spots[node][1] - 0.8 * this.radius, Math.max(3, 0.35 * this.radius), 0, 2 * Math.PI);
     context.fill();
