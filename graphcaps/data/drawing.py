@@ -1,0 +1,118 @@
+"""A drawing, found on its ground: ink on a sheet or chalk on a board, under any light, in a frame or among dust.
+
+The ground is what is left of an image when all that is narrower than a third of it is taken away: a grey closing takes
+away what is dark, an opening what is light. It follows shadows, which are wider. Ink is what differs from its ground.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy import ndimage
+
+LONGEST = 512  # pixels of the longer side that a drawing is looked for in
+FAINT = 0.1  # of the range [0, 1]: what differs less from its ground is the grain of paper
+DARKEST = 0.2  # added to levels before they are divided, so that the noise of what is black stays small
+DUST = 0.025  # of the image's longer side, and four times as much of the longest part's: smaller parts are dust
+LINES = 0.06  # of the side of a frame that a drawing stands in, which its lines are within
+EIGHT = np.ones((3, 3), bool)  # neighbours: parts of a drawing may join at corners
+
+
+def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
+    """Cut the ink out of an image.
+
+    Args:
+        levels: float32 (h, w) in [0, 1].
+        invert: whether ink is darker than its ground. ``"auto"``: what there is more of is the ground.
+
+    Returns:
+        (h', w') in [0, 1], ink alone, at most ``LONGEST`` pixels a side; and whether it was dark. Where there is no ink,
+        what differs from the ground, less than ``FAINT`` everywhere.
+    """
+    levels = _reduced(levels)
+    window = max(3, round(max(levels.shape) / 3))
+    dark_ink = ground_is_light(levels, window) if invert == "auto" else invert
+    if dark_ink:
+        ground = ndimage.grey_closing(levels, size=window, mode="nearest")
+    else:
+        ground = ndimage.grey_opening(levels, size=window, mode="nearest")
+    contrast = np.abs(levels - ground)
+    # Light multiplies: ink in the shadow differs less from its ground, and is the same share of it.
+    ink = contrast / np.maximum(ground, 1 / 255) if dark_ink else contrast / (ground + DARKEST)
+    parts = _parts(ink, contrast) if contrast.max() >= FAINT else None
+    if parts is None:
+        return np.minimum(contrast, FAINT * 0.99), dark_ink
+    full = float(np.quantile(ink[parts], 0.6))
+    edges = ndimage.binary_dilation(parts, EIGHT, iterations=2) & (ink > full / 5)
+    rows, columns = (np.flatnonzero(edges.any(axis=axis)) for axis in (1, 0))
+    cut = np.where(edges, np.minimum(ink / full, 1), 0)
+    return cut[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], dark_ink
+
+
+def ground_is_light(levels: np.ndarray, window: int) -> bool:
+    """Whether pixels are mostly like the lightest around them and not like the darkest, where these two differ.
+
+    Those near the border, but not on it where a frame may be, count as much as all others: cut tightly, a drawing may be
+    mostly ink.
+    """
+    logs = np.log(levels + DARKEST)  # a shadow is as deep on dark as on light
+    light = ndimage.maximum_filter(logs, size=window, mode="nearest")
+    dark = ndimage.minimum_filter(logs, size=window, mode="nearest")
+    differ, near = light - dark > (light - dark).max() / 2, logs > (light + dark) / 2
+    if not differ.any():
+        return bool(np.median(levels) > 0.5)
+    y, x = (np.minimum(np.arange(side), np.arange(side)[::-1]) / side for side in levels.shape)
+    depth = np.minimum(y[:, None], x)
+    rim = differ & (depth >= 0.03) & (depth < 0.1)
+    share = near[differ].mean()
+    return bool(share + (near[rim].mean() if rim.any() else share) > 1)
+
+
+def _reduced(levels: np.ndarray) -> np.ndarray:
+    """Smaller where it is large, and its grain smoothed."""
+    from PIL import Image
+
+    scale = LONGEST / max(levels.shape)
+    if scale < 1:
+        size = [max(1, round(side * scale)) for side in levels.shape[::-1]]
+        levels = np.asarray(Image.fromarray(levels).resize(size, Image.Resampling.BOX))
+    return ndimage.gaussian_filter(levels, min(1, 1 / scale))
+
+
+def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
+    """The pixels (h, w) bool of a drawing's connected parts, without frames, dust and what comes in from outside."""
+    labels, _ = ndimage.label(ink > _threshold(ink[contrast >= FAINT]), EIGHT)
+    labels[ndimage.maximum(contrast, labels, np.arange(labels.max() + 1))[labels] < FAINT] = 0
+    boxes = {n: box for n, box in enumerate(ndimage.find_objects(labels), start=1) if box}
+    sides = {n: max(along.stop - along.start for along in box) for n, box in boxes.items()}
+    least = DUST * max(ink.shape)
+    found = {n for n, side in sides.items() if side >= least}
+    found -= {n for n in found if any(_frames(labels, n, boxes[n], boxes[m]) for m in found if sides[m] > sides[n] / 8)}
+    inside = {n for n in found if not _touches(boxes[n], ink.shape)}
+    if any(sides[n] > max(ink.shape) / 5 for n in inside):
+        found = inside
+    longest = max((sides[n] for n in found), default=0)
+    found = {n for n in found if sides[n] >= 4 * DUST * longest}
+    return np.isin(labels, list(found)) if found else None
+
+
+def _threshold(values: np.ndarray) -> float:
+    """Half of the mean of the upper of two classes that differ most (Otsu 1979)."""
+    values = np.sort(values)
+    below, total = np.arange(1, len(values)), np.cumsum(values, dtype=np.float64)
+    lower, upper = total[:-1] / below, (total[-1] - total[:-1]) / (len(values) - below)
+    between = below * (len(values) - below) * (upper - lower) ** 2
+    return float(upper[between.argmax()] if len(values) > 1 else values[0]) / 2
+
+
+def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
+    """Whether the part n has lines along the sides of its box alone, and another part within it."""
+    around = all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
+    part = labels[box] == n
+    y, x = (max(1, round(LINES * side)) for side in part.shape)
+    return around and not part[y:-y, x:-x].any()
+
+
+def _touches(box: tuple[slice, ...], shape: tuple[int, ...]) -> bool:
+    return any(along.start == 0 or along.stop == side for along, side in zip(box, shape, strict=True))
