@@ -16,7 +16,7 @@ FAINT = 0.1  # of the range [0, 1]: what differs less from its ground is the gra
 DARKEST = 0.2  # added to levels before they are divided, so that the noise of what is black stays small
 DUST = 0.025  # of the image's longer side, and four times as much of the longest part's: smaller parts are dust
 LINES = 0.06  # of the side of a frame that a drawing stands in, which its lines are within
-EIGHT = np.ones((3, 3), bool)  # neighbours: parts of a drawing may join at corners
+EIGHT = np.ones((3, 3), bool)  # neighbours, at corners too
 
 
 def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
@@ -27,8 +27,8 @@ def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
         invert: whether ink is darker than its ground. ``"auto"``: what there is more of is the ground.
 
     Returns:
-        (h', w') in [0, 1], ink alone, at most ``LONGEST`` pixels a side; and whether it was dark. Where there is no ink,
-        what differs from the ground, less than ``FAINT`` everywhere.
+        (h', w') in [0, 1], ink alone, at most ``LONGEST`` pixels a side; and whether it was dark. Where there is
+        no ink, what differs from the ground, less than ``FAINT`` everywhere.
     """
     levels = _reduced(levels)
     window = max(3, round(max(levels.shape) / 3))
@@ -53,8 +53,8 @@ def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
 def ground_is_light(levels: np.ndarray, window: int) -> bool:
     """Whether pixels are mostly like the lightest around them and not like the darkest, where these two differ.
 
-    Those near the border, but not on it where a frame may be, count as much as all others: cut tightly, a drawing may be
-    mostly ink.
+    Those near the border, but not on it where a frame may be, count as much as all others: cut tightly, a drawing may
+    be mostly ink.
     """
     logs = np.log(levels + DARKEST)  # a shadow is as deep on dark as on light
     light = ndimage.maximum_filter(logs, size=window, mode="nearest")
@@ -81,8 +81,13 @@ def _reduced(levels: np.ndarray) -> np.ndarray:
 
 
 def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
-    """The pixels (h, w) bool of a drawing's connected parts, without frames, dust and what comes in from outside."""
-    labels, _ = ndimage.label(ink > _threshold(ink[contrast >= FAINT]), EIGHT)
+    """The pixels (h, w) bool of a drawing's parts, without frames, dust and what comes in from outside.
+
+    Ink is of one part where it is connected, but for small gaps as a pencil leaves.
+    """
+    mask = ink > _threshold(ink[contrast >= FAINT])
+    labels, _ = ndimage.label(ndimage.binary_dilation(mask, EIGHT, iterations=1 + max(ink.shape) // 128), EIGHT)
+    labels[~mask] = 0
     labels[ndimage.maximum(contrast, labels, np.arange(labels.max() + 1))[labels] < FAINT] = 0
     boxes = {n: box for n, box in enumerate(ndimage.find_objects(labels), start=1) if box}
     sides = {n: max(along.stop - along.start for along in box) for n, box in boxes.items()}
