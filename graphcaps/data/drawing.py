@@ -99,7 +99,7 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
         found = inside
     longest = max((sides[n] for n in found), default=0)
     found = {n for n in found if sides[n] >= 4 * DUST * longest}
-    return np.isin(labels, list(found)) if found else None
+    return np.array([n in found for n in range(labels.max() + 1)])[labels] if found else None
 
 
 def _threshold(values: np.ndarray) -> float:
