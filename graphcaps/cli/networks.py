@@ -158,8 +158,8 @@ def predict(
     """Classify image files: prints each one's classes with the lengths of their capsules.
 
     A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
-    shows, or where the reconstruction is unlike the image, by limits that 99 % of the right answers to validation
-    images keep to. A file that can't be read is named, and the others are answered.
+    shows, or where the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
+    validation images keep to. A file that can't be read is named, and the others are answered.
 
     Args:
         images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
