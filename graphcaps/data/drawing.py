@@ -32,11 +32,9 @@ def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     """
     levels = _reduced(levels)
     window = max(3, round(max(levels.shape) / 3))
-    dark_ink = ground_is_light(levels, window) if invert == "auto" else invert
-    if dark_ink:
-        ground = ndimage.grey_closing(levels, size=window, mode="nearest")
-    else:
-        ground = ndimage.grey_opening(levels, size=window, mode="nearest")
+    light, dark = (f(levels, size=window, mode="nearest") for f in (ndimage.grey_closing, ndimage.grey_opening))
+    dark_ink = _ground_is_light(levels, window, light, dark) if invert == "auto" else invert
+    ground = light if dark_ink else dark
     contrast = np.abs(levels - ground)
     # Light multiplies: ink in the shadow differs less from its ground, and is the same share of it.
     ink = contrast / np.maximum(ground, 1 / 255) if dark_ink else contrast / (ground + DARKEST)
@@ -50,23 +48,32 @@ def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     return cut[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], dark_ink
 
 
-def ground_is_light(levels: np.ndarray, window: int) -> bool:
-    """Whether pixels are mostly like the lightest around them and not like the darkest, where these two differ.
+def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
+    """Whether ink is darker than its ground, by the mean of three shares.
 
-    Those near the border, but not on it where a frame may be, count as much as all others: cut tightly, a drawing may
-    be mostly ink.
+    Of the pixels around which the lightest and the darkest differ, those that are nearer to the lightest; the same of
+    those near the border, but not on it where a frame may be, since a drawing that is cut tightly may be mostly ink; and
+    of all that is narrower than the window, what is dark.
+
+    Args:
+        levels: (h, w).
+        window: of its closing ``light`` and its opening ``dark``, (h, w) each.
     """
+    dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
     logs = np.log(levels + DARKEST)  # a shadow is as deep on dark as on light
-    light = ndimage.maximum_filter(logs, size=window, mode="nearest")
-    dark = ndimage.minimum_filter(logs, size=window, mode="nearest")
-    differ, near = light - dark > (light - dark).max() / 2, logs > (light + dark) / 2
+    most, least = (f(logs, size=window, mode="nearest") for f in (ndimage.maximum_filter, ndimage.minimum_filter))
+    differ, near = most - least > (most - least).max() / 2, logs > (most + least) / 2
     if not differ.any():
         return bool(np.median(levels) > 0.5)
     y, x = (np.minimum(np.arange(side), np.arange(side)[::-1]) / side for side in levels.shape)
     depth = np.minimum(y[:, None], x)
     rim = differ & (depth >= 0.03) & (depth < 0.1)
-    share = near[differ].mean()
-    return bool(share + (near[rim].mean() if rim.any() else share) > 1)
+    shares = [
+        near[differ].mean(),
+        near[rim if rim.any() else differ].mean(),
+        dark_parts / max(dark_parts + light_parts, 1e-9),
+    ]
+    return bool(np.mean(shares) > 0.5)
 
 
 def _reduced(levels: np.ndarray) -> np.ndarray:
