@@ -44,7 +44,7 @@ def drawing(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     full = float(np.quantile(ink[parts], 0.6))
     edges = ndimage.binary_dilation(parts, EIGHT, iterations=2) & (ink > full / 5)
     rows, columns = (np.flatnonzero(edges.any(axis=axis)) for axis in (1, 0))
-    cut = np.where(edges, np.minimum(ink / full, 1), 0)
+    cut = np.where(edges, np.minimum(ink / full, 1), np.float32(0))
     return cut[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], dark_ink
 
 
@@ -52,8 +52,8 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
     """Whether ink is darker than its ground, by the mean of three shares.
 
     Of the pixels around which the lightest and the darkest differ, those that are nearer to the lightest; the same of
-    those near the border, but not on it where a frame may be, since a drawing that is cut tightly may be mostly ink; and
-    of all that is narrower than the window, what is dark.
+    those near the border, since a drawing that is cut tightly may be mostly ink, but not on it, where a frame may be;
+    and of all that is narrower than the window, what is dark.
 
     Args:
         levels: (h, w).

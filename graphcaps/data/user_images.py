@@ -81,7 +81,8 @@ def fitted(
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
         values, background = 255 - values, 255 - background
-    return np.ascontiguousarray(framed(values, height, width).transpose(2, 0, 1)), inverted
+    fit = _padded(_fit(values, height, width), height, width, background)
+    return np.ascontiguousarray(fit.transpose(2, 0, 1)), inverted
 
 
 def _drawn(
