@@ -29,7 +29,7 @@ from graphcaps.models.limits import limits_of, outside
 from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
-COUNT = 100
+COUNT = 200
 """Images of each kind; of digits, the first test images."""
 LETTERS = Path("notmnist") / "t10k-images-idx3-ubyte.gz"
 LARGE, SHEET = 280, (420, 360)
