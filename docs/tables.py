@@ -139,6 +139,7 @@ def tables() -> dict[str, str]:
         "factors": table.graphs(table.read("factors")),
         "motifs": table.graphs(table.read("motifs")),
         "strokes": table.strokes(table.read("strokes")),
+        "drawings": table.drawings(table.read("drawings")),
         "matters": table.overview(overview),
         "rooms": rooms_table(),
     }
