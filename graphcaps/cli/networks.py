@@ -12,7 +12,7 @@ import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run
+from .arguments import GIVEN, Folder, Run, run_and_images, run_of
 from .evaluate_on import check_run, evaluate_on, names_of
 
 if TYPE_CHECKING:
@@ -145,11 +145,14 @@ def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
 
 
 def predict(
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help_behavior_hint="")],
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")],
+    run: Run = None,
+    images: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")
+    ] = (),
     invert: Literal["auto", "yes", "no"] = "auto",
     top: int = 3,
     save_inputs: Folder = None,
+    out: Path = Path("runs"),
 ) -> None:
     """Classify image files: prints each one's classes with the lengths of their capsules.
 
@@ -158,7 +161,8 @@ def predict(
     images keep to.
 
     Args:
-        run: Run folder.
+        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
+            the default where there is no run.
         images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
             fills 20 of 28 pixels)
         invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
@@ -166,13 +170,15 @@ def predict(
         top: How many classes to print for each image, the longest capsules first.
         save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
             digit-input.png.
+        out: Folder that holds the run folders.
     """
+    run, images = run_and_images(run, images)
     expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
     check_whole("top", top)
-    from ..training.run_folder import Run, load
+    from ..training.run_folder import load
     from .tables import predictions
 
-    opened = Run.open(run)
+    opened = run_of(run, out)
     model = load(opened)
     for line in predictions(opened, model, images, invert, top, save_inputs):
         print(line)

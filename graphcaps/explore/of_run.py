@@ -23,6 +23,7 @@ from ..progress import bar
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of, to_bytes
 from ..training import checkpoint
+from ..training.inside import Inside
 from ..training.run_folder import Run, load_routing
 from ..viz.drawing import writable
 from ..viz.explorer.data import packed
@@ -112,6 +113,8 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
     try:
         test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
+        if data is None and isinstance(run, Inside):
+            return run.stored.tensors["images"], run.stored.tensors["labels"]
         if data is not None or trace.labels is None:
             raise
         return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)

@@ -1,0 +1,73 @@
+"""Trained networks that come with graphcaps: ``weights/NAME.safetensors``, a file each, and its sha256 here.
+
+A file holds a run's best weights in half precision, without the decoder, which would be nine tenths of it, and the
+test images, one of each class, that its routing is shown on: ``images`` uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
+Its head is JSON: what builds the network, the run's ``settings``, and ``numbers``: the command, the libraries, the
+test accuracy with these weights. ``python -m experiments pretrained RUN`` makes it of a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load
+
+from ..errors import GraphcapsError, check_name
+from ..routing.names import from_json
+from .capsnet import CapsNet
+from .limits import Limits
+
+PRETRAINED = {
+    "mnist": "7d64ec1b7f851d76ccd112d115a088d4e4af23d84724fd97a1d25391d283f797",
+}
+"""The sha256 of each network's file, by the name of the data set that it was trained on."""
+
+
+class Stored(NamedTuple):
+    """What a file holds: its head, and its tensors by name, those of the network named ``model.*``."""
+
+    head: dict[str, Any]
+    tensors: dict[str, torch.Tensor]
+
+
+def path_of(name: str) -> Path:
+    """The file of a network of ``PRETRAINED``; raise ``InputError`` where there is no such network."""
+    check_name("pretrained", name, list(PRETRAINED))
+    return Path(__file__).parent / "weights" / f"{name}.safetensors"
+
+
+def read(name: str) -> Stored:
+    """Read a network's file and hold it against its sha256.
+
+    Raises:
+        InputError: unknown name.
+        GraphcapsError: missing or damaged.
+    """
+    path, then = path_of(name), "Install graphcaps again"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise GraphcapsError(f"{path}: expected the weights of {name}, got: {error.strerror}. {then}") from None
+    got = hashlib.sha256(content).hexdigest()
+    if got != PRETRAINED[name]:
+        wanted = f"the sha256 {PRETRAINED[name][:16]}..."
+        raise GraphcapsError(f"{path}: expected {wanted}, got {got[:16]}...: the file is damaged. {then}")
+    size = int.from_bytes(content[:8], "little")  # of the JSON that a safetensors file begins with
+    return Stored(json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["graphcaps"]), load(content))
+
+
+def network(name: str) -> CapsNet:
+    """The network, as ``CapsNet.from_pretrained`` gives it."""
+    head, tensors = read(name)
+    preset = head["preset"]
+    model = CapsNet.from_preset(
+        **{**preset, "image_shape": tuple(preset["image_shape"]), "routing": from_json(preset["routing"])}
+    )
+    model.decoder = None
+    model.load_state_dict({key[6:]: value for key, value in tensors.items() if key.startswith("model.")})
+    model.class_names, model.limits = tuple(head["class_names"]), Limits(*head["limits"])
+    return model.eval()
