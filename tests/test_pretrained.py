@@ -46,7 +46,7 @@ def fresh(tmp_path, monkeypatch):
 def test_answers_to_the_ten_thousand_test_images(name):
     test = load_images(name, MNIST, download=False).test
     result = evaluate(CapsNet.from_pretrained(name), Batches(test, EVALUATION_BATCH))
-    numbers = pretrained.read(name).head["numbers"]
+    numbers = pretrained.read(name)[0]["numbers"]
     assert (maker.answers_sha256(result.predicted), result.correct) == ANSWERS[name]
     assert (numbers["answers_sha256"], numbers["test_correct"]) == ANSWERS[name]
     assert numbers["test_accuracy"] == result.accuracy and numbers["test_images"] == 10_000
@@ -110,12 +110,12 @@ def test_a_damaged_a_missing_and_an_unknown_network_are_refused(tmp_path, monkey
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network(fresh, capsys, name):
-    stored = pretrained.read(name)
-    image = to_float(stored.tensors["images"][3])
+    head, tensors = pretrained.read(name)
+    image = to_float(tensors["images"][3])
     write_image("3.png", image)
     named = [] if name == "mnist" else [name]
     own = "graphcaps train" + " --dataset multimnist" * (name == "multimnist")
-    right = f"{stored.head['numbers']['test_accuracy']:.2%}"
+    right = f"{head['numbers']['test_accuracy']:.2%}"
     line = f"network: {name}, inside graphcaps, {right} of the test images right; train your own with: {own}\n"
     folder = Path("runs") / f"pretrained-{name}"
 
@@ -173,6 +173,6 @@ def test_a_file_made_of_a_run_is_its_network_rounded(tmp_path, monkeypatch):
     assert half.image_shape == (1, 12, 12) and half.class_names == tuple("0123456789")
     for name, tensor in half.state_dict().items():
         assert torch.equal(tensor, whole[name].half().float() if tensor.is_floating_point() else whole[name])
-    assert pretrained.read("mnist").head["numbers"]["test_images"] == 41
+    assert pretrained.read("mnist")[0]["numbers"]["test_images"] == 41
     with pytest.raises(GraphcapsError, match="stem.1: expected numbers that half precision holds, got larger ones"):
         maker.rounded({"stem.1": torch.tensor([1e6])})

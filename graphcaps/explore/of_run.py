@@ -114,7 +114,7 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
         test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
         if data is None and isinstance(run, Inside):
-            return run.stored.tensors["images"], run.stored.tensors["labels"]
+            return run.tensors["images"], run.tensors["labels"]
         if data is not None or trace.labels is None:
             raise
         return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load
@@ -27,21 +27,14 @@ PRETRAINED = {
 """The sha256 of each network's file, by the name of the data set that it was trained on."""
 
 
-class Stored(NamedTuple):
-    """What a file holds: its head, and its tensors by name, those of the network named ``model.*``."""
-
-    head: dict[str, Any]
-    tensors: dict[str, torch.Tensor]
-
-
 def path_of(name: str) -> Path:
     """The file of a network of ``PRETRAINED``; raise ``InputError`` where there is no such network."""
     check_name("pretrained", name, list(PRETRAINED))
     return Path(__file__).parent / "weights" / f"{name}.safetensors"
 
 
-def read(name: str) -> Stored:
-    """Read a network's file and hold it against its sha256.
+def read(name: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The head and the tensors of a network's file, held against its sha256; the weights are named ``model.*``.
 
     Raises:
         InputError: unknown name.
@@ -57,7 +50,7 @@ def read(name: str) -> Stored:
         wanted = f"the sha256 {PRETRAINED[name][:16]}..."
         raise GraphcapsError(f"{path}: expected {wanted}, got {got[:16]}...: the file is damaged. {then}")
     size = int.from_bytes(content[:8], "little")  # of the JSON that a safetensors file begins with
-    return Stored(json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["graphcaps"]), load(content))
+    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["graphcaps"]), load(content)
 
 
 def network(name: str) -> CapsNet:

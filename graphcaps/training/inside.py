@@ -25,8 +25,8 @@ class Inside(Run):
     def __init__(self, name: str, out: Path):
         from ..models.pretrained import read
 
-        self.name, self.stored = name, read(name)
-        super().__init__(out / f"pretrained-{name}", TrainConfig(**self.stored.head["settings"]))
+        self.name, (self.head, self.tensors) = name, read(name)
+        super().__init__(out / f"pretrained-{name}", TrainConfig(**self.head["settings"]))
 
     def __str__(self) -> str:
         return f"{self.name}, inside graphcaps"
@@ -45,7 +45,7 @@ class Inside(Run):
 
     def result(self) -> dict:
         """What was measured of it."""
-        return self.stored.head["numbers"]
+        return self.head["numbers"]
 
     def trace(self) -> RoutingTrace:
         """Its routing of the test images in its file, recorded now."""
@@ -53,10 +53,10 @@ class Inside(Run):
         from ..models import CapsNet
         from ..trace.recording import pictures, routing_of
 
-        model, images = CapsNet.from_pretrained(self.name), to_float(self.stored.tensors["images"])
-        labels = self.stored.tensors["labels"]
+        model, images = CapsNet.from_pretrained(self.name), to_float(self.tensors["images"])
+        labels = self.tensors["labels"]
         known: dict[str, Any] = {
-            "epochs": np.array([self.stored.head["state"]["epoch"]], np.int32),
+            "epochs": np.array([self.head["state"]["epoch"]], np.int32),
             "labels": labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
             "class_names": model.class_names,
             "about": {key: getattr(self.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")},
