@@ -39,11 +39,6 @@ def run_of(named: Path | None, out: Path) -> run_folder.Run:
     return found
 
 
-def run_and_images(first: Path | None, images: tuple[Path, ...]) -> tuple[Path | None, tuple[Path, ...]]:
-    """What names a run, if anything does, and what names images: the first word is either.
-
-    It is a run if it is a run's folder, or neither there nor named like a file.
-    """
-    if first is None or (first / "config.json").exists() or not (first.exists() or first.suffix):
-        return first, images
-    return None, (first, *images)
+def names_run(word: Path) -> bool:
+    """Whether the first of several words is a run's: its folder, or what isn't there and has no file's ending."""
+    return (word / "config.json").is_file() or not (word.exists() or word.suffix or word == Path("-"))

@@ -12,7 +12,7 @@ import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run, run_and_images, run_of
+from .arguments import GIVEN, Folder, Run, names_run, run_of
 from .evaluate_on import check_run, evaluate_on, names_of
 
 if TYPE_CHECKING:
@@ -145,10 +145,9 @@ def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
 
 
 def predict(
-    run: Run = None,
     images: Annotated[
-        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")
-    ] = (),
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN] IMAGE...", help_behavior_hint="")
+    ],
     invert: Literal["auto", "yes", "no"] = "auto",
     top: int = 3,
     save_inputs: Folder = None,
@@ -161,10 +160,9 @@ def predict(
     images keep to.
 
     Args:
-        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
-            the default where there is no run.
         images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
-            fills 20 of 28 pixels)
+            fills 20 of 28 pixels). Before them a run folder; default: the newest one. mnist and multimnist are networks
+            that come with graphcaps, and mnist the default where there is no run.
         invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
             light on dark. Networks trained on your own images take all as they are.
         top: How many classes to print for each image, the longest capsules first.
@@ -172,15 +170,15 @@ def predict(
             digit-input.png.
         out: Folder that holds the run folders.
     """
-    run, images = run_and_images(run, images)
-    expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
+    named = len(images) > 0 and names_run(images[0])
+    expect(len(images) > named, "images", "at least one file after the run folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
     from ..training.run_folder import load
     from .tables import predictions
 
-    opened = run_of(run, out)
+    opened = run_of(images[0] if named else None, out)
     model = load(opened)
-    for line in predictions(opened, model, images, invert, top, save_inputs):
+    for line in predictions(opened, model, images[named:], invert, top, save_inputs):
         print(line)
     if save_inputs is not None:
         print(f"what the network saw: {save_inputs}")
