@@ -21,6 +21,7 @@ from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run, load_routing
 
 LARGEST = 400_000  # bytes
+HARD = 10  # test images that are hard for the network, which the explorer offers
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -62,7 +63,9 @@ def write(run: Run, data: Path) -> str:
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": usage.weighted_entropy,
     }
-    layers, labels = Batches(test, 1).at(one_of_each_class(test.labels, len(model.class_names)))
+    margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right  # wrong answers are below 1, right ones above
+    shown = [one_of_each_class(test.labels, len(model.class_names)), margins.argsort()[:HARD]]
+    layers, labels = Batches(test, 1).at(torch.cat(shown))
     tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
     tensors |= {"images": torch.from_numpy(to_bytes(overlaid(layers))), "labels": labels}
     settings = {key: getattr(run.config, key) for key in run.config.changed() if key not in ("data", "out", "name")}

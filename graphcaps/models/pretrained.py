@@ -1,7 +1,8 @@
 """Trained networks that come with graphcaps: ``weights/NAME.safetensors``, a file each, and its sha256 here.
 
-A file holds a run's best weights in half precision, without the decoder, which would be nine tenths of it, and the
-test images, one of each class, that its routing is shown on: ``images`` uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
+A file holds a run's best weights in half precision, without the decoder, which would be nine tenths of it, and test
+images: one of each class, whose routing is shown, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,)
+or (N, K).
 Its head is JSON: what builds the network, the run's ``settings``, and ``numbers``: the command, the libraries, the
 test accuracy with these weights. ``python -m experiments pretrained RUN`` makes it of a run.
 """
@@ -22,7 +23,7 @@ from .capsnet import CapsNet
 from .limits import Limits
 
 PRETRAINED = {
-    "mnist": "7d64ec1b7f851d76ccd112d115a088d4e4af23d84724fd97a1d25391d283f797",
+    "mnist": "a268f57738c2aaa2b8fe888d91542582157f73785a47bce8da462fc09bf01404",
 }
 """The sha256 of each network's file, by the name of the data set that it was trained on."""
 

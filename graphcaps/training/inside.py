@@ -53,8 +53,9 @@ class Inside(Run):
         from ..models import CapsNet
         from ..trace.recording import pictures, routing_of
 
-        model, images = CapsNet.from_pretrained(self.name), to_float(self.tensors["images"])
-        labels = self.tensors["labels"]
+        model = CapsNet.from_pretrained(self.name)
+        images, labels = (self.tensors[key][: len(model.class_names)] for key in ("images", "labels"))
+        images = to_float(images)
         known: dict[str, Any] = {
             "epochs": np.array([self.head["state"]["epoch"]], np.int32),
             "labels": labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
