@@ -62,6 +62,43 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise ``InputError`` unless ``value`` is True or False.
+
+    >>> check_flag("bias", "no")
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: bias: expected True or False, got 'no'
+    """
+    expect(isinstance(value, bool), name, "True or False", repr(value)[:40])
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise ``InputError`` unless ``value`` can be called, or is None."""
+    expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
+
+
+def check_tensor(name: str, value: object, floating: bool = True) -> Tensor:
+    """Give ``value``; raise ``InputError`` unless it is a dense tensor of real numbers, ``floating`` ones by default.
+
+    >>> check_tensor("u", [1.0])
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: u: expected a tensor, got list. Convert it: torch.as_tensor(u)
+    """
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
+        raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
+    dense = value.layout == torch.strided and not value.is_nested
+    layout = "a nested tensor" if value.is_nested else value.layout
+    expect(dense, name, "a dense tensor", layout, "" if value.is_nested else f"Convert it: {name}.to_dense()")
+    expect(value.device.type != "meta", name, "a tensor with numbers", "one on device meta, which has none")
+    expect(not value.is_complex(), name, "real numbers", value.dtype)
+    fits = not floating or value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    expect(fits, name, "floating point", value.dtype, f"Convert it: {name}.float()")
+    return value
+
+
 def check_unit(name: str, values: Tensor, then: str = "") -> None:
     """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ._dgl import DGLGraph
-from .errors import check_unit, expect
+from .errors import check_tensor, check_unit, expect
 from .graph import check_graph, links
 
 
@@ -27,6 +27,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
+    check_tensor("s", s)
     n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     return s * (n / (1 + n * n))
 
@@ -53,7 +54,9 @@ def margin_loss(
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
     """
-    expect(lengths.dim() == 2, "lengths", "(B, J)", tuple(lengths.shape))
+    check_tensor("lengths", lengths)
+    check_tensor("labels", labels, floating=False)
+    expect(lengths.dim() == 2 and len(lengths) > 0, "lengths", "(B, J) with B >= 1", tuple(lengths.shape))
     check_unit("lengths", lengths, "They are lengths of squashed capsules, not logits")
     if labels.dim() == 1:
         expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
@@ -90,6 +93,8 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)
     """
+    check_tensor("activations", activations)
+    check_tensor("labels", labels, floating=False)
     expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
     check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
@@ -123,6 +128,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
     if c is None:
         expect("c" in graph.edata, "graph", 'edata "c"', sorted(graph.edata), "Pass c, or route with return_graph=True")
         c = graph.edata["c"]
+    check_tensor("c", c)
     edges = links(graph, c.device)
     expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
     check_unit("c", c, "They are couplings, not logits")

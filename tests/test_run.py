@@ -12,7 +12,7 @@ import torch
 
 import graphcaps
 from graphcaps import GraphcapsError, InputError, TrainConfig, train
-from graphcaps.atomic import replacing, write_text
+from graphcaps.atomic import write_text
 from graphcaps.cli.networks import runs_table
 from graphcaps.data import to_float
 from graphcaps.training.run_folder import Run, find_runs, newest_run
@@ -224,29 +224,3 @@ def test_a_run_without_a_checkpoint_says_how_to_get_one(tmp_path):
     create(tmp_path, "x")
     with pytest.raises(GraphcapsError, match="checkpoint: expected a file at .* go on with: graphcaps train --resume"):
         graphcaps.load(tmp_path / "x")
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "new" / "file.txt"
-    write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
-        temporary.write_text("half")
-        assert temporary.parent == path.parent and temporary.suffix == ".txt"
-        raise ZeroDivisionError
-    assert path.read_text() == "old" and list(path.parent.iterdir()) == [path]
-
-
-def test_a_file_has_the_rights_of_any_other(tmp_path):
-    before = os.umask(0o027)
-    try:
-        write_text(tmp_path / "file", "")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
-
-
-def test_a_folder_in_place_of_a_file_is_a_clear_error(tmp_path):
-    (tmp_path / "file").mkdir()
-    with pytest.raises(GraphcapsError, match="file: expected to be able to write it, got: Is a directory"):
-        write_text(tmp_path / "file", "text")
-    assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -208,9 +208,9 @@ def crash_at(monkeypatch, write: int) -> None:
     monkeypatch.setattr(os, "replace", crashing)
 
 
-# config; trace and last; twice trace, metrics, best and last; answers; result
+# config; trace, epoch-0, last; trace, epoch-1, metrics, best, last; trace, metrics, best, last; answers; result
 @pytest.mark.parametrize(
-    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 14)]
+    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 16)]
 )
 def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
     config, run = small.config(tmp_path), tmp_path / "run"
@@ -225,19 +225,19 @@ def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch
         train(TrainConfig(), resume=run, progress=False)
     assert small.differences(small.content(run), whole) == []
     assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "answers.npz", "best.safetensors", "config.json", "last.safetensors",
-        "metrics.csv", "result.json", "trace.npz",
+        ".lock", "answers.npz", "best.safetensors", "config.json", "epoch-0.safetensors", "epoch-1.safetensors",
+        "last.safetensors", "metrics.csv", "result.json", "trace.npz",
     ]  # fmt: skip
 
 
-def test_there_are_thirteen_writes(tmp_path, monkeypatch):
-    crash_at(monkeypatch, 14)
+def test_there_are_fifteen_writes(tmp_path, monkeypatch):
+    crash_at(monkeypatch, 16)
     train(small.config(tmp_path), progress=False)
 
 
 @pytest.mark.parametrize("target", ["safetensors.torch.save_file", "numpy.savez_compressed"])
 def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monkeypatch, whole, target):
-    from graphcaps.trace import routing_trace
+    from graphcaps import routing_trace
 
     module, name = {"safetensors.torch.save_file": (checkpoint, "save_file")}.get(target, (np, "savez_compressed"))
     write, writes = getattr(module, name), iter(range(1, 1000))
@@ -477,6 +477,33 @@ def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     assert trace.epochs.tolist() == [3, 4] and trace.history["epoch"] == [1, 2, 3, 4]
 
 
+def test_first_epochs_have_weights_in_half_precision_without_the_decoder_as_many_as_fit(tmp_path, monkeypatch):
+    then, record = {}, training.record
+
+    def seen(trace, model, splits, epoch, *args):
+        then[epoch] = {name: tensor.half() for name, tensor in model.state_dict().items()}
+        return record(trace, model, splits, epoch, *args)
+
+    def stored(name: str) -> dict[int, dict[str, torch.Tensor]]:
+        train(small.config(tmp_path, epochs=4, batch_size=120, name=name), progress=False)
+        paths = sorted((tmp_path / name).glob("checkpoints/epoch-*"))
+        return {int(path.stem.split("-")[1]): checkpoint.read(path)[0] for path in paths}
+
+    monkeypatch.setattr(training, "record", seen)
+    found = stored("all")
+    assert sorted(found) == [0, 1, 2]  # epoch 4 is the last
+    for epoch, tensors in found.items():
+        assert same(tensors, {name: then[epoch][name] for name in tensors})
+        left_out = then[epoch].keys() - tensors.keys()
+        assert {name.split(".")[-1] for name in left_out if not name.startswith("decoder.")} == {"num_batches_tracked"}
+        assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    size = sum(2 * tensor.numel() for tensor in found[0].values())
+    monkeypatch.setattr(checkpoint, "EARLY_BYTES", 3 * size - 1)
+    assert sorted(stored("two")) == [0, 1]
+    monkeypatch.setattr(checkpoint, "EARLY_BYTES", size - 1)
+    assert stored("none") == {}
+
+
 def test_two_trainings_cannot_write_into_one_folder(tmp_path):
     run = interrupted(small.config(tmp_path), 2)
     with (
@@ -589,7 +616,7 @@ def test_two_processes_share_each_batch_and_one_writes(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
-    assert code0 == code1 == 0 and written1 == [] and len(written0) == 13
+    assert code0 == code1 == 0 and written1 == [] and len(written0) == 15
     assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
     assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
     result = Run.open(tmp_path / "run").result()

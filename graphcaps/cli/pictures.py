@@ -17,10 +17,11 @@ from .arguments import Folder, Run, run_of
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "sheet"] = "all",
+    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "nodes", "sheet"] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
+    node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
     iterations: int = 10,
     seed: int = 0,
@@ -34,14 +35,17 @@ def viz(
             come with graphcaps, and mnist the default where there is no run.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
             couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
-            with its nodes in the colours of the classes they support, where the trace holds its bonds. sheet: a still
-            of training curves and reconstructions. all: whatever of these the trace holds.
+            with its nodes in the colours of the classes they support, where the trace holds its bonds. nodes: a graph
+            with its edges in the colours of the capsules they are coupled with, of CapsuleConv. sheet: a still of
+            training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
             the entropy's curves, sized for a column of a paper.
             html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
+        node: Of nodes, draw this one and those that vote for it; default: the whole graph, or the nodes with the most
+            edges.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
@@ -75,7 +79,7 @@ def viz(
                 print(write_explorer(chosen, to or chosen.path / "figures", image))
                 return
             trace, folder = chosen.trace(), chosen.path / "figures"
-    draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
+    draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, on_written=print)
 
 
 def explain(

@@ -28,7 +28,7 @@ from ..training.run_folder import Run, load_routing
 from ..viz.drawing import writable
 from ..viz.explorer.data import packed
 from ..viz.explorer.html import explorer_page
-from .network import network_data
+from .network import learned, network_data
 
 HARD = 10  # test images with the lowest margins
 BATCH = 256
@@ -58,11 +58,22 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
     try:
         model = load_routing(run)
         epoch = checkpoint.read(run.checkpoint("best"))[1]["state"]["epoch"]
-        found = network_data(model, epoch)
+        found = network_data(model, epoch) | {"early": _early(run, trace.epochs[trace.epochs < epoch].tolist())}
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     found = with_shelf(found, model, *_test_images(run, trace, data), DATASETS.get(run.config.dataset))
     return with_routing_of(model, trace, epoch), found, ""
+
+
+def _early(run: Run, epochs: list[int]) -> list[dict]:
+    """What the network had learned by these epochs, of those that the run has weights of."""
+    model, found = load_routing(run), []
+    for epoch in epochs:
+        path = run.checkpoint(f"epoch-{epoch}")
+        if path.exists():
+            model.load_state_dict(model.state_dict() | checkpoint.read(path)[0])  # the decoder stays
+            found.append(learned(network_data(model, epoch)))
+    return found
 
 
 def with_routing_of(model: CapsNet, trace: RoutingTrace, epoch: int) -> RoutingTrace:

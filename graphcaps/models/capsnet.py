@@ -20,7 +20,7 @@ from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
 from ..nn.choosing import routed_with_logits
 from ..nn.routed import routing_for_images
-from ..routing import Routing
+from ..routing import Dynamic, Routing, Spherical
 from ..routing.names import to_json
 from .network import ImageNetwork
 from .objects import longest, present
@@ -216,14 +216,17 @@ class CapsNet(ImageNetwork):
         alone = protocol == "paper" or name == "paper"
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
-        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0)
-        expect(asks, "coupling_weight", "0, or a number > 0 for 'parts'", f"{coupling_weight} for '{name}'")
+        routing = routing_for_images(routing)
+        by_agreement = isinstance(routing, (Dynamic, Spherical)) and routing.iterations > 1
+        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0 and by_agreement)
+        wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
+        expect(asks, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
         check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}")
         stem, primary, grid, windows, shared = build(channels, (height, width))
         if protocol == "official":
             primary.scale = 1 / primary.num_types
             nn.init.constant_(dict(primary.conv.named_parameters())["bias"], OFFICIAL_BIAS)
-        routing, types, between = routing_for_images(routing), primary.num_types, []
+        types, between = primary.num_types, []
         for parent_types, kernel, stride in windows:
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, routing)
             between.append(layer)

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
+from ..errors import check_callable, check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph
-from ..graph.links import cached_per_structure
+from ..graph.links import cached_per_structure, links
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .node_caps import NodeCapsules, ends_of_features, warn_unused
+from .node_caps import NodeCapsules, check_features, ends_of_features, warn_unused
 
 
 class CapsuleConv(nn.Module):
@@ -43,9 +43,9 @@ class CapsuleConv(nn.Module):
     ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
     square of the numbers of x_v, 1 without squash or ``normalise``.
 
-    Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
-    it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
-    the first iteration, and the layer learns little or nothing.
+    Features may be of any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
+    ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of
+    many neighbours, choose at random in the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
@@ -105,6 +105,9 @@ class CapsuleConv(nn.Module):
         edge_feats: int | None = None,
     ):
         super().__init__()
+        check_flag("allow_zero_in_degree", allow_zero_in_degree)
+        check_flag("residual", residual)
+        check_callable("activation", activation)
         self.allow_zero_in_degree = allow_zero_in_degree
         self.feat_drop = nn.Dropout(feat_drop)
         source, own = ends_of_features("in_feats", in_feats, residual)
@@ -149,6 +152,7 @@ class CapsuleConv(nn.Module):
             InputError: shapes that don't fit.
         """
         check_graph(graph)
+        check_features("feat", feat)
         if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
@@ -159,6 +163,7 @@ class CapsuleConv(nn.Module):
             wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
             expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
         if edge_feat is not None:
+            check_tensor("edge_feat", edge_feat)
             known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
             expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
         residual = self.capsules.weight_target is not None
@@ -184,4 +189,4 @@ class CapsuleConv(nn.Module):
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
-    return bool((graph.in_degrees() == 0).any())
+    return bool((links(graph, graph.device).in_degrees == 0).any())

@@ -11,7 +11,8 @@ from ..data import Batches, ImageSplits
 from ..models import CapsNet
 from ..models.objects import overlaid
 from ..nn.routed import activation_of, route_layer
-from .routing_trace import RoutingTrace
+from ..routing.names import ROUTINGS
+from ..routing_trace import RoutingTrace
 from .watched import watch
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -35,13 +36,18 @@ def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 
 @torch.no_grad()
 def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
-    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more."""
+    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more.
+
+    Of a routing of the user's own only the network's: with others it may be another algorithm from the first one on.
+    """
     layer, u = model.capsules, model.children_of(images)
+    trained = layer.routing.iterations
+    further = type(layer.routing) in ROUTINGS.values()
     with watch(images=None, edges=None) as seen:
-        route_layer(layer, u, iterations=max(ITERATIONS, layer.routing.iterations))
+        route_layer(layer, u, iterations=max(ITERATIONS, trained) if further else trained)
     fields = model.receptive_fields().numpy().astype(np.int32)
     trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
-    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields, v=None)
 
 
 def record(

@@ -1,7 +1,7 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last}.safetensors  figures/
+              checkpoints/{best,last,epoch-K}.safetensors  figures/
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..atomic import remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, expect
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Run:
         return held
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images) or ``"last"`` weights."""
+        """Path of the ``"best"`` (on validation images) or ``"last"`` weights, or of early ones, as ``"epoch-1"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def write_metrics(self, history: list[dict]) -> None:
@@ -228,6 +228,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
+    expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
     run = run if isinstance(run, Run) else Run.open(run)
     return run.network(which).to(device).eval()
 

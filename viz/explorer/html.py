@@ -16,16 +16,18 @@ import string
 from importlib.resources import files
 from typing import Any
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = (
     "words.js",
+    "tools.js",
     "trace.js",
     "charts.js",
     "picture.js",
     "graph.js",
     "panels.js",
+    "shell.js",
     "page.js",
     "terms.js",
     "tour.js",
@@ -35,7 +37,7 @@ SCRIPTS = (
     "share.js",
 )
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("lanes.js", "network.js", "saliency.js", "feeds.js", "worker.js")
+WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
@@ -45,6 +47,7 @@ LIVE = (
     "way.js",
     "votes.js",
     "formulas.js",
+    "decoded.js",
     "compare.js",
     "restore.js",
     "exercises.js",

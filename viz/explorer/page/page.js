@@ -1,4 +1,4 @@
-// The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
+// The page: its controls, and show(trace), which draws a trace wherever it comes from.
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
@@ -18,8 +18,8 @@ let trace,
   look,
   waiting = false;
 
-// Draw a trace, at iteration r and epoch k from 0. Where it is `drawn`, the page has more epochs than it. A selection stays where the
-// new one has the same child or parent.
+// Draw a trace, at iteration r and epoch k from 0. Where it has fewer epochs than the page, `drawn` is how many that has.
+// A selection stays where the new one has the same child or parent.
 function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   stop();
   trace = data;

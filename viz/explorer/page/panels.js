@@ -95,7 +95,7 @@ function drawTime() {
   $("#epoch").value = Math.round(now.k);
   const output = (over, place, note) => $(`#${over} output`).replaceChildren(`${place} `, small(note));
   output("iterations", words.of(step, trace.iterations), step > trace.trained ? words.beyond : "");
-  output("epochs", words.of(epoch, trace.epochs.at(-1)), epoch === 0 ? words.untrained : trace.drawn ? words.lastOnly : "");
+  output("epochs", words.of(epoch, trace.epochs.at(-1)), epoch === 0 ? words.untrained : trace.drawn ? words.someEpochs(trace.epochs.length, trace.drawn) : "");
   $("#epoch").setAttribute("aria-valuetext", `${words.epoch} ${epoch}`);
   for (const over of ["iterations", "epochs"]) {
     $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
