@@ -21,13 +21,11 @@ from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = (
     "words.js",
-    "tools.js",
     "trace.js",
     "charts.js",
     "picture.js",
     "graph.js",
     "panels.js",
-    "shell.js",
     "page.js",
     "terms.js",
     "tour.js",
@@ -37,7 +35,7 @@ SCRIPTS = (
     "share.js",
 )
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
+WORKER = ("lanes.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
@@ -47,7 +45,6 @@ LIVE = (
     "way.js",
     "votes.js",
     "formulas.js",
-    "decoded.js",
     "compare.js",
     "restore.js",
     "exercises.js",

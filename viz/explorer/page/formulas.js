@@ -2,7 +2,8 @@
 // lines, as graphcaps/routing/naive.py has them. Numbers are those of `routed`, live.js's newest answer.
 
 const CAPSULES = network.layers.at(-1),
-  PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer);
+  PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer),
+  EDGES = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
 const view = new VoteView($("#votes canvas"));
 let line = null, // of the four, which is spoken of
   decoded = {}; // what the decoder was asked for last

@@ -1,4 +1,4 @@
-// The page: its controls, and show(trace), which draws a trace wherever it comes from.
+// The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
