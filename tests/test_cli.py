@@ -497,7 +497,9 @@ def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, t
 def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):
     Run.create(graphcaps.TrainConfig(out=tmp_path / "runs", name="x"))
     code, _, printed = call(capsys, "viz")
-    assert code == 1 and printed.startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
+    lines = printed.splitlines()
+    assert code == 1 and lines[0] == "network: runs/x, the newest run"
+    assert lines[1].startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
 
 
 @pytest.mark.long

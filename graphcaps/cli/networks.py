@@ -13,7 +13,7 @@ import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run
+from .arguments import GIVEN, Folder, Run, names_run, run_of
 from .evaluate_on import check_run, evaluate_on, names_of
 
 if TYPE_CHECKING:
@@ -163,8 +163,9 @@ def predict(
 
     Args:
         images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
-            Before them a run folder; default: the newest one. Images are fitted to what the network was trained on.
-            For MNIST the drawing is found on its ground and fills 20 of 28 pixels.
+            Before them a run folder; default: the newest one. mnist and multimnist are networks that come with
+            graphcaps, and mnist the default where there is no run. Images are fitted to what the network was trained
+            on. For MNIST the drawing is found on its ground and fills 20 of 28 pixels.
         invert: Whether dark and light are swapped first. auto: drawings that are dark on light are, and grey images
             with a light border, since MNIST is light on dark. Networks trained on your own images take all as they are.
         top: How many classes to print for each image, the longest capsules first.
@@ -173,18 +174,16 @@ def predict(
             digit-input.png.
         out: Folder that holds the run folders.
     """
-    named = len(images) > 0 and (images[0] / "config.json").is_file()
+    named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
     from ..data.user_images import image_files
-    from ..training.run_folder import load, named_or_newest
+    from ..training.run_folder import load
     from .tables import prediction_line, predictions
 
     listed = [path for word in images[named:] for path in (_listed() if str(word) == "-" else [word])]
     files = [file for path in listed for file in image_files(path)]
-    opened = named_or_newest(images[0] if named else None, out)
-    if not named:
-        print(f"newest run: {opened}", file=sys.stderr)
+    opened = run_of(images[0] if named else None, out)
     model, bad = load(opened), 0
     for found in predictions(opened, model, files, invert, top, save_inputs):
         if "error" in found:

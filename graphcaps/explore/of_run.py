@@ -23,6 +23,7 @@ from ..progress import bar
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of, to_bytes
 from ..training import checkpoint
+from ..training.inside import Inside
 from ..training.run_folder import Run, load_routing
 from ..viz.drawing import writable
 from ..viz.explorer.data import packed
@@ -123,6 +124,8 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
     try:
         test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
+        if data is None and isinstance(run, Inside):
+            return run.tensors["images"], run.tensors["labels"]
         if data is not None or trace.labels is None:
             raise
         return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)

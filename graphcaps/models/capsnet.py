@@ -40,11 +40,14 @@ LARGEST = 40
 
 
 class CapsNetOutput(NamedTuple):
-    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1]."""
+    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1].
+
+    A network without a decoder has no reconstruction: None.
+    """
 
     lengths: torch.Tensor
     capsules: torch.Tensor
-    reconstruction: torch.Tensor
+    reconstruction: torch.Tensor | None
 
     @property
     def scores(self) -> torch.Tensor:
@@ -57,7 +60,7 @@ class ChoosingOutput(NamedTuple):
 
     lengths: torch.Tensor
     capsules: torch.Tensor
-    reconstruction: torch.Tensor
+    reconstruction: torch.Tensor | None
     logits: torch.Tensor
 
     @property
@@ -149,13 +152,15 @@ class CapsNet(ImageNetwork):
         image_shape: (C, H, W).
         between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
 
+    ``decoder`` may be set to None: the network then has no reconstruction.
+
     >>> net = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> lengths, capsules, reconstruction = net(torch.zeros(2, 1, 28, 28))
     >>> lengths.shape, capsules.shape, reconstruction.shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
     """
 
-    routes, reconstructs = True, True
+    routes = True
 
     def __init__(
         self,
@@ -167,7 +172,7 @@ class CapsNet(ImageNetwork):
     ):
         super().__init__(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
-        self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
+        self.decoder: Any = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.margin_weight, self.reconstruction_weight, self.coupling_weight = 1.0, RECONSTRUCTION_WEIGHT, 0.0
 
     @classmethod
@@ -249,6 +254,29 @@ class CapsNet(ImageNetwork):
         model.margin_weight, model.reconstruction_weight = PROTOCOLS[protocol], reconstruction_weight
         return model
 
+    @classmethod
+    def from_pretrained(cls, name: str) -> CapsNet:
+        """A trained network that comes with graphcaps, in eval mode, with ``class_names`` and ``limits``.
+
+        Its weights are in half precision on disk and float32 here. It has no decoder, so that its output's
+        ``reconstruction`` is None. ``graphcaps.load`` gives the network of a run of your own.
+
+        Args:
+            name: the data set that it was trained on: ``"mnist"``; or ``"multimnist"``, two overlapping digits in
+                36 x 36 pixels.
+
+        Raises:
+            InputError: unknown name.
+            GraphcapsError: the file with its weights is missing or damaged.
+
+        >>> net = CapsNet.from_pretrained("mnist")
+        >>> net.image_shape, net.class_names[4], net(torch.zeros(2, 1, 28, 28)).lengths.shape
+        ((1, 28, 28), '4', torch.Size([2, 10]))
+        """
+        from .pretrained import network
+
+        return network(name)
+
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
         """u (I, B, P): what enters the last layer, of images (B, C, H, W)."""
         check_images(images, self.image_shape)
@@ -282,7 +310,7 @@ class CapsNet(ImageNetwork):
             wanted = f"(B={len(lengths)},)" if self.objects == 1 else f"(B={len(lengths)}, K={self.objects})"
             expect(fits, "labels", f"{wanted} int64", f"{tuple(labels.shape)} {labels.dtype}")
             chosen = labels
-        reconstruction = self.decoder(capsules, chosen)
+        reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         if logits is not None:
             return ChoosingOutput(lengths, capsules, reconstruction, logits)
         return CapsNetOutput(lengths, capsules, reconstruction)
@@ -355,7 +383,7 @@ def capsnet_loss(
     """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
 
     Of K objects, each capsule's reconstruction is held against its own object, and the errors' mean over the objects is
-    taken: section 6.1 picks one of them at a time.
+    taken: section 6.1 picks one of them at a time. Without a reconstruction it is the margin loss alone.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
@@ -365,11 +393,13 @@ def capsnet_loss(
     Raises:
         InputError: images that are not of the reconstructions' shape, which torch might broadcast.
     """
+    margin = margin_weight * margin_loss(output.lengths, present(labels, output.lengths.shape[1]))
+    if output.reconstruction is None:
+        return margin
     drawn = tuple(output.reconstruction.shape)
     expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
-    margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]))
-    return margin_weight * margin + reconstruction_weight * errors.mean()
+    return margin + reconstruction_weight * errors.mean()
 
 
 def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:

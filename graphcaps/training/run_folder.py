@@ -27,6 +27,8 @@ from ..trace import RoutingTrace
 if TYPE_CHECKING:
     import torch
 
+    from ..models import ImageNetwork
+
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +157,12 @@ class Run:
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
+    def network(self, which: str = "best") -> ImageNetwork:
+        """The network with these weights, on the CPU; raise ``GraphcapsError`` where there is no sound checkpoint."""
+        from .checkpoint import read_model
+
+        return read_model(self.checkpoint(which))
+
     def trace(self) -> RoutingTrace:
         """The recorded routing; raise ``GraphcapsError`` where there is none."""
         model = self.config.model
@@ -208,7 +216,7 @@ def named_or_newest(run: Path | None, folder: Path) -> Run:
 
 
 def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
-    """Load the network of a run in eval mode.
+    """Load the network of a run in eval mode; ``CapsNet.from_pretrained`` has those that come with graphcaps.
 
     Args:
         run: path of the run folder, or the run.
@@ -220,11 +228,9 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
-    from .checkpoint import read_model
-
     expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
     run = run if isinstance(run, Run) else Run.open(run)
-    return read_model(run.checkpoint(which)).to(device).eval()
+    return run.network(which).to(device).eval()
 
 
 def load_routing(run: Run, device: str = "cpu") -> Any:
