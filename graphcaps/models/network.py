@@ -23,8 +23,8 @@ class ImageNetwork(nn.Module):
     """Whether it has capsules that are routed."""
     reconstructs = False
     """Whether it draws the image again from its capsules."""
-    objects = 1
-    """K, how many classes an image shows."""
+    objects: int | None = 1
+    """K, how many classes an image shows; None: any number."""
     class_names: tuple[str, ...] = ()
     """One per class, where known."""
     limits = Limits()
