@@ -17,7 +17,16 @@ from torch import nn
 
 from ..errors import ROUNDING, InputError, check_labels, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
-from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from ..nn import (
+    CapsuleLayer,
+    ConvCaps,
+    Decoder,
+    DepthwisePrimaryCaps,
+    PrimaryCaps,
+    SharedCaps,
+    measured_fields,
+    receptive_fields,
+)
 from ..nn.choosing import routed_with_logits
 from ..nn.routed import routing_for_images
 from ..routing import Routing
@@ -318,10 +327,24 @@ class CapsNet(ImageNetwork):
 
         Below layers of convolutional capsules it is what is voted for a child from. How much of each vote counts, after
         more than one iteration, depends on the neighbours it competes with, and so on a wider field.
+
+        Of a stem of plain convolutions it is computed, of any other measured, which takes a pass for each row and
+        column of the image.
         """
-        convs = [layer for layer in self.stem.children() if isinstance(layer, nn.Conv2d)]
-        windows: list[Any] = [*convs, self.primary.conv, *self.between]
-        return receptive_fields(windows, self.child_types, self.image_shape[1:])
+        layers = [layer for layer in self.stem.modules() if not isinstance(layer, nn.Sequential)]
+        convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
+        if plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
+            windows: list[Any] = [*convs, self.primary.conv, *self.between]
+            return receptive_fields(windows, self.child_types, self.image_shape[1:])
+        fields = measured_fields(nn.Sequential(self.stem, self.primary), self.image_shape)
+        for layer in self.between:
+            src, dst = layer.graph().edges()
+            corners = torch.cat([fields[:, :2], -(fields[:, :2] + fields[:, 2:])], dim=1)[src]  # (E, 4)
+            above = torch.zeros(layer.num_parents, 4, dtype=torch.int64)
+            least = above.scatter_reduce(0, dst.unsqueeze(1).expand(-1, 4), corners, "amin", include_self=False)
+            fields = torch.cat([least[:, :2], -least[:, 2:] - least[:, :2]], dim=1)
+        return fields
 
 
 def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
