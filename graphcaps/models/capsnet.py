@@ -338,6 +338,7 @@ class CapsNet(ImageNetwork):
             windows: list[Any] = [*convs, self.primary.conv, *self.between]
             return receptive_fields(windows, self.child_types, self.image_shape[1:])
         fields = measured_fields(nn.Sequential(self.stem, self.primary), self.image_shape)
+        layer: Any
         for layer in self.between:
             src, dst = layer.graph().edges()
             corners = torch.cat([fields[:, :2], -(fields[:, :2] + fields[:, 2:])], dim=1)[src]  # (E, 4)
