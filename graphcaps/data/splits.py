@@ -19,10 +19,9 @@ PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", 
 
 
 class Found(NamedTuple):
-    """What a reader of a person's own images gives.
+    """pixels uint8 (N, C, H, W); labels (N,), names or numbers, or (N, J) bool; parts (N,) of ``PARTS``, or "".
 
-    ``pixels`` uint8 (N, C, H, W); ``labels`` (N,), each a name, a number, or the names of several classes as
-    ``own.classes_of`` reads them, or (N, J) bool; ``parts`` (N,) of ``PARTS``, "" for what is left out.
+    A name may be of several classes, "a+b". A part "" is of what is left out.
     """
 
     pixels: Tensor

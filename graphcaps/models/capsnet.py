@@ -17,17 +17,9 @@ from torch import nn
 
 from ..errors import ROUNDING, InputError, check_labels, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
-from ..nn import (
-    CapsuleLayer,
-    ConvCaps,
-    Decoder,
-    DepthwisePrimaryCaps,
-    PrimaryCaps,
-    SharedCaps,
-    measured_fields,
-    receptive_fields,
-)
+from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.choosing import routed_with_logits
+from ..nn.primary import measured_fields, receptive_fields
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
@@ -331,10 +323,11 @@ class CapsNet(ImageNetwork):
         Of a stem of plain convolutions it is computed, of any other measured, which takes a pass for each row and
         column of the image.
         """
-        layers = [layer for layer in self.stem.modules() if not isinstance(layer, nn.Sequential)]
+        layers = [layer for layer in self.stem.modules() if type(layer) is not nn.Sequential]
         convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps))
         plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
-        if plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
+        if known and plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
             windows: list[Any] = [*convs, self.primary.conv, *self.between]
             return receptive_fields(windows, self.child_types, self.image_shape[1:])
         fields = measured_fields(nn.Sequential(self.stem, self.primary), self.image_shape)
@@ -368,8 +361,7 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
         Scalar >= 0; 0 where there is no ink. ln J where couplings are equal.
     """
     check_labels(labels, logits.shape[1])
-    count = tuple(ink.shape[:2])
-    expect(labels.numel() == math.prod(count), "labels", f"one for each object (B, K)={count}", tuple(labels.shape))
+    expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
     classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
     ink = ink.permute(2, 1, 0)  # (I, K, B)
     return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)

@@ -37,10 +37,7 @@ class Doubt(NamedTuple):
 
 
 def evidence_of(images: torch.Tensor, output: Any, objects: int | None) -> torch.Tensor:
-    """(N, 3): the least of the answer's K scores, the next score, the correlation; NaN where there is none.
-
-    Where images show any number of classes, all scores are looked for, and only the correlation is evidence.
-    """
+    """(N, 3): the least of the answer's K scores, the next score (not of any number), the correlation; else NaN."""
     answer = other = alike = torch.full_like(output.scores[:, 0], math.nan, dtype=torch.float32)
     if objects is not None:
         highest = output.scores.topk(min(objects + 1, output.scores.shape[1]), dim=1).values.float()

@@ -107,8 +107,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
 def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
     """Which pixels each child sees, measured: one row or column of the image at a time is NaN, and so is who sees it.
 
-    For any layers, with padding, dilation, pooling, or branches as in a ResNet. It takes H + W images through a copy of
-    the layers in float64 and eval mode; what a layer mixes over the whole image, such as group normalisation, is seen.
+    For any layers, with padding, pooling or branches: H + W images go through a copy in float64 and eval mode.
 
     Args:
         front: images (B, C, H, W) -> children u (I, B, P).
@@ -119,10 +118,6 @@ def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torc
 
     Raises:
         InputError: a child that no pixel reaches as NaN: what it sees can't be known in this way.
-
-    >>> front = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.MaxPool2d(2), PrimaryCaps(8, 1, 4, 3, 1))
-    >>> measured_fields(front, (1, 12, 12))[5]
-    tensor([1, 1, 8, 8])
     """
     probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
     for axis, size in ((2, image_shape[1]), (3, image_shape[2])):

@@ -1,4 +1,4 @@
-"""How long capsules are before training: deep stacks of layers learn only where lengths last from layer to layer."""
+"""How long capsules are before training: stacked layers learn only where lengths last from layer to layer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import torch
 from ..errors import expect
 from .routed import route_layer
 
-LENGTH = 0.5  # squash makes it of |s| = 1, where it passes on a relative change of length or direction as it is
-ROUNDS = 4  # routing isn't linear in the votes; after four the mean is within 0.01
-
 
 @torch.no_grad()
 def scale_layers(layers: Iterable[Any], u: torch.Tensor) -> torch.Tensor:
     """Multiply the matrices of stacked layers so that each one's parents are 0.5 long, in the mean over a batch.
 
-    A layer starts with matrices that make a parent's sum as long as one child. Squash shortens it to n^2 / (1 + n^2),
-    so that in a stack a length of 0.14 becomes 0.02, then 4e-4, then 2e-7, and nothing learns. This is the
-    data-dependent start of Mishkin & Matas 2016, "All you need is a good init" (arXiv 1511.06422), of lengths in place
-    of variances. Call it before training, once.
+    As drawn, matrices make a parent's sum n as long as one child, and squash makes n^2 / (1 + n^2) of it: in a stack
+    lengths are squared from layer to layer, and nothing learns. At 0.5 squash passes relative changes on as they are.
+    A data-dependent start, as in Mishkin & Matas 2016, "All you need is a good init" (arXiv 1511.06422).
 
     Args:
         layers: ``CapsuleLayer``, ``SharedCaps`` or ``ConvCaps``, from the lowest to the last; ``nn.Sequential`` too.
@@ -32,12 +28,6 @@ def scale_layers(layers: Iterable[Any], u: torch.Tensor) -> torch.Tensor:
 
     Raises:
         InputError: a layer without matrices of votes, or children that are all zero.
-
-    >>> from graphcaps.nn import CapsuleLayer
-    >>> layers = torch.nn.Sequential(*(CapsuleLayer(16, 16, 8, 8) for _ in range(8)))
-    >>> u = torch.randn(16, 32, 8) / 30
-    >>> layers(u).norm(dim=-1).max() < 1e-30, abs(scale_layers(layers, u).norm(dim=-1).mean() - 0.5) < 0.02
-    (tensor(True), tensor(True))
     """
     for layer in layers:
         scalable = hasattr(layer, "votes") and isinstance(u, torch.Tensor)
@@ -45,8 +35,8 @@ def scale_layers(layers: Iterable[Any], u: torch.Tensor) -> torch.Tensor:
         sums = torch.linalg.vector_norm(route_layer(layer, u, squash_output=False).v, dim=-1).mean()
         expect(bool(sums > 0), "u", "children of which one is longer than 0", "none")
         layer.weight.div_(sums)
-        for _ in range(ROUNDS):
+        for _ in range(4):  # routing isn't linear in the votes; then the mean is within 0.01
             mean = torch.linalg.vector_norm(layer(u), dim=-1).mean().clamp(0.01, 0.99)
-            layer.weight.mul_(((1 - mean) / mean * LENGTH / (1 - LENGTH)).sqrt())
+            layer.weight.mul_(((1 - mean) / mean).sqrt())
         u = layer(u)
     return u

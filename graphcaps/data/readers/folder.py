@@ -45,10 +45,7 @@ def read(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found:
 def read_list(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found | None:
     """Read the images that a CSV with the columns "file" and "classes" names; None where the CSV is of another kind.
 
-    Files are looked for beside the CSV; several classes are joined by "+".
-
-    Raises:
-        InputError: no row, a file that isn't there, or a bad one, unless ``skip_bad``.
+    Files are looked for beside the CSV; several classes are joined by "+". Raises ``InputError`` as ``read`` does.
     """
     import pandas
 
@@ -59,10 +56,9 @@ def read_list(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Foun
     except (OSError, EOFError, ValueError):
         return None  # ``arrays`` says what is wrong with it
     listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
-    expect(len(listed) > 0, str(path), "a row for each image, with its file and its classes", "none")
-    missing = [file for file, _, _ in listed if not file.is_file()]
-    got = f"{len(missing)} that aren't, the first is {missing[0] if missing else ''}"
-    expect(not missing, str(path), "files that are there", got, "They are looked for beside the CSV")
+    expect(len(listed) > 0, str(path), "a row for each image", "none")
+    missing = next((file for file, _, _ in listed if not file.is_file()), None)
+    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
     return _found(path, listed, cache, size, skip_bad)
 
 
