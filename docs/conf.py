@@ -26,7 +26,7 @@ version = release = __version__
 MENU = {
     "Start": ["install", "notation"],
     "Train and see": ["commands", "explorer", "watch", "graph-page"],
-    "Use": ["layers", "routings", "networks", "datasets", "analysis", "export"],
+    "Use": ["layers", "routings", "networks", "by-hand", "datasets", "analysis", "export"],
     "Results": [
         "results",
         "compare",

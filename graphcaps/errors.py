@@ -99,22 +99,36 @@ def check_tensor(name: str, value: object, floating: bool = True) -> Tensor:
     return value
 
 
-def check_unit(name: str, values: Tensor, then: str = "") -> None:
+def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = False) -> None:
     """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
 
-    Elsewhere the numbers are not looked at: that would wait for the device. Nor are they inside ``torch.func.vmap``
-    and ``torch.compile``, which have none to look at.
+    Elsewhere the numbers are not looked at, unless ``everywhere``: that waits for the device. Nor are they inside
+    ``torch.func.vmap`` and ``torch.compile``, which have none to look at.
     """
-    ends = ends_of(values)
+    ends = ends_of(values, everywhere)
     if ends is not None and (ends[0] < -ROUNDING or ends[1] > 1 + ROUNDING):
         raise InputError(f"{name}: expected numbers in [0, 1], got {ends[0]:g} to {ends[1]:g}" + (then and f". {then}"))
 
 
-def ends_of(values: Tensor) -> tuple[float, float] | None:
-    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at."""
+def check_labels(labels: Tensor, num_classes: int) -> None:
+    """Raise ``InputError`` where whole numbers aren't classes from 0 to J - 1.
+
+    On a GPU this waits for the device: there a label outside ends the whole process, without saying which.
+    """
+    ends = ends_of(labels, everywhere=True)
+    inside = ends is None or (ends[0] >= 0 and ends[1] < num_classes)
+    expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", ends and f"{ends[0]:.0f} to {ends[1]:.0f}")
+
+
+def ends_of(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
+    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at.
+
+    Numbers on other devices than the CPU are looked at only ``everywhere``, which waits for the device.
+    """
     from torch.compiler import is_compiling
 
-    if values.device.type != "cpu" or not values.numel() or is_compiling():
+    looked_at = values.device.type == "cpu" or (everywhere and values.device.type != "meta")
+    if not looked_at or not values.numel() or is_compiling():
         return None
     try:
         low, high = values.detach().aminmax()

@@ -68,8 +68,9 @@ def evaluate(
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
     Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
-    belong to which digit. Pictures go into the run's folder figures. With --on: accuracy on transformed test images,
-    and equivariance, as tables, JSON and pictures in the run's folder evaluate.
+    belong to which digit; where images show any number of classes, no picture. Pictures go into the run's folder
+    figures. With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's
+    folder evaluate.
 
     Args:
         run: Run folder; default: the newest one.
@@ -109,8 +110,10 @@ def evaluate(
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
     print(accuracy_table(result, splits.class_names))
-    if model.limits.answer is not None:
+    if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
+    if model.objects is None:  # which of its classes an image was taken for isn't defined
+        return
     from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -195,7 +198,7 @@ def predict(
             print(prediction_line(found, invert))
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
-    if model.limits.answer is None:
+    if all(limit is None for limit in model.limits):
         print(f"note: too few validation images are right in {opened} to doubt more than blank images", file=sys.stderr)
     expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
 

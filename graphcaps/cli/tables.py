@@ -25,7 +25,6 @@ INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
     """Accuracy with its interval, and recall and precision per class."""
-    confusion = result.confusion(len(class_names))
     low, high = result.interval
     total, wrong = len(result.labels), len(result.labels) - result.correct
     lines = [
@@ -34,11 +33,14 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
         "",
     ]
     if result.labels.dim() > 1:
-        lines.insert(1, "right is an image whose classes are all found; the table counts each class by itself")
+        exactly = " and no others" if result.labels.dtype == torch.bool else ""
+        lines.insert(
+            1, f"right is an image whose classes are all found{exactly}; the table counts each class by itself"
+        )
     width = max(5, *(len(name) for name in class_names))
     lines.append(f"{'class':<{width}}  images   recall         95 % interval  precision")
-    for k, name in enumerate(class_names):
-        images, hits, answers = int(confusion[k].sum()), int(confusion[k, k]), int(confusion[:, k].sum())
+    counts = torch.stack(result.per_class(len(class_names)), dim=1).tolist()
+    for name, (images, hits, answers) in zip(class_names, counts, strict=True):
         bounds = "{:7.2%} to {:7.2%}".format(*wilson_interval(hits, images)) if images else "-"
         recall, precision = (f"{hits / count:7.2%}" if count else "-" for count in (images, answers))
         lines.append(f"{name:<{width}}  {images:>6}  {recall:>7}  {bounds:>20}  {precision:>9}")

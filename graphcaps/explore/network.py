@@ -58,6 +58,8 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     """
     if type(model) is not CapsNet:
         raise NotCarried(f"{type(model).__name__} isn't computed in the page")
+    if model.objects is None:
+        raise NotCarried("an answer of any number of classes isn't computed in the page")
     layers = [*model.between, model.capsules]
     missing = sorted({name_of(layer.routing) for layer in layers} - set(ROUTINGS))
     if missing:

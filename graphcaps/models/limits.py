@@ -37,17 +37,19 @@ class Doubt(NamedTuple):
     text: str
 
 
-def evidence_of(images: torch.Tensor, output: Any, objects: int) -> torch.Tensor:
-    """(N, 3): the least of the answer's K scores, the next score, the correlation; NaN where there is none."""
-    highest = output.scores.topk(min(objects + 1, output.scores.shape[1]), dim=1).values.float()
-    other = alike = torch.full_like(highest[:, 0], math.nan)
-    if highest.shape[1] > objects:
-        other = highest[:, objects]
+def evidence_of(images: torch.Tensor, output: Any, objects: int | None) -> torch.Tensor:
+    """(N, 3): the least of the answer's K scores, the next score (not of any number), the correlation; else NaN."""
+    answer = other = alike = torch.full_like(output.scores[:, 0], math.nan, dtype=torch.float32)
+    if objects is not None:
+        highest = output.scores.topk(min(objects + 1, output.scores.shape[1]), dim=1).values.float()
+        answer = highest[:, objects - 1]
+        if highest.shape[1] > objects:
+            other = highest[:, objects]
     if (drawn := getattr(output, "reconstruction", None)) is not None:
         pixels = [each.flatten(1).float() for each in (images, overlaid(drawn))]  # (N, C * H * W)
         x, y = (each - each.mean(dim=1, keepdim=True) for each in pixels)
         alike = cosine_similarity(x, y, eps=1e-3)  # 0 where one of them is of one tone
-    return torch.stack([highest[:, objects - 1], other, alike], dim=1)
+    return torch.stack([answer, other, alike], dim=1)
 
 
 def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
@@ -83,7 +85,7 @@ def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[D
     Its ``limits`` are those that ``graphcaps.load`` gives it; without them only blank images are doubted.
     """
     output = model(images) if output is None else output
-    planes, evidence, K = images.flatten(2), evidence_of(images, output, model.objects), model.objects
+    planes, evidence, K = images.flatten(2), evidence_of(images, output, model.objects), model.objects or 1
     contrast = (planes.amax(dim=2) - planes.amin(dim=2)).amax(dim=1)  # (N,)
     long, rank = ("long", "longest capsule") if hasattr(output, "lengths") else ("high", "highest score")
     ordinal = {1: "", 2: "second ", 3: "third "}

@@ -21,8 +21,8 @@ class ImageNetwork(nn.Module):
 
     routes = False
     """Whether it has capsules that are routed."""
-    objects = 1
-    """K, how many classes an image shows."""
+    objects: int | None = 1
+    """K, how many classes an image shows; None: any number."""
     class_names: tuple[str, ...] = ()
     """One per class, where known."""
     limits = Limits()

@@ -9,7 +9,7 @@ import torch
 
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.objects import overlaid, present
 from ..nn.routed import activation_of, route_layer
 from ..routing.names import ROUTINGS
 from ..routing_trace import RoutingTrace
@@ -30,8 +30,8 @@ def kept_epochs(last: int) -> list[int]:
 
 
 def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Where the first image of each class is in labels (N,), in the order of classes."""
-    return torch.tensor([int((labels == k).nonzero()[0]) for k in range(num_classes) if (labels == k).any()])
+    """Where the first image of each class is in labels (N,) or (N, J) bool, in the order of classes."""
+    return torch.tensor([int(of.nonzero()[0]) for of in present(labels, num_classes).unbind(dim=1) if of.any()])
 
 
 @torch.no_grad()

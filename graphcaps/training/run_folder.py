@@ -130,12 +130,13 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """predicted and labels, each (N,) or (N, K) int64; raise ``GraphcapsError`` where they can't be read."""
+        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` where they can't be read."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
                 predicted, labels = stored["predicted"], stored["labels"]
-            if predicted.shape != labels.shape or predicted.dtype != np.int64 or labels.dtype != np.int64:
+            same = (predicted.shape, predicted.dtype) == (labels.shape, labels.dtype)
+            if not same or predicted.dtype not in (np.int64, bool):
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
             return predicted, labels
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
