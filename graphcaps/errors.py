@@ -77,8 +77,8 @@ def check_callable(name: str, value: object) -> None:
     expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
 
 
-def check_tensor(name: str, value: object, floating: bool = True) -> Tensor:
-    """Give ``value``; raise ``InputError`` unless it is a dense tensor of real numbers, ``floating`` ones by default.
+def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
+    """Give ``value``; raise ``InputError`` unless it is a tensor of real numbers, by default dense floating ones.
 
     >>> check_tensor("u", [1.0])
     Traceback (most recent call last):
@@ -89,10 +89,10 @@ def check_tensor(name: str, value: object, floating: bool = True) -> Tensor:
     if not isinstance(value, torch.Tensor):
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
-    dense = value.layout == torch.strided and not value.is_nested
+    layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
+    dense = value.layout in layouts and not value.is_nested
     layout = "a nested tensor" if value.is_nested else value.layout
     expect(dense, name, "a dense tensor", layout, "" if value.is_nested else f"Convert it: {name}.to_dense()")
-    expect(value.device.type != "meta", name, "a tensor with numbers", "one on device meta, which has none")
     expect(not value.is_complex(), name, "real numbers", value.dtype)
     fits = not floating or value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
     expect(fits, name, "floating point", value.dtype, f"Convert it: {name}.float()")

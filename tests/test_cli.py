@@ -424,7 +424,7 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     found = [json.loads(line) for line in out.splitlines()]
     assert [each["image"] for each in found] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
     assert code == 2 and found[3]["error"] == "none.png: expected an image file, got nothing there"
-    assert printed.startswith("newest run: ") and printed.endswith("got 1 of 4 that can't\n")
+    assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
     assert found[0]["answer"] == found[0]["classes"][0]["class"] and len(found[0]["classes"]) == 2
     assert set(found[0]) == {"image", "answer", "doubts", "classes", "inverted"} and found[0]["inverted"] is False
 

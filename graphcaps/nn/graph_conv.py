@@ -13,7 +13,7 @@ from ..graph import check_graph
 from ..graph.links import cached_per_structure, links
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .node_caps import NodeCapsules, check_features, ends_of_features, warn_unused
+from .node_caps import NodeCapsules, check_features, dropped, ends_of_features, warn_unused
 
 
 class CapsuleConv(nn.Module):
@@ -78,7 +78,8 @@ class CapsuleConv(nn.Module):
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
 
     Shapes:
-        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
+        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
+        feat (N, in_feats) may be sparse, in torch's COO or CSR
 
     >>> from graphcaps import dgl
     >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
@@ -172,10 +173,10 @@ class CapsuleConv(nn.Module):
             if not (residual or self.warned_unused_target or graph.is_block):
                 warn_unused("feat", "in_feats")
                 self.warned_unused_target = True
-            feat = self.feat_drop(feat)
-            target = self.feat_drop(target) if residual else None
+            feat = dropped(self.feat_drop, feat)
+            target = dropped(self.feat_drop, target) if residual else None
         else:
-            target = feat = self.feat_drop(feat)
+            target = feat = dropped(self.feat_drop, feat)
             if graph.is_block:
                 target = feat[: graph.num_dst_nodes()]
             elif len(graph.ntypes) > 1:

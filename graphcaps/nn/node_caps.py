@@ -59,7 +59,16 @@ def check_features(name: str, feat: object) -> None:
     pair = isinstance(feat, (tuple, list)) and len(feat) == 2
     first, *second = feat if isinstance(feat, (tuple, list)) and pair else (feat,)
     for given in (first, *(target for target in second if target is not None)):
-        check_tensor(name, given, floating=False)
+        check_tensor(name, given, floating=False, sparse=True)
+
+
+def dropped(dropout: nn.Dropout, feat: Any) -> torch.Tensor:
+    """``dropout(feat)``, of a sparse matrix its values: torch has none for those."""
+    if feat.layout == torch.strided or not (dropout.training and dropout.p):
+        return dropout(feat) if feat.layout == torch.strided else feat
+    feat = feat.to_sparse_coo().coalesce()
+    values = dropout(feat.values())
+    return torch.sparse_coo_tensor(feat.indices(), values, feat.shape, is_coalesced=True, check_invariants=False)
 
 
 def warn_unused(name: str, sizes: str) -> None:
@@ -189,7 +198,7 @@ class NodeCapsules(nn.Module):
             (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
             c (E, *, K_in, K_out), detached.
         """
-        check_tensor(self.names.feat, feat, floating=False)
+        check_tensor(self.names.feat, feat, floating=False, sparse=True)
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         if edge_feat is not None and edge_feat.dim() == 1:
             edge_feat = edge_feat[:, None]
@@ -275,6 +284,10 @@ class NodeCapsules(nn.Module):
 
     def _power(self, feat: torch.Tensor) -> torch.Tensor:
         """(N, *): the mean square of each node's numbers."""
+        if feat.layout != torch.strided:
+            feat = feat.to_sparse_coo().coalesce()
+            squares = _squares(feat.values())
+            return squares.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], squares) / feat.shape[1]
         return _squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
 
     def _check(self, name: str, feat: torch.Tensor, num_nodes: int, weight: torch.Tensor) -> None:

@@ -130,9 +130,10 @@ class CapsuleConv(MessagePassing):
                 self._set_size(sizes, end, nodes)
         same = "the features of nodes that are sources and targets, with mutual=True"
         expect(not (pair and self.capsules.routing.mutual), "x", same, "a pair", "Give it mutual=False")
-        x = x.movedim(self.node_dim, 0)
-        if target is not None:
-            target = target.movedim(self.node_dim, 0)
+        x, target = (
+            nodes if nodes is None or nodes.dim() == -self.node_dim else nodes.movedim(self.node_dim, 0)
+            for nodes in (x, target)
+        )
         num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
         if pair and target is not None and not (self.residual or self.warned_unused_target):
             warn_unused("x", "in_channels")

@@ -75,7 +75,7 @@ class CapsuleReadout(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        check_tensor("x", x, floating=False)
+        check_tensor("x", x, floating=False, sparse=True)
         for name, numbers in (("index", index), ("ptr", ptr)):
             if numbers is not None:
                 check_tensor(name, numbers, floating=False)

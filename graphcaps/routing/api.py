@@ -224,6 +224,7 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
         return
     num_edges = graph.num_edges()
     check_tensor("u_hat", votes)
+    expect(votes.device.type != "meta", "u_hat", "a tensor with numbers", "one on device meta, which has none")
     fits = votes.dim() >= 2 and len(votes) == num_edges
     then, shape = "", tuple(votes.shape)
     if not fits and len(shape) >= 3 and shape[1] == num_edges:

@@ -23,7 +23,6 @@ NO_TENSORS = {
     "complex": (lambda x: x + 1j, r"(real numbers|torch\.float32, as .*), got torch\.complex64"),
     "sparse": (lambda x: x.to_sparse(), r"a dense tensor, got torch\.sparse_coo\. Convert it: {name}\.to_dense\(\)"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), "a dense tensor, got a nested tensor"),
-    "meta": (lambda x: x.to("meta"), "a tensor with numbers, got one on device meta"),
     "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, as .*), got torch\.float8"),
 }
 DOORS = {
@@ -42,7 +41,9 @@ DOORS = {
 
 @pytest.mark.parametrize("name", DOORS)
 def test_what_is_no_tensor_of_floating_point_is_named(name):
-    for wrong, text in NO_TENSORS.values():
+    for kind, (wrong, text) in NO_TENSORS.items():
+        if (name, kind) == ("feat", "sparse"):  # is taken
+            continue
         with pytest.raises(InputError, match=f"^{name}: expected {text.format(name=name)}"):
             DOORS[name](wrong)
 
@@ -50,6 +51,7 @@ def test_what_is_no_tensor_of_floating_point_is_named(name):
 @pytest.mark.parametrize(
     "name, wrong",
     [
+        ("u_hat", lambda: route(GRAPH, VOTES.to("meta"))),
         ("prior", lambda: route(GRAPH, VOTES, prior=True)),
         ("prior", lambda: route(GRAPH, VOTES, prior="0")),
         ("on_iteration", lambda: route(GRAPH, VOTES, on_iteration=5)),

@@ -302,6 +302,16 @@ def test_a_routing_of_ones_own_runs_in_both_layers(draw):
     assert readout(graph_of(), x).shape == (1, 2, D)
 
 
+@pytest.mark.parametrize("form", ["to_sparse", "to_sparse_csr"])
+def test_sparse_features_are_routed_as_dense_ones(form, draw):
+    layer, x = conv(residual=True, feat_drop=0.5), draw(N, F) * (draw(N, F) > 0)
+    wanted = torch.autograd.grad(layer.eval()(graph_of(), x).square().sum(), list(layer.parameters()))
+    found = torch.autograd.grad(layer(graph_of(), getattr(x, form)()).square().sum(), list(layer.parameters()))
+    torch.testing.assert_close(found, wanted, **EXACT)
+    layer.train().feat_drop.p = 1.0  # nothing is left
+    torch.testing.assert_close(layer(graph_of(), getattr(x, form)()), layer(graph_of(), 0 * x), **EXACT)
+
+
 ONES = torch.ones(N, F).double()
 
 
