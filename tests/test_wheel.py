@@ -95,7 +95,9 @@ def walk() -> list[str]:
 @pytest.mark.long
 def test_every_command_of_the_docs_runs_after_all_those_before_it(installed, tmp_path):
     """In one folder and one environment, on scikit-learn's digits and for one epoch."""
-    Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(tmp_path / "digit.png")
+    (tmp_path / "photos").mkdir()
+    for path in (tmp_path / "digit.png", tmp_path / "photos" / "1.png"):
+        Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(path)
     lines = walk()
     words = {line.split()[1] for line in lines}
     assert len(lines) > 15 and words == {"train", "evaluate", "predict", "runs", "viz", "explain", "explore"}
