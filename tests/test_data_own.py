@@ -371,7 +371,7 @@ BAD = {
         "a square grey or RGB image, got 8 numbers",
     ),
     "words": (
-        lambda to: ("csv", write_csv(to / "a.csv", SQUARES.astype(str)[:, :9] + "x")),
+        lambda to: ("csv", write_csv(to / "a.csv", np.char.add(SQUARES.astype(str)[:, :9], "x"))),
         "train images: expected numbers, got object",
     ),
 }

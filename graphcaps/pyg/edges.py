@@ -31,7 +31,8 @@ class RoutedEdges(NamedTuple):
 
 def traced() -> bool:
     """Whether torch makes a program of the call: ``torch.export``, ``torch.onnx`` or ``torch.jit.trace``."""
-    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.9 has the first
+    return exporting() or torch.jit.is_tracing()
 
 
 def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> RoutedEdges:
