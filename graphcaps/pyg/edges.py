@@ -31,7 +31,7 @@ class RoutedEdges(NamedTuple):
 
 def traced() -> bool:
     """Whether torch makes a program of the call: ``torch.export``, ``torch.onnx`` or ``torch.jit.trace``."""
-    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.9 has the first
+    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
     return exporting() or torch.jit.is_tracing()
 
 

@@ -69,7 +69,7 @@ def computed(computing, data, changes=()) -> tuple[np.ndarray, np.ndarray]:
 
 
 @torch.no_grad()
-def said(conv, graph, feat, weight=None) -> tuple[np.ndarray, np.ndarray]:
+def layer_answer(conv, graph, feat, weight=None) -> tuple[np.ndarray, np.ndarray]:
     out, c = conv(graph, feat, weight, get_coupling=True)
     return c[:, 0].numpy(), out.numpy()
 
@@ -85,7 +85,7 @@ def test_the_page_computes_the_layer_before_and_after_every_change(computing, tm
     graph, conv, feat = dgl.add_self_loop(CLUB), layer(**options), drawn(34, 5)
     weight = drawn(graph.num_edges()).abs() if weighted else None
     data = page_of(tmp_path, conv, graph, feat, edge_weight=weight)[1]
-    given = said(conv, graph, feat, weight)
+    given = layer_answer(conv, graph, feat, weight)
     agree(computed(computing, data), given)
     assert computed(computing, data, [["cut", 1, 0], ["add", 0, 1]])[1] == pytest.approx(given[1], abs=1e-5)
 
@@ -93,13 +93,13 @@ def test_the_page_computes_the_layer_before_and_after_every_change(computing, tm
     left = torch.ones(graph.num_edges(), dtype=torch.bool).index_fill(0, gone, False)
     graph, weight = dgl.remove_edges(graph, gone), weight[left] if weighted else None
     changes = [["cut", 1, 0], ["cut", 5, 5]]
-    agree(computed(computing, data, changes), said(conv, graph, feat, weight))
+    agree(computed(computing, data, changes), layer_answer(conv, graph, feat, weight))
 
     graph = dgl.add_edges(graph, [12, 20], [20, 12])
     weight = F.pad(weight, (0, 2), value=1.0) if weighted else None
     feat[7] = feat[30] / 4 - feat[7]
     changes += [["add", 12, 20], ["move", 7, feat[7].tolist()]]
-    agree(computed(computing, data, changes), said(conv, graph, feat, weight))
+    agree(computed(computing, data, changes), layer_answer(conv, graph, feat, weight))
     agree(computed(computing, data, [*changes, ["reset"]]), given)
 
 
@@ -107,8 +107,11 @@ def test_a_node_that_has_lost_its_edges_is_what_the_layer_makes_of_the_bias(comp
     graph, conv, feat = dgl.graph(([0, 1, 0, 0], [1, 2, 2, 2])), layer(), drawn(3, 5)  # two edges are parallel
     data = page_of(tmp_path, conv, graph, feat)[1]
     assert not data["two_way"]
-    agree(computed(computing, data), said(conv, graph, feat))
-    agree(computed(computing, data, [["cut", 0, 1], ["cut", 1, 0]]), said(conv, dgl.remove_edges(graph, [0]), feat))
+    agree(computed(computing, data), layer_answer(conv, graph, feat))
+    agree(
+        computed(computing, data, [["cut", 0, 1], ["cut", 1, 0]]),
+        layer_answer(conv, dgl.remove_edges(graph, [0]), feat),
+    )
 
 
 @pytest.mark.parametrize("mutual", [False, True])
@@ -135,7 +138,7 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
         assert {(v, u) for u, v in ends} == set(ends)
     else:
         out = computed(computing, data)[1]
-        agree([out[whole]], [said(conv, graph, feat)[1][inner]])
+        agree([out[whole]], [layer_answer(conv, graph, feat)[1][inner]])
 
 
 @pytest.mark.parametrize(
@@ -239,7 +242,7 @@ def arrivals(page) -> dict[int, tuple[float, float]]:
 
 def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
     """The largest coupling of each in-edge of a node, by source."""
-    c, _ = said(layer(**options), graph, feat)
+    c, _ = layer_answer(layer(**options), graph, feat)
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     return {u: float(c[e].max()) for e, (u, v) in enumerate(zip(src, dst, strict=True)) if v == node}
 
@@ -255,7 +258,7 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     click(page, 2)
     assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
-    lengths = np.linalg.norm(said(layer(), GRAPH, FEAT)[1][2], axis=-1)
+    lengths = np.linalg.norm(layer_answer(layer(), GRAPH, FEAT)[1][2], axis=-1)
     assert [read(value) for value in page.locator("#parents .value").all_inner_texts()] == pytest.approx(
         lengths, abs=5.1e-3
     )
@@ -404,7 +407,7 @@ def test_a_graph_can_lose_all_its_edges(chromium, tmp_path):
         assert text(page, "h1") == "0 of 0 edges go to one capsule by more than half"
         assert text(page, "#child-head") == "0 edges arrive at 1" and "allow_zero_in_degree" in text(page, "#child p")
         bias = np.linalg.norm(
-            said(layer(), dgl.graph(([0], [1])), drawn(2, 5))[1][0], axis=-1
+            layer_answer(layer(), dgl.graph(([0], [1])), drawn(2, 5))[1][0], axis=-1
         )  # node 0 has none either
         shown = [read(value) for value in page.locator("#parents .value").all_inner_texts()]
         assert shown == pytest.approx(bias, abs=5.1e-3)
