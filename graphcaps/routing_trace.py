@@ -171,11 +171,11 @@ class RoutingTrace:
             expect(same, f"trace: {name}", "those of the epochs before", "others", "Call the network on the same input")
         shape, other = self.c.shape[1:], routed.c.shape[1:]
         expect(shape == other, "trace: c", f"(1, {', '.join(map(str, shape))}), as the epochs before", (1, *other))
-        kept = self.epochs < epoch
+        earlier = self.epochs < epoch
         names = (*_OF_ROUTING, *(["v"] if self.v is not None else []))
-        pairs = {name: (getattr(self, name)[kept], getattr(routed, name)) for name in names}
+        pairs = {name: (getattr(self, name)[earlier], getattr(routed, name)) for name in names}
         grown: dict[str, Any] = {name: np.concatenate(pair) for name, pair in pairs.items()}
-        return dataclasses.replace(self, epochs=np.append(self.epochs[kept], np.int32(epoch)), **grown, **replace)
+        return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
 
     def with_bonds(
         self, bonds: ArrayLike, node_tags: ArrayLike | None = None, tag_names: Sequence[str] = ()

@@ -74,10 +74,10 @@ def load_ink(root: Path, per_class: int) -> Ink:
     expect(inked, str(path), "points on the ink of MNIST's test images, in their order", "others")
     several = np.array([len(np.unique(stroke[a:b])) > 1 for a, b in zip(start, start[1:], strict=False)])
     digit = test.labels.numpy()
-    kept = np.concatenate([np.flatnonzero(several & (digit == each))[:per_class] for each in range(10)])
-    points = np.concatenate([np.arange(start[n], start[n + 1]) for n in kept])
-    of = np.repeat(np.arange(len(kept)), np.diff(start)[kept])
-    return Ink(to_float(test.pixels[kept]), digit[kept], of, row_column[points], stroke[points])
+    chosen = np.concatenate([np.flatnonzero(several & (digit == each))[:per_class] for each in range(10)])
+    points = np.concatenate([np.arange(start[n], start[n + 1]) for n in chosen])
+    of = np.repeat(np.arange(len(chosen)), np.diff(start)[chosen])
+    return Ink(to_float(test.pixels[chosen]), digit[chosen], of, row_column[points], stroke[points])
 
 
 def scores(image: np.ndarray, stroke: np.ndarray, label: np.ndarray) -> np.ndarray:
