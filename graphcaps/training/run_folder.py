@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
+import itertools
 import json
 import logging
+import os
 import shlex
+import shutil
+import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
 
-from ..atomic import remove_unfinished, replacing, write_text
+from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError
 from ..trace import RoutingTrace
@@ -46,28 +52,52 @@ class Run:
         return shlex.quote(str(self.path))
 
     @classmethod
-    def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there.
+    def create(cls, config: TrainConfig, names: Iterable[str] = (), **about) -> Run:
+        """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
 
-        Raise ``InputError`` where a setting can't work.
+        It is made beside its place, under a hidden name, and then renamed.
+
+        Args:
+            config: the settings.
+            names: the first of these that is free is taken instead of ``config.name``.
+            about: what else goes into config.json.
+
+        Raises:
+            InputError: a setting can't work.
+            GraphcapsError: the name is taken, or the folder can't be written.
         """
         config.check()
+        cls.check_place(config)
+        numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
-            path = _make_folder(config)
-        except FileExistsError:
-            run = cls(config.out / config.name, config)
-            resume = f", or go on with: graphcaps train --resume {run}"
-            then = "Choose another --name" + resume * (run.path / "config.json").exists()
-            raise GraphcapsError(f"name: expected a new run folder, {run} exists. {then}") from None
+            with made(config.out):
+                hidden = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=config.out))
+                try:
+                    write_text(hidden / "config.json", config.to_json(**about))
+                    hidden.chmod(permitted(0o777))  # mkdtemp's are for their owner alone
+                    for name in names or ([config.name] if config.name else numbered):
+                        with contextlib.suppress(FileExistsError, NotADirectoryError):
+                            return cls(_renamed(hidden, config.out / name), config)
+                    raise cls(config.out / config.name, config)._taken()
+                finally:
+                    shutil.rmtree(hidden, ignore_errors=True)
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-        try:
-            write_text(path / "config.json", config.to_json(**about))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.rmdir()  # without its settings it isn't a run
-            raise
-        return cls(path, config)
+
+    @classmethod
+    def check_place(cls, config: TrainConfig) -> None:
+        """Raise ``GraphcapsError`` where the name is taken or the folder can't be written; nothing is made."""
+        run = cls(config.out / config.name, config)
+        if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
+            raise run._taken()
+        above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
+            raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {why}")
+
+    def _taken(self) -> GraphcapsError:
+        resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
+        return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -85,6 +115,7 @@ class Run:
         """Hold the folder for writing, rid of what killed writers left; raise ``Busy`` while another does."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
+            self.held = os.stat(self.path)
         except filelock.Timeout:
             raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
@@ -92,6 +123,13 @@ class Run:
         for folder in (self.path, self.path / "checkpoints"):
             remove_unfinished(folder)
         return held
+
+    def is_there(self) -> bool:
+        """Whether the folder is still the one that was locked, with its settings in it."""
+        try:
+            return os.path.samestat(os.stat(self.path), self.held) and (self.path / "config.json").exists()
+        except OSError:
+            return False
 
     def checkpoint(self, which: str) -> Path:
         """Path of the ``"best"`` (on validation images) or ``"last"`` weights."""
@@ -163,24 +201,26 @@ class Run:
         return RoutingTrace.load(self.path / "trace.npz")
 
 
-def _make_folder(config: TrainConfig) -> Path:
-    names = [config.name] if config.name else (f"{config.dataset_name}-{config.model}-{k}" for k in range(1, 10**6))
-    for name in names:
-        path = config.out / name
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            if config.name or not path.parent.is_dir():
-                raise
-        else:
-            return path
-    raise FileExistsError
+def _renamed(hidden: Path, path: Path) -> Path:
+    """Give a folder another name; raise ``FileExistsError`` where that is taken, but by an empty folder."""
+    try:
+        return hidden.rename(path)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError from None
+        raise
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, newest first (by what they wrote last); says which it can't read."""
     found = []
     for path in Path(folder).glob("*/config.json"):
+        if path.parent.name.startswith(UNFINISHED):  # a process that was killed was making it
+            continue
         try:
             found.append(Run.open(path.parent))
         except GraphcapsError as error:

@@ -20,8 +20,12 @@ class StopSignals:
         return self
 
     def __exit__(self, *error) -> None:
-        for signum, handler in self.before.items():
-            signal.signal(signum, handler)
+        self.end()
+
+    def end(self) -> None:
+        """Give the signals back before the block ends."""
+        while self.before:
+            signal.signal(*self.before.popitem())
 
     def _note(self, signum: int, frame: object) -> None:
         if self.signum and signum == signal.SIGINT:
