@@ -14,8 +14,10 @@ UNFINISHED = ".unfinished-"  # what names of files and folders begin with that a
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[Path]:
+def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; when the block ends well, it is synced and takes the place of ``path``.
+
+    With ``before``, what stood at ``path`` stands there then. Between the two renamings nothing stands at ``path``.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
@@ -31,6 +33,8 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.chmod(temporary, permitted(0o666))  # mkstemp makes files only their owner can read
+        if before is not None and path.exists():
+            os.replace(path, before)
         os.replace(temporary, path)
     except OSError as error:
         raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import GraphcapsError, InputError, check_name, expect
+from .errors import GraphcapsError, InputError, check_name, expect, read_json
 
 FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
+OF_THE_FOLDER = ("out", "name", "tensorboard")  # settings that weights don't depend on
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class TrainConfig:
             elif typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:
-                expect(isinstance(value, Path), key, "a folder", repr(value))
+                expect(isinstance(value, Path) and "\0" not in str(value), key, "a folder", repr(value))
             elif kind in (int, bool, str):
                 expect(type(value) is kind, key, f"of type {kind.__name__}", repr(value))
         for key in ("epochs", "batch_size"):
@@ -264,17 +265,32 @@ class TrainConfig:
 
     def to_json(self, **about) -> str:
         """The settings as JSON text, with ``about`` beside them."""
-        settings = {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
-        return json.dumps({"format_version": FORMAT_VERSION, "settings": settings, **about}, indent=2) + "\n"
+        return json.dumps({"format_version": FORMAT_VERSION, "settings": self.as_dict(), **about}, indent=2) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as they are in JSON."""
+        return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
+
+    def check_trained(self, settings: dict[str, Any], source: str) -> None:
+        """Raise ``GraphcapsError`` where weights were trained in other settings than these, which ``source`` has.
+
+        Of images of a person's own, the folder may have moved.
+        """
+        own = self.as_dict()
+        for key in settings.keys() & own.keys() - {*OF_THE_MACHINE, *OF_THE_FOLDER}:
+            trained, now = (short_name(v) if key == "dataset" else v for v in (settings[key], own[key]))
+            if trained != now:
+                then = "Write it back, or train another run"
+                raise GraphcapsError(f"{source}: {key}: expected {trained!r}, as its weights have, got {now!r}. {then}")
 
     @classmethod
     def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
         """Read what ``to_json`` wrote; raise ``GraphcapsError`` for anything else, naming ``source``."""
         try:
-            stored = json.loads(text)
-            version, settings = stored["format_version"], dict(stored["settings"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error!r}") from None
+            stored = read_json(text, format_version=int, settings=dict)
+            version, settings = stored["format_version"], stored["settings"]
+        except ValueError as error:
+            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
         if version != FORMAT_VERSION:
             then = "A run of another version of graphcaps: train it again"
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")

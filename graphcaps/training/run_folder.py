@@ -1,7 +1,7 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last}.safetensors  figures/
+              checkpoints/{best,last,previous}.safetensors  figures/
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import logging
+import math
 import os
 import shlex
 import shutil
@@ -27,7 +28,7 @@ import numpy as np
 
 from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, check_json, read_json
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -132,8 +133,33 @@ class Run:
             return False
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images) or ``"last"`` weights."""
+        """Path of the ``"best"`` (on validation images) or ``"last"`` weights, or of the ``"previous"`` last ones."""
         return self.path / "checkpoints" / f"{which}.safetensors"
+
+    def newest_checkpoint(self) -> tuple[Path | None, str]:
+        """The newest of the last two checkpoints that is sound, None before there is one; what is wrong with others.
+
+        Raises:
+            GraphcapsError: none of them is sound, or config.json isn't what the weights were trained in.
+        """
+        from . import checkpoint
+
+        damage = ""
+        for path in filter(Path.exists, map(self.checkpoint, ("last", "previous"))):
+            try:
+                head = checkpoint.read(path)[1]
+            except GraphcapsError as error:
+                damage += f"{error}. "
+            else:
+                self.check_trained(head)
+                return path, damage
+        if damage:
+            raise GraphcapsError(f"{damage}No other is left: train another run")
+        return None, ""
+
+    def check_trained(self, head: dict) -> None:
+        """Raise ``GraphcapsError`` where config.json isn't what the weights with this head were trained in."""
+        self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per epoch done."""
@@ -151,14 +177,12 @@ class Run:
         """What the run reached, or None while it isn't finished."""
         path = self.path / "result.json"
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            float(result["test_accuracy"])
-            return result
+            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             then = f"Delete it and make it again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error!r}. {then}") from None
+            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the best network's answers to all test images, in their order, beside the labels."""
@@ -185,8 +209,8 @@ class Run:
         try:
             with open(path, encoding="utf-8", newline="") as file:
                 rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-            if rows and not {"epoch", "val_accuracy", "seconds"} <= rows[0].keys():
-                raise ValueError("other columns")
+            for row in rows:
+                check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
             return rows
         except FileNotFoundError:
             return []
@@ -260,9 +284,10 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
-    from .checkpoint import read_model
+    from .checkpoint import read, read_model
 
     run = run if isinstance(run, Run) else Run.open(run)
+    run.check_trained(read(run.checkpoint(which))[1])
     return read_model(run.checkpoint(which)).to(device).eval()
 
 
