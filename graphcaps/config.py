@@ -9,15 +9,17 @@ import dataclasses
 import json
 import shlex
 import typing
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import GraphcapsError, InputError, check_name, expect, read_json
+from .errors import GraphcapsError, InputError, check_most, check_name, expect, read_json
 
 FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
 OF_THE_FOLDER = ("out", "name", "tensorboard")  # settings that weights don't depend on
+MOST_EPOCHS, MOST_ITERATIONS = 1_000_000, 1_000  # all of them are numbers in a trace
 
 
 @dataclass(frozen=True)
@@ -210,11 +212,17 @@ class TrainConfig:
         for key in ("iterations", "train_images"):
             number = getattr(self, key)
             expect(number is None or (type(number) is int and number >= 1), key, "an integer >= 1", number)
+        check_most("epochs", self.epochs, MOST_EPOCHS)
+        check_most("iterations", self.routing_iterations, MOST_ITERATIONS)
         rate = self.learning_rate
         numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
         expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
+        for key in ("name", "out"):
+            text = str(getattr(self, key))
+            hidden = {"Cc", "Cs", "Zl", "Zp"} & {unicodedata.category(sign) for sign in text}
+            expect(not hidden, key, "a path in UTF-8 without line breaks and other control characters", repr(text))
 
     def _check_dataset(self) -> None:
         if own_images(str(self.dataset)) is None:

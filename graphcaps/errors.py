@@ -63,6 +63,12 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
 
 
+def check_most(name: str, value: int, most: int) -> None:
+    """Raise ``InputError`` where a number is larger than ``most``; of a long one only its beginning is said."""
+    got = repr(value)
+    expect(value <= most, name, f"at most {most}", got[:20] + "..." * (len(got) > 20))
+
+
 def check_unit(name: str, values: Tensor, then: str = "") -> None:
     """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
 
