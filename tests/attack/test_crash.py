@@ -148,7 +148,7 @@ def test_a_folder_that_is_deleted_at_any_moment_is_said_and_its_weights_are_save
 
         answer = trained(folder, n, delete)
         if n <= locked:  # nothing is there to lose
-            assert answer == "done" or "expected to be able to write in" in answer
+            assert any(text in answer for text in ("done", "expected to be able to write in", "Go on with"))
         else:
             assert f"Go on with: graphcaps train --resume {folder / 'run-saved'}" in answer, answer
             shutil.rmtree(folder / "run", ignore_errors=True)  # a file may have been on its way there
