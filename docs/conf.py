@@ -25,8 +25,8 @@ version = release = __version__
 # The menu: captions and pages, in a reader's order. A page that isn't in it is a warning, so an error.
 MENU = {
     "Start": ["install", "notation"],
-    "Train and see": ["commands", "explorer", "watch"],
-    "Use": ["layers", "routings", "networks", "datasets", "analysis", "export"],
+    "Train and see": ["commands", "explorer", "watch", "graph-page"],
+    "Use": ["layers", "routings", "networks", "by-hand", "datasets", "analysis", "export"],
     "Results": [
         "results",
         "compare",

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
 from experiments.bench import markdown as bench  # noqa: E402
+from graphcaps.models.pretrained import PRETRAINED, path_of, read  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -42,6 +43,21 @@ def readme_table(overview: dict) -> str:
         if row["title"] in README_ROWS
     ]
     return table.overview({**overview, "rows": rows}, README_COLUMNS)
+
+
+def pretrained_table() -> str:
+    """The networks that come with graphcaps, by the heads of their files."""
+    lines = [
+        "| name | test images right | before rounding | coupling entropy | bytes | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in PRETRAINED:
+        numbers = read(name)[0]["numbers"]
+        right = f"{numbers['test_correct']:,} of {numbers['test_images']:,}"
+        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{path_of(name).stat().st_size:,}"
+        made = f"`{numbers['command']}` (seed {numbers['seed']})"
+        lines.append(f"| `{name}` | {right} | {numbers['test_correct_in_float32']:,} | {entropy} | {size} | {made} |")
+    return "\n".join(lines)
 
 
 def modules() -> dict[str, Path]:
@@ -139,7 +155,9 @@ def tables() -> dict[str, str]:
         "factors": table.graphs(table.read("factors")),
         "motifs": table.graphs(table.read("motifs")),
         "strokes": table.strokes(table.read("strokes")),
+        "drawings": table.drawings(table.read("drawings")),
         "matters": table.overview(overview),
+        "pretrained": pretrained_table(),
         "rooms": rooms_table(),
     }
 

@@ -12,19 +12,17 @@ Run it in the checkout, whose ``experiments`` draw the graphs; a copy takes your
 import copy
 from argparse import ArgumentParser
 
-import networkx as nx
 import torch
-from matplotlib import pyplot as plt
 from torch import nn
 from torch.nn import functional as F
 
+import graphcaps
 from experiments.data.factors import factor_graph
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical, Uniform
 
 KINDS, WIDTH, DELETED = 4, 16, 10
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 
 
 class Net(nn.Module):
@@ -76,21 +74,12 @@ def right_without(net, data, deleted, random):
 
 @torch.no_grad()
 def draw(net, data, node, path):
-    """A node's neighbours, each coloured by the capsule that it is coupled with most."""
-    scores, coupling = net(data.graph, data.features)
-    edges = data.graph.in_edges(node, form="eid")
-    share, capsule = coupling[edges].max(1)
-    star = nx.star_graph(len(edges))
-    places, colours = nx.shell_layout(star, [[0], (1 + capsule.argsort()).tolist()]), [COLOURS[k] for k in capsule]
-    plt.figure(figsize=(6, 6))
-    nx.draw_networkx_edges(star, places, edge_color=colours, width=(3 * share**2).tolist())
-    nx.draw_networkx_nodes(star, places, node_color=["black", *colours], node_size=90)
+    """A node and its neighbours: each edge in the colour of the capsule that it is coupled with most."""
+    with graphcaps.watch(net, edges=None) as seen:
+        scores, _ = net(data.graph, data.features)
     for k, (said, label) in enumerate(zip(scores[node].argmax(0).tolist(), data.labels[node].tolist(), strict=True)):
-        plt.plot([], [], color=COLOURS[k], label=f"grouping {k}: group {said}, is {label}")
-    plt.title(f"Node {node}: which neighbours made which answer")
-    plt.legend(loc="upper center", bbox_to_anchor=(0.5, 0.05), ncols=2, frameon=False)
-    plt.axis("off")
-    plt.savefig(path, dpi=150, bbox_inches="tight")
+        print(f"node {node}, grouping {k}: group {said} by capsule {k}, is {label}")
+    print(seen.graph(path, node=node))
 
 
 def main():

@@ -26,7 +26,9 @@ ON_GRAPHS = {
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
+    "drawings RUN": "what predict says of drawings on any ground, of a run on MNIST; half an hour, and needs notMNIST",
     "strokes": "what capsules of parts and deep say of the pen strokes of MNIST's digits, 3 seeds; half an hour",
+    "pretrained RUN": "a run's network as the file that comes with graphcaps; models/pretrained.py has its sha256",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
 }
@@ -55,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("name", nargs="?", help="what to make, of the list below; a YAML file is a plan")
-    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="of pruning and trainings")
+    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="of drawings, pruning, pretrained, trainings")
     made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
@@ -101,19 +103,27 @@ def make(asked: argparse.Namespace) -> None:
     """
     if asked.name == "trainings":
         return add_trainings(asked.runs)
+    if asked.name == "pretrained":
+        from experiments import pretrained
+        from graphcaps.training.run_folder import Run
+
+        expect(len(asked.runs) == 1, "pretrained", "one run folder", len(asked.runs))
+        return print(pretrained.write(Run.open(asked.runs[0]), asked.data))
     from experiments.run import Place
-    from experiments.tasks import images, overview, pruning, strokes
+    from experiments.tasks import drawings, images, overview, pruning, strokes
 
     place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else None), asked.to
     if asked.name == "overview":
         found = overview.results(place, asked.only, lambda each: table.write("overview", each, asked.cache))
         cells = [some for row in found["rows"] for some in row["cells"].values() if some is not None]
         target = asked.to if all(cells) else asked.cache
-    elif asked.name == "pruning":
+    elif asked.name in ("pruning", "drawings"):
         from graphcaps.training.run_folder import Run
 
-        expect(len(asked.runs) == 1, "pruning", "one run folder", len(asked.runs))
-        found = pruning.of_run(Run.open(asked.runs[0]), place, tuple(asked.keep or pruning.KEEP))
+        expect(len(asked.runs) == 1, asked.name, "one run folder", len(asked.runs))
+        run = Run.open(asked.runs[0])
+        pruned = asked.name == "pruning"
+        found = pruning.of_run(run, place, tuple(asked.keep or pruning.KEEP)) if pruned else drawings.of_run(run, place)
     elif asked.name == "strokes":
         found = strokes.results(place)
     elif asked.name in ON_GRAPHS:

@@ -23,8 +23,9 @@ class Nobody(Routing):
     def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Tensor:
         b = prior
         for r in range(self.iterations):
-            raised = b.exp()
-            c = raised / (1 + edges.child_sum(raised))
+            top = edges.child_max(b).clamp_min(0)  # exp overflows without
+            raised = (b - top).exp()
+            c = raised / ((-top).exp() + edges.child_sum(raised))
             s = edges.weighted_sum(c, votes)
             v = squash(s)
             edges.observe(r, b, c, v, votes)

@@ -46,6 +46,7 @@ def markdown(found: dict) -> str:
         "columns": overview,
         "strength": pruning,
         "labellings": strokes,
+        "drawings": drawings,
     }
     return next(made(found) for kind, made in kinds.items() if kind in found)
 
@@ -337,6 +338,20 @@ def pruning(found: dict) -> str:
         accuracies = [f"{best['val_accuracy']:.2%}", f"{best['test_accuracy']:.2%}"]
         rows.append([row["k"] or "all", row["edges"], *accuracies, wrong, *controls])
     return f"{about}\n\n{lines(titles, rows)}"
+
+
+def drawings(found: dict) -> str:
+    """A line per kind of drawing, the test images as they are first; then how much of what is no digit is answered."""
+    test, names = found["test"], ("right", "doubted", "wrong")
+    about = (
+        f"`{found['command']}`, of `{found['of']}`. % of the first {found['count']} test digits of each kind, and of "
+        f"{found['count']} images that show no digit; limits of doubt from validation images"
+    )
+    whole = [f"all {test['images']:,} test images, as they are", *(f"{100 * test[name]:.1f}" for name in names)]
+    rows = [[row["name"], *(f"{100 * row[name]:.1f}" for name in names)] for row in found["drawings"]]
+    rest = [[row["name"], f"{100 * row['answered']:.1f}"] for row in found["no_digits"]]
+    shown = lines(["drawing", "right", "doubted", "wrong without a doubt"], [whole, *rows])
+    return "\n\n".join([about, shown, lines(["no digit", "answered without a doubt"], rest)])
 
 
 def strokes(found: dict) -> str:

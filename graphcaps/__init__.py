@@ -37,6 +37,7 @@ __all__ = [
     "CapsNet",
     "RoutingTrace",
     "watch",
+    "explore_graph",
     "load",
     "TrainConfig",
     "train",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
+    from .explore.of_graph import explore_graph
     from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
@@ -66,6 +68,7 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         "_version": "__version__",
         "config": "TrainConfig",
         "errors": "GraphcapsError InputError",
+        "explore.of_graph": "explore_graph",
         "functional": "coupling_entropy margin_loss spread_loss squash",
         "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
         "models": "CapsNet",

@@ -85,8 +85,9 @@ class TrainConfig:
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
     pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded. Your own: folder:PATH, a folder per class
-    in PATH or in PATH/train, PATH/val and PATH/test; idx:PATH, files of MNIST's format; npz:PATH, arrays as Keras and
-    MedMNIST have them; csv:PATH, a row per image, as on Kaggle."""
+    in PATH or in PATH/train, PATH/val and PATH/test, a+b for images of both; idx:PATH, files of MNIST's format;
+    npz:PATH, arrays as Keras and MedMNIST have them; csv:PATH, a row per image, as on Kaggle, or with the columns
+    file,classes."""
     size: int | None = None
     """Your own images are made this large, on the longer side; without it they stay as they are, but from 28 to 64."""
     skip_bad: bool = False

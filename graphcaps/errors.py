@@ -69,22 +69,73 @@ def check_most(name: str, value: int, most: int) -> None:
     expect(value <= most, name, f"at most {most}", got[:20] + "..." * (len(got) > 20))
 
 
-def check_unit(name: str, values: Tensor, then: str = "") -> None:
+def check_flag(name: str, value: object) -> None:
+    """Raise ``InputError`` unless ``value`` is True or False.
+
+    >>> check_flag("bias", "no")
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: bias: expected True or False, got 'no'
+    """
+    expect(isinstance(value, bool), name, "True or False", repr(value)[:40])
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise ``InputError`` unless ``value`` can be called, or is None."""
+    expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
+
+
+def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
+    """Give ``value``; raise ``InputError`` unless it is a tensor of real numbers, by default dense floating ones.
+
+    >>> check_tensor("u", [1.0])
+    Traceback (most recent call last):
+    graphcaps.errors.InputError: u: expected a tensor, got list. Convert it: torch.as_tensor(u)
+    """
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
+        raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
+    layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
+    dense = value.layout in layouts and not value.is_nested
+    layout = "a nested tensor" if value.is_nested else value.layout
+    expect(dense, name, "a dense tensor", layout, "" if value.is_nested else f"Convert it: {name}.to_dense()")
+    expect(not value.is_complex(), name, "real numbers", value.dtype)
+    fits = not floating or value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    expect(fits, name, "floating point", value.dtype, f"Convert it: {name}.float()")
+    return value
+
+
+def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = False) -> None:
     """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
 
-    Elsewhere the numbers are not looked at: that would wait for the device. Nor are they inside ``torch.func.vmap``
-    and ``torch.compile``, which have none to look at.
+    Elsewhere the numbers are not looked at, unless ``everywhere``: that waits for the device. Nor are they inside
+    ``torch.func.vmap`` and ``torch.compile``, which have none to look at.
     """
-    ends = ends_of(values)
+    ends = ends_of(values, everywhere)
     if ends is not None and (ends[0] < -ROUNDING or ends[1] > 1 + ROUNDING):
         raise InputError(f"{name}: expected numbers in [0, 1], got {ends[0]:g} to {ends[1]:g}" + (then and f". {then}"))
 
 
-def ends_of(values: Tensor) -> tuple[float, float] | None:
-    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at."""
+def check_labels(labels: Tensor, num_classes: int) -> None:
+    """Raise ``InputError`` where whole numbers aren't classes from 0 to J - 1.
+
+    On a GPU this waits for the device: there a label outside ends the whole process, without saying which.
+    """
+    ends = ends_of(labels, everywhere=True)
+    inside = ends is None or (ends[0] >= 0 and ends[1] < num_classes)
+    expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", ends and f"{ends[0]:.0f} to {ends[1]:.0f}")
+
+
+def ends_of(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
+    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at.
+
+    Numbers on other devices than the CPU are looked at only ``everywhere``, which waits for the device.
+    """
     from torch.compiler import is_compiling
 
-    if values.device.type != "cpu" or not values.numel() or is_compiling():
+    looked_at = values.device.type == "cpu" or (everywhere and values.device.type != "meta")
+    if not looked_at or not values.numel() or is_compiling():
         return None
     try:
         low, high = values.detach().aminmax()

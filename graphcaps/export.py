@@ -123,7 +123,7 @@ def about(network: ImageNetwork, dataset: str | None = None) -> dict[str, Any]:
         "routing": None if layer is None else name_of(layer.routing),
         "iterations": None if layer is None else layer.routing.iterations,
         "class_names": list(network.class_names) or None,
-        "objects": network.objects,
+        "objects": "any" if network.objects is None else network.objects,
         "input": images,
     }
     return {key: value for key, value in metadata.items() if value is not None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ._dgl import DGLGraph
-from .errors import check_unit, expect
+from .errors import check_labels, check_tensor, check_unit, expect
 from .graph import check_graph, links
 
 
@@ -27,6 +27,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
+    check_tensor("s", s)
     n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     return s * (n / (1 + n * n))
 
@@ -47,25 +48,25 @@ def margin_loss(
         Scalar >= 0.
 
     Raises:
-        InputError: the shapes don't fit, or labels (B,) are not int64. On the CPU also lengths or labels (B, J) outside
-            [0, 1] and labels (B,) outside [0, J); elsewhere looking at them would wait for the device.
+        InputError: the shapes don't fit, labels (B,) are not int64 or outside [0, J), or labels (B, J) are outside
+            [0, 1]; on the CPU also lengths outside [0, 1].
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
     """
-    expect(lengths.dim() == 2, "lengths", "(B, J)", tuple(lengths.shape))
+    check_tensor("lengths", lengths)
+    check_tensor("labels", labels, floating=False)
+    expect(lengths.dim() == 2 and len(lengths) > 0, "lengths", "(B, J) with B >= 1", tuple(lengths.shape))
     check_unit("lengths", lengths, "They are lengths of squashed capsules, not logits")
     if labels.dim() == 1:
         expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
         expect(labels.dtype == torch.int64, "labels", "int64 classes for labels (B,)", labels.dtype)
-        if labels.device.type == "cpu" and labels.numel():  # elsewhere looking would wait for the device
-            low, high = int(labels.min()), int(labels.max())
-            inside = low >= 0 and high < lengths.shape[1]
-            expect(inside, "labels", f"classes in [0, J={lengths.shape[1]})", f"{low} to {high}")
+        check_labels(labels, lengths.shape[1])
         present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
-        check_unit("labels", labels, "Class numbers are labels (B,); (B, J) says which classes are there")
+        then = "Class numbers are labels (B,); (B, J) says which classes are there"
+        check_unit("labels", labels, then, everywhere=True)
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
     return loss.sum(dim=1).mean()
@@ -85,15 +86,19 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
         Scalar >= 0.
 
     Raises:
-        InputError: the shapes don't fit, labels are not int64 or, on the CPU, activations outside [0, 1].
+        InputError: the shapes don't fit, labels are not int64 or outside [0, J), or, on the CPU, activations outside
+            [0, 1].
 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)
     """
+    check_tensor("activations", activations)
+    check_tensor("labels", labels, floating=False)
     expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
     check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
     expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
+    check_labels(labels, activations.shape[1])
     true = activations.gather(1, labels.unsqueeze(1))  # (B, 1)
     wrong = torch.ones_like(activations).scatter(1, labels.unsqueeze(1), 0)  # (B, J)
     return ((margin - (true - activations)).relu().square() * wrong).sum(dim=1).mean()
@@ -123,6 +128,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
     if c is None:
         expect("c" in graph.edata, "graph", 'edata "c"', sorted(graph.edata), "Pass c, or route with return_graph=True")
         c = graph.edata["c"]
+    check_tensor("c", c)
     edges = links(graph, c.device)
     expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
     check_unit("c", c, "They are couplings, not logits")

@@ -56,6 +56,8 @@ def content(path: Path) -> dict:
         state["history"] = [_timeless(row) for row in state["history"]]
         found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
         found |= {f"{which} head": state, f"{which} limits": head["limits"]}
+    for path in sorted(run.path.glob("checkpoints/epoch-*")):
+        found |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
     trace = vars(run.trace())
     found |= trace | {"history": _timeless(trace["history"])}
     found["metrics"] = [_timeless(row) for row in run.metrics()]

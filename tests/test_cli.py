@@ -143,7 +143,7 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         ("train --name a/b", 2, "name: expected a folder name without slashes, got 'a/b'. Use --out for the folder ab"),
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
-        ("predict nowhere", 2, "images: expected at least one file after the run folder, got none"),
+        ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
         ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
         ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
@@ -398,7 +398,7 @@ def test_predict_prints_one_line_per_image(capsys, finished, tmp_path):
         classes = re.findall(r"(\d) (0\.\d{3})", line.split(": ")[1])
         lengths = [float(length) for _, length in classes]
         assert len(classes) == 3 and lengths == sorted(lengths, reverse=True) and len({k for k, _ in classes}) == 3
-    assert [" (inverted: its border is light)" in line for line in lines] == [False, False, True]
+    assert [" (inverted: its ground is light)" in line for line in lines] == [False, False, True]
 
 
 def test_predict_gives_what_the_network_gives(capsys, finished, tmp_path):
@@ -413,18 +413,32 @@ def test_predict_gives_what_the_network_gives(capsys, finished, tmp_path):
         np.testing.assert_allclose([float(length) for _, length in found], np.sort(own)[::-1], atol=6e-4)
 
 
+def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys, finished, tmp_path, monkeypatch):
+    (tmp_path / "sub" / "deeper").mkdir(parents=True)
+    for k, name in enumerate(("sub/deeper/b.png", "sub/a.png", "c.png")):
+        write_digit(tmp_path / name, k)
+    (tmp_path / "sub" / "notes.txt").touch()
+    monkeypatch.setattr("sys.stdin", io.StringIO("c.png\n\nnone.png\n"))
+    run = Path(finished[0])
+    code, out, printed = call(capsys, "predict", "sub", "-", "--json", "--top", "2", "--out", run.parent)
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [each["image"] for each in found] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
+    assert code == 2 and found[3]["error"] == "none.png: expected an image file, got nothing there"
+    assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
+    assert found[0]["answer"] == found[0]["classes"][0]["class"] and len(found[0]["classes"]) == 2
+    assert set(found[0]) == {"image", "answer", "doubts", "classes", "inverted"} and found[0]["inverted"] is False
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("missing.png", "missing.png: expected an image file, got nothing there"),
-        ("folder.png", "folder.png: expected an image file, got a folder"),
         ("text.png", "text.png: expected an image file that Pillow reads, got: cannot identify image file"),
         ("empty.png", "empty.png: expected an image file that Pillow reads, got: cannot identify image file"),
     ],
 )
 def test_predict_refuses_what_is_no_image_after_the_good_ones(capsys, finished, tmp_path, name, text):
     write_digit(tmp_path / "good.png", 0)
-    (tmp_path / "folder.png").mkdir()
     (tmp_path / "text.png").write_text("GIF, said the file")
     (tmp_path / "empty.png").touch()
     code, out, printed = call(capsys, "predict", finished[0], "good.png", name)
@@ -483,7 +497,9 @@ def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, t
 def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):
     Run.create(graphcaps.TrainConfig(out=tmp_path / "runs", name="x"))
     code, _, printed = call(capsys, "viz")
-    assert code == 1 and printed.startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
+    lines = printed.splitlines()
+    assert code == 1 and lines[0] == "network: runs/x, the newest run"
+    assert lines[1].startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
 
 
 @pytest.mark.long

@@ -348,8 +348,8 @@ BAD = {
     ),
     "no npz": (lambda to: ("npz", write_csv(to / "a.csv")), "expected .*, got"),
     "other arrays": (lambda to: ("npz", write_npz(to / "a.npz", a=GREYS)), "x_train and y_train, .*, got a"),
-    "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "one per image, got .29,"),
-    "one-hot": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=np.eye(4)[LABELS])), "one per image, got .30, 4"),
+    "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "of 0 and 1, got .29,"),
+    "0 and 2": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=2 * np.eye(4)[LABELS])), "0 and 1, got .30, 4"),
     "to 16": (
         lambda to: ("npz", write_npz(to / "a.npz", x=GREYS / 16, y=LABELS)),
         "got float64 from 0 to 15.9375. Divide",

@@ -1,4 +1,4 @@
-"""A user's own image files: fitted, padded, inverted where ink is on paper, and refused with a reason."""
+"""A user's own image files: fitted, padded, inverted, and refused with a reason; drawings found on their ground."""
 
 from __future__ import annotations
 
@@ -177,3 +177,79 @@ def test_a_drawing_is_cut_out_and_fills_the_share_of_the_frame_that_was_asked_fo
 def test_an_empty_page_stays_empty(tmp_path):
     Image.fromarray(np.full((50, 50), 255, np.uint8)).save(tmp_path / "page.png")
     assert read_image(tmp_path / "page.png", (1, 28, 28), ink=1.0).pixels.max() == 0
+
+
+def five(paper=1.0, ink=0.0):
+    """A five of three strokes, in levels, on a sheet of 240 x 200."""
+    sheet = np.full((240, 200), paper, np.float32)
+    for box in (np.s_[60:75, 60:140], np.s_[60:120, 60:75], np.s_[105:120, 60:125], np.s_[105:180, 125:140]):
+        sheet[box] = ink
+    return sheet
+
+
+def in_bytes(levels):
+    return (levels * 255).round().astype(np.uint8)
+
+
+def framed_five():
+    sheet = five()
+    sheet[[0, -1]] = sheet[:, [0, -1]] = 0
+    return in_bytes(sheet)
+
+
+def dusty_five():
+    sheet = five()
+    sheet[20:24, 30:34] = sheet[220:223, 180:184] = 0
+    return in_bytes(sheet)
+
+
+def shaded_five(edge):
+    return in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh((100 - np.arange(200)) / edge)))
+
+
+def transparent_five(*colour):
+    alpha = in_bytes(five(0, 1))
+    return np.dstack([np.full_like(alpha, each) for each in colour] + [alpha])
+
+
+ON_A_SHEET = {
+    **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (180, 40), (255, 180), (40, 0)]},
+    **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(60, 200), (175, 215), (0, 40)]},
+    "in a frame of one pixel": framed_five(),
+    "with dust": dusty_five(),
+    "in a soft shadow": shaded_five(20),
+    "at the edge of a shadow": shaded_five(0.2),
+    "yellow on nothing": transparent_five(255, 255, 0),
+    "white on nothing": transparent_five(255, 255, 255),
+    "black on nothing": transparent_five(0, 0, 0),
+    "10 bits": (five() * 1023).astype(np.uint16),
+    "12 bits": (five(0.1, 0.9) * 4095).astype(np.uint16),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_SHEET)
+def test_a_drawing_is_found_on_any_ground(saved, name):
+    clean = read_image(saved(in_bytes(five()), "clean.png"), GREY, ink=20 / 28).pixels
+    assert clean.max() == 1 and clean.min() == 0
+    found = read_image(saved(ON_A_SHEET[name]), GREY, ink=20 / 28).pixels
+    assert (found - clean).abs().max() < 0.25 and (found - clean).abs().mean() < 0.01
+
+
+def test_of_several_frames_the_one_with_the_most_ink_is_read(saved):
+    empty, drawn = (Image.fromarray(in_bytes(each)) for each in (five(1, 1), five()))
+    half = Image.fromarray(np.where(np.arange(240)[:, None] < 100, in_bytes(five()), 255).astype(np.uint8))
+    path = saved(empty, "three.gif", save_all=True, append_images=[half, drawn, half])
+    still = read_image(saved(drawn), GREY, ink=1.0).pixels
+    assert (read_image(path, GREY, ink=1.0).pixels - still).abs().max() < 0.02
+
+
+def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved):
+    pixels = read_image(saved((240 - digit() // 255 * 220).astype(np.uint8)), GREY, ink=20 / 28).pixels
+    assert torch.equal(pixels[0] > 0, torch.from_numpy(digit() == 255)) and pixels.max() == 1
+
+
+@pytest.mark.parametrize("paper, ink", [(1, 1), (0.5, 0.45), (0.1, 0.1)])
+def test_a_sheet_without_ink_stays_blank(saved, paper, ink):
+    grain = np.random.RandomState(0).randint(-3, 4, five().shape)
+    sheet = (five(paper, ink) * 255 + grain).clip(0, 255).astype(np.uint8)
+    assert read_image(saved(sheet), GREY, ink=1.0).pixels.max() < 0.1

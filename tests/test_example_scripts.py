@@ -25,6 +25,7 @@ TINY = {
     "heterogeneous": "--papers 60 --epochs 2 --seeds 2",
     "link_prediction": "--nodes 300 --epochs 2 --seeds 2",
     "explanation": "--nodes 300 --epochs 2",
+    "karate_club": "--epochs 2 --seeds 2",
 }
 
 
@@ -57,6 +58,7 @@ def test_the_scripts_run_when_copied(copied, monkeypatch, capsys):
         runpy.run_path(f"{name}.py", run_name="__main__")
         check(name, capsys.readouterr().out)
     assert (copied / "explanation.png").stat().st_size > 10_000
+    assert (copied / "karate.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from graphcaps import cli, train
 from graphcaps.data import read_image, to_float, write_image
 from graphcaps.models import CapsNetOutput, Limits, doubts, limits
 from graphcaps.models.cnn import CNNOutput
-from graphcaps.models.limits import BLANK, evidence_of, limits_of
+from graphcaps.models.limits import BLANK, evidence_of, limits_of, outside
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
@@ -59,14 +59,18 @@ def test_evidence_is_the_highest_scores_and_how_like_all_reconstructions_togethe
     assert evidence_of(images, cnn, objects=1).isnan().tolist() == [[False, False, True]]
 
 
-def test_one_right_answer_in_a_hundred_is_outside_each_limit_and_wrong_ones_are_not_asked():
+def test_seven_right_answers_in_a_thousand_are_outside_a_limit_and_wrong_ones_are_not_asked():
     draw = torch.Generator().manual_seed(0)
     seen, right = torch.rand(1300, 3, generator=draw), torch.arange(1300) < 1000
     found = limits_of(seen, right)
-    for values, limit, sign in zip(seen.unbind(1), found, (1, -1, 1), strict=True):
-        assert (sign * values[right] < sign * limit).sum() in (9, 10)  # a quantile is one of the values
+    beyond = [
+        int((sign * values[right] < sign * limit).sum())
+        for values, limit, sign in zip(seen.T, found, (1, -1, 1), strict=True)
+    ]
+    assert beyond[0] == beyond[1] == beyond[2] in (2, 3) and outside(seen[right], found).any(dim=1).sum() in (5, 6, 7)
     assert limits_of(torch.where(right[:, None], seen, -1), right) == found
-    assert limits_of(torch.where(torch.tensor([False, True, True]), torch.nan, seen), right) == (found[0], None, None)
+    alone = limits_of(torch.where(torch.tensor([False, True, True]), torch.nan, seen), right)
+    assert (seen[right, 0] < alone.answer).sum() == 7 and alone[1:] == (None, None)
 
 
 def test_few_right_answers_choose_no_limits():
@@ -97,17 +101,17 @@ def test_doubts_say_what_was_found_and_what_is_usual():
     texts = [
         (
             output(0.1, 0.5, 0.2),
-            "nothing is long: the longest capsule has 0.50, 99 % of right answers have 0.60 or more",
+            "nothing is long: the longest capsule has 0.50, 99.3 % of right answers have 0.60 or more",
         ),
         (
             output(0.7, 0.9, 0),
-            "two are long: the second longest capsule has 0.70, 99 % of right answers have 0.40 or less",
+            "two are long: the second longest capsule has 0.70, 99.3 % of right answers have 0.40 or less",
         ),
         (
             output(0.1, 0.9, 0, drawn=-DRAWING),
-            "the reconstruction is unlike the image: their correlation is -1.00, 99 %",
+            "the reconstruction is unlike the image: their correlation is -1.00, 99.3 %",
         ),
-        (CNNOutput(torch.tensor([[0.5, 0.3]]), None), "nothing is high: the highest score has 0.50, 99 %"),
+        (CNNOutput(torch.tensor([[0.5, 0.3]]), None), "nothing is high: the highest score has 0.50, 99.3 %"),
     ]
     for given, text in texts:
         assert doubts(model(), DRAWING, given)[0][0].text.startswith(text)

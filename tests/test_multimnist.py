@@ -250,7 +250,7 @@ def test_labels_of_another_number_of_objects_are_refused(model, labels):
 
 @pytest.mark.parametrize("objects", [0, 5, 1.0])
 def test_objects_outside_the_classes_are_refused(objects):
-    with pytest.raises(InputError, match="objects: expected an integer from 1 to num_classes=4, got "):
+    with pytest.raises(InputError, match="objects: expected an integer from 1 to num_classes=4, or None, got "):
         CapsNet.from_preset("compact", (1, 16, 16), 4, objects=objects)
 
 

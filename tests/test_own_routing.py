@@ -13,6 +13,8 @@ from graphcaps import CapsNet, complete_graph, dgl, engine, load, nn, route, squ
 from graphcaps.config import TrainConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
+from graphcaps.routing import Routing
+from graphcaps.trace import RoutingTrace
 from graphcaps.viz import GraphPicture
 
 PAGE = (Path(__file__).parent.parent / "docs" / "routings.md").read_text(encoding="utf-8")
@@ -43,8 +45,9 @@ def by_hand(votes, children, parents, iterations):
 
 
 @pytest.mark.parametrize("name", ["auto", "dgl", "torch"])
-def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name):
-    votes = draw(18, 4).requires_grad_()
+@pytest.mark.parametrize("length", [1, 300], ids=["usual", "long"])  # exp of logits of long votes overflows
+def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name, length):
+    votes = (length * draw(18, 4)).requires_grad_()
     with engine(name):
         v, _ = route(complete_graph(6, 3), votes, nobody(iterations=2))
     wanted = by_hand(votes, 6, 3, 2)
@@ -59,6 +62,19 @@ def test_it_is_refused_by_the_fused_engine_in_a_sentence(nobody, draw):
         pytest.raises(GraphcapsError, match="engine fused: expected one of Dynamic, Uniform, .* got Nobody of"),
     ):
         route(complete_graph(6, 3), draw(18, 4), nobody())
+
+
+class Silent(Routing):
+    def forward(self, edges, votes, prior, activation=None):
+        return edges.weighted_sum(edges.child_softmax(prior), votes)
+
+
+def test_one_that_is_never_observed_is_named_where_couplings_are_asked_for():
+    assert route(complete_graph(6, 3), torch.rand(18, 4), Silent()).v.shape == (3, 4)
+    conv, x = nn.CapsuleConv(5, 4, num_caps=3, routing=Silent()), torch.rand(6, 5)
+    assert conv(RING, x).shape == (6, 3, 4)
+    with pytest.raises(GraphcapsError, match=r"^Silent: expected edges.observe\(r, b, c, v, votes\) in each iteration"):
+        conv(RING, x, get_coupling=True)
 
 
 def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):
@@ -102,6 +118,7 @@ def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, 
         dataset="digits", model="compact", epochs=1, iterations=2, routing="my_routing:Nobody", out=tmp_path / "runs"
     )
     run = train(config, progress=False)["run"]
+    assert RoutingTrace.load(Path(run) / "trace.npz").c.shape[1] == 2  # more iterations may be another algorithm
     network = load(run)
     assert type(network.capsules.routing) is nobody and network.capsules.routing.iterations == 2
     assert isinstance(network, CapsNet)

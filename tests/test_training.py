@@ -389,6 +389,33 @@ def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     assert trace.epochs.tolist() == [3, 4] and trace.history["epoch"] == [1, 2, 3, 4]
 
 
+def test_first_epochs_have_weights_in_half_precision_without_the_decoder_as_many_as_fit(tmp_path, monkeypatch):
+    then, record = {}, training.record
+
+    def seen(trace, model, splits, epoch, *args):
+        then[epoch] = {name: tensor.half() for name, tensor in model.state_dict().items()}
+        return record(trace, model, splits, epoch, *args)
+
+    def stored(name: str) -> dict[int, dict[str, torch.Tensor]]:
+        train(small.config(tmp_path, epochs=4, batch_size=120, name=name), progress=False)
+        paths = sorted((tmp_path / name).glob("checkpoints/epoch-*"))
+        return {int(path.stem.split("-")[1]): checkpoint.read(path)[0] for path in paths}
+
+    monkeypatch.setattr(training, "record", seen)
+    found = stored("all")
+    assert sorted(found) == [0, 1, 2]  # epoch 4 is the last
+    for epoch, tensors in found.items():
+        assert same(tensors, {name: then[epoch][name] for name in tensors})
+        left_out = then[epoch].keys() - tensors.keys()
+        assert {name.split(".")[-1] for name in left_out if not name.startswith("decoder.")} == {"num_batches_tracked"}
+        assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    size = sum(2 * tensor.numel() for tensor in found[0].values())
+    monkeypatch.setattr(checkpoint, "EARLY_BYTES", 3 * size - 1)
+    assert sorted(stored("two")) == [0, 1]
+    monkeypatch.setattr(checkpoint, "EARLY_BYTES", size - 1)
+    assert stored("none") == {}
+
+
 def test_two_trainings_cannot_write_into_one_folder(tmp_path):
     run = interrupted(small.config(tmp_path), 2)
     with (

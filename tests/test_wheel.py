@@ -71,6 +71,9 @@ print(*names)
     assert graphcaps.__version__ in run(installed / "graphcaps", "--version", cwd=tmp_path)
     run(installed / "graphcaps", "viz", "--random", "4x3", "--format", "html", cwd=tmp_path)
     assert "</html>" in (tmp_path / "figures-random" / "explorer.html").read_text(encoding="utf-8")
+    assert "network: mnist, inside graphcaps" in run(installed / "graphcaps", "explore", "--no-open", cwd=tmp_path)
+    page = tmp_path / "runs" / "pretrained-mnist" / "figures" / "explorer.html"
+    assert "</html>" in page.read_text(encoding="utf-8")
 
 
 # Take hours, or want what isn't here: files of MNIST, another network's run, a stopped one, ffmpeg.
@@ -97,7 +100,8 @@ def test_every_command_of_the_docs_runs_after_all_those_before_it(installed, tmp
     words = {line.split()[1] for line in lines}
     assert len(lines) > 15 and words == {"train", "evaluate", "predict", "runs", "viz", "explain", "explore"}
     for line in lines:
-        newest = max((tmp_path / "runs").glob("*"), key=os.path.getmtime, default="")
+        folders = [path.parent for path in (tmp_path / "runs").glob("*/config.json")]
+        newest = max(folders, key=os.path.getmtime, default="")
         line = re.sub(r"\b(?:RUN|runs/NAME)\b", str(newest), line).replace("--image K", "--image 1")
         if line.startswith("graphcaps train"):
             line = re.sub(r" --(?:train-images|epochs) \d+", "", line) + " --dataset digits --epochs 1"

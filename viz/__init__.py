@@ -14,13 +14,16 @@ __all__ = [
     "GraphPicture",
     "HistogramPicture",
     "MoleculePicture",
+    "NodesPicture",
     "PlacesPicture",
+    "animations",
     "color",
     "confusion",
     "draw",
     "equivariance",
     "explorer_page",
     "parts",
+    "picture",
     "robustness",
     "save",
     "segmentation",
@@ -28,7 +31,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphcaps.viz.drawing import draw
+    from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.equivariance import equivariance
@@ -40,13 +43,14 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.molecule import MoleculePicture
+    from graphcaps.viz.routing.nodes import NodesPicture
     from graphcaps.viz.routing.places import PlacesPicture
     from graphcaps.viz.style import color, save
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
     _HOMES = {
-        "drawing": "draw",
+        "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
         "results.equivariance": "equivariance",
@@ -58,6 +62,7 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         "routing.entropy": "EntropyPicture",
         "routing.histogram": "HistogramPicture",
         "routing.molecule": "MoleculePicture",
+        "routing.nodes": "NodesPicture",
         "routing.places": "PlacesPicture",
         "style": "color save",
     }

@@ -9,6 +9,7 @@ blindness: 0.134 of Oklab, and 0.089 under protanopia and deuteranopia (Machado 
 from __future__ import annotations
 
 import colorsys
+import io
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -123,9 +124,19 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     )
 
 
+class _Figure(Figure):
+    """A figure that a notebook shows without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        with applied():
+            self.savefig(file, format="png")
+        return file.getvalue()
+
+
 def blank(width: int, height: int) -> Figure:
     """An empty figure of ``width`` x ``height`` pixels; it belongs to no window and no global list."""
-    figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
+    figure = _Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 

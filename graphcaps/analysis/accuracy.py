@@ -12,7 +12,7 @@ import torch
 from ..data import Batches
 from ..models import ImageNetwork
 from ..models.limits import evidence_of
-from ..models.objects import is_correct, longest, overlaid
+from ..models.objects import is_correct, longest, overlaid, present
 
 EVALUATION_BATCH = 250
 
@@ -21,8 +21,8 @@ EVALUATION_BATCH = 250
 class Evaluation:
     """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
 
-    Where images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending, and an image is right where
-    all of its classes are found.
+    Where images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; where they show any number of
+    classes (N, J) bool. An image is right where all of its classes are found, and no others.
     """
 
     predicted: torch.Tensor
@@ -50,8 +50,13 @@ class Evaluation:
         """95 % Wilson score interval of the accuracy."""
         return wilson_interval(self.correct, len(self.labels))
 
+    def per_class(self, num_classes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of each class (J,) int64: the images that show it, those of them where it is found, and all where it is."""
+        shown, found = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
+        return shown.sum(dim=0), (shown & found).sum(dim=0), found.sum(dim=0)
+
     def confusion(self, num_classes: int) -> torch.Tensor:
-        """(J, J) int64 counts: rows are true classes, columns predicted ones.
+        """(J, J) int64 counts: rows are true classes, columns predicted ones. Not for any number of classes.
 
         Of K objects each is counted: found classes on the diagonal, the missed ones against the wrong ones in order.
         """

@@ -172,7 +172,7 @@ def example_images(found: Equivariance, batches: Batches) -> np.ndarray:
 def check_capsules(model: ImageNetwork) -> None:
     """Raise ``InputError`` where a network has no capsules to follow, or its images show several objects."""
     expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
-    expect(model.objects == 1, "model", "a network whose images show one object", f"{model.objects}")
+    expect(model.objects == 1, "model", "a network whose images show one object", model.objects or "any number")
 
 
 def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int, seed: int = 0) -> Sweep:

@@ -19,7 +19,7 @@ from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
 from ..models import ImageNetwork
-from ..models.objects import is_correct, longest, overlaid
+from ..models.objects import is_correct, longest, overlaid, present
 from .accuracy import evaluating, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]
@@ -180,7 +180,8 @@ def _answer(
                 of_classes = model(version(images, places)).scores  # (B, J)
                 answer = longest(of_classes, model.objects)
                 answers[n].append(answer)
-                sure[n].append(of_classes.gather(1, answer.view(len(labels), -1)).mean(dim=1))
+                named = present(answer, of_classes.shape[1])
+                sure[n].append((of_classes * named).sum(dim=1) / named.sum(dim=1).clamp_min(1))
             truth.append(labels)
             seen += len(labels)
             on_progress(seen / batches.num_images)
@@ -196,12 +197,7 @@ def _answer(
 
 
 def _row(name: str, answers: Tensor, score: Tensor, labels: Tensor, num_classes: int) -> Row:
-    shown, found = (
-        torch.zeros(len(labels), num_classes, dtype=torch.bool, device=labels.device).scatter_(
-            1, classes.view(len(labels), -1), True
-        )
-        for classes in (labels, answers)
-    )  # (N, J)
+    shown, found = present(labels, num_classes), present(answers, num_classes)  # (N, J)
     hits, of_class = (shown & found).sum(dim=0).tolist(), shown.sum(dim=0).tolist()
     correct = int(is_correct(answers, labels).sum())
     return Row(name, correct, len(labels), tuple(hits), tuple(of_class), float(score.cpu().double().mean()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import tyro
 
 from ..config import OF_THE_MACHINE, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run
+from .arguments import GIVEN, Folder, Run, names_run, run_of
 from .evaluate_on import check_run, evaluate_on, names_of
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ def evaluate(
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
     Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
-    belong to which digit. Pictures go into the run's folder figures. With --on: accuracy on transformed test images,
-    and equivariance, as tables, JSON and pictures in the run's folder evaluate.
+    belong to which digit; where images show any number of classes, no picture. Pictures go into the run's folder
+    figures. With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's
+    folder evaluate.
 
     Args:
         run: Run folder; default: the newest one.
@@ -108,8 +110,10 @@ def evaluate(
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
     print(accuracy_table(result, splits.class_names))
-    if model.limits.answer is not None:
+    if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
+    if model.objects is None:  # which of its classes an image was taken for isn't defined
+        return
     from ..viz import confusion, save, segmentation
 
     picture = chosen.path / "figures" / "confusion.png"
@@ -145,41 +149,62 @@ def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
 
 
 def predict(
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help_behavior_hint="")],
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE...", help_behavior_hint="")],
+    images: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN] IMAGE...", help_behavior_hint="")
+    ],
     invert: Literal["auto", "yes", "no"] = "auto",
     top: int = 3,
+    json: bool = False,
     save_inputs: Folder = None,
+    out: Path = Path("runs"),
 ) -> None:
     """Classify image files: prints each one's classes with the lengths of their capsules.
 
     A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
-    shows, or where the reconstruction is unlike the image, by limits that 99 % of the right answers to validation
-    images keep to.
+    shows, or where the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
+    validation images keep to. A file that can't be read is named, and the others are answered.
 
     Args:
-        run: Run folder.
-        images: Image files of any size, fitted to what the network was trained on (MNIST: the drawing is cut out and
-            fills 20 of 28 pixels)
-        invert: Whether dark and light are swapped first. auto: grey images with a light border are, since MNIST is
-            light on dark. Networks trained on your own images take all as they are.
+        images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
+            Before them a run folder; default: the newest one. mnist and multimnist are networks that come with
+            graphcaps, and mnist the default where there is no run. Images are fitted to what the network was trained
+            on. For MNIST the drawing is found on its ground and fills 20 of 28 pixels.
+        invert: Whether dark and light are swapped first. auto: drawings that are dark on light are, and grey images
+            with a light border, since MNIST is light on dark. Networks trained on your own images take all as they are.
         top: How many classes to print for each image, the longest capsules first.
+        json: Print an object per line: image, answer, doubts, classes and whether it was inverted; or image and error.
         save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
             digit-input.png.
+        out: Folder that holds the run folders.
     """
-    expect(len(images) >= 1, "images", "at least one file after the run folder", "none", "graphcaps predict RUN IMAGE")
+    named = len(images) > 0 and names_run(images[0])
+    expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
-    from ..training.run_folder import Run, load
-    from .tables import predictions
+    from ..data.user_images import image_files
+    from ..training.run_folder import load
+    from .tables import prediction_line, predictions
 
-    opened = Run.open(run)
-    model = load(opened)
-    for line in predictions(opened, model, images, invert, top, save_inputs):
-        print(line)
-    if save_inputs is not None:
+    listed = [path for word in images[named:] for path in (_listed() if str(word) == "-" else [word])]
+    files = [file for path in listed for file in image_files(path)]
+    opened = run_of(images[0] if named else None, out)
+    model, bad = load(opened), 0
+    for found in predictions(opened, model, files, invert, top, save_inputs):
+        if "error" in found:
+            bad += 1
+            print(f"graphcaps: {found['error']}", file=sys.stderr)
+        if json:
+            print(dumps(found))
+        elif "error" not in found:
+            print(prediction_line(found, invert))
+    if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
-    if model.limits.answer is None:
+    if all(limit is None for limit in model.limits):
         print(f"note: too few validation images are right in {opened} to doubt more than blank images", file=sys.stderr)
+    expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
+
+
+def _listed() -> list[Path]:
+    return [Path(line) for line in sys.stdin.read().splitlines() if line]
 
 
 def runs(out: Path = Path("runs")) -> None:

@@ -12,16 +12,17 @@ from typing import Annotated, Literal
 import tyro
 
 from ..config import MOST_ITERATIONS
-from ..errors import check_most, check_whole, expect
-from .arguments import Folder, Run
+from ..errors import GraphcapsError, check_most, check_whole, expect
+from .arguments import Folder, Run, run_of
 
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "sheet"] = "all",
+    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "nodes", "sheet"] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
+    node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
     iterations: int = 10,
     seed: int = 0,
@@ -31,17 +32,21 @@ def viz(
     """Draw how the couplings settle, from a run's routing trace alone, or from a file that graphcaps.watch has saved.
 
     Args:
-        run: Run folder, or a trace in an .npz file; default: the newest run.
+        run: Run folder, or a trace in an .npz file; default: the newest run. mnist and multimnist are networks that
+            come with graphcaps, and mnist the default where there is no run.
         what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
             couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
-            with its nodes in the colours of the classes they support, where the trace holds its bonds. sheet: a still
-            of training curves and reconstructions. all: whatever of these the trace holds.
+            with its nodes in the colours of the classes they support, where the trace holds its bonds. nodes: a graph
+            with its edges in the colours of the capsules they are coupled with, of CapsuleConv. sheet: a still of
+            training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
             the entropy's curves, sized for a column of a paper.
             html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
+        node: Of nodes, draw this one and those that vote for it; default: the whole graph, or the nodes with the most
+            edges.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
@@ -69,16 +74,14 @@ def viz(
 
             trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
         else:
-            from ..training.run_folder import named_or_newest
-
-            chosen = named_or_newest(run, out)
+            chosen = run_of(run, out)
             if format == "html" and (what, over) == ("all", "both"):
                 from ..explore.of_run import write_explorer
 
                 print(write_explorer(chosen, to or chosen.path / "figures", image))
                 return
             trace, folder = chosen.trace(), chosen.path / "figures"
-    draw(trace, to or folder, what=what, over=over, format=format, image=image, on_written=print)
+    draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, on_written=print)
 
 
 def explain(
@@ -92,10 +95,12 @@ def explain(
 ) -> None:
     """Which parts made an answer, as GraphML, JSON and a picture; and which capsules are used on the test images.
 
-    Writes into the folder explain of the run.
+    Writes into the folder explain of the run. Of a network that comes with graphcaps, that is pretrained-NAME/explain
+    beside the runs; its images are in it, and the test images are downloaded only with --what capsules.
 
     Args:
-        run: Run folder; default: the newest one.
+        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
+            the default where there is no run.
         what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
             capsules: dead and starved capsules and the coupling entropy of each type of child, over the test images.
             all: both.
@@ -106,9 +111,7 @@ def explain(
         device: Where to count capsules; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
+    chosen = run_of(run, out)
     folder = chosen.path / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import NOTES, in_words, write_parts
@@ -125,12 +128,23 @@ def explain(
         from ..data import Batches, load_images
         from ..progress import bar
         from ..training.hardware import pick_device
+        from ..training.inside import Inside
         from ..training.run_folder import load_routing
         from .tables import usage_tables
 
+        asked = what == "capsules" or not isinstance(chosen, Inside)
+        try:
+            data = data or chosen.config.data
+            splits = load_images(chosen.config.dataset, data, asked, **chosen.config.of_images)
+        except GraphcapsError:
+            if asked:
+                raise
+            name = chosen.config.dataset
+            then = f"graphcaps explain {name} --what capsules downloads them"
+            print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
+            return
         place = pick_device(device)
         model = load_routing(chosen, device=place)
-        splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
         from ..analysis.capsule_usage import capsule_usage
 
         with bar("test images") as on_progress:
@@ -153,7 +167,8 @@ def explore(
     The page needs no server and no network. Send it to someone, or put it on any web server.
 
     Args:
-        run: Run folder; default: the newest one.
+        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
+            the default where there is no run.
         open: Open the page in the browser, where there is a display.
         image: Which of the trace's test images is shown first, from 0; there is one per class.
         data: Folder with the data set, whose hardest test images the page offers; default: the one used in training,
@@ -162,9 +177,8 @@ def explore(
         out: Folder that holds the run folders.
     """
     from ..explore.of_run import write_explorer
-    from ..training.run_folder import named_or_newest
 
-    chosen = named_or_newest(run, out)
+    chosen = run_of(run, out)
     path = write_explorer(chosen, to or chosen.path / "figures", image, data)
     print(path)
     if open and _display():

@@ -14,6 +14,7 @@ from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, rel
 from ..analysis.equivariance import FEWEST, Equivariance
 from ..analysis.robustness import Robustness
 from ..data import DATASETS, read_image, write_image
+from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
 from ..models.limits import outside
 from ..training.run_folder import Run
@@ -24,7 +25,6 @@ INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
     """Accuracy with its interval, and recall and precision per class."""
-    confusion = result.confusion(len(class_names))
     low, high = result.interval
     total, wrong = len(result.labels), len(result.labels) - result.correct
     lines = [
@@ -33,11 +33,14 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
         "",
     ]
     if result.labels.dim() > 1:
-        lines.insert(1, "right is an image whose classes are all found; the table counts each class by itself")
+        exactly = " and no others" if result.labels.dtype == torch.bool else ""
+        lines.insert(
+            1, f"right is an image whose classes are all found{exactly}; the table counts each class by itself"
+        )
     width = max(5, *(len(name) for name in class_names))
     lines.append(f"{'class':<{width}}  images   recall         95 % interval  precision")
-    for k, name in enumerate(class_names):
-        images, hits, answers = int(confusion[k].sum()), int(confusion[k, k]), int(confusion[:, k].sum())
+    counts = torch.stack(result.per_class(len(class_names)), dim=1).tolist()
+    for name, (images, hits, answers) in zip(class_names, counts, strict=True):
         bounds = "{:7.2%} to {:7.2%}".format(*wilson_interval(hits, images)) if images else "-"
         recall, precision = (f"{hits / count:7.2%}" if count else "-" for count in (images, answers))
         lines.append(f"{name:<{width}}  {images:>6}  {recall:>7}  {bounds:>20}  {precision:>9}")
@@ -153,34 +156,49 @@ def _mean_sd(part: dict) -> str:
 
 
 def predictions(
-    run: Run, model: ImageNetwork, images: tuple[Path, ...], invert: str, top: int, save: Path | None
-) -> Iterator[str]:
-    """One line per image file: its classes by score, such as a capsule's length, highest first, and what is doubtful.
+    run: Run, model: ImageNetwork, images: list[Path], invert: str, top: int, save: Path | None
+) -> Iterator[dict]:
+    """What the network says of each image file, as ``graphcaps predict --json`` prints it.
 
-    What the network sees of each goes into the folder ``save``, if there is one.
+    A file that can't be read has an error. What the network sees of the others goes into the folder ``save``, if any.
     """
     spec = DATASETS.get(run.config.dataset)
     inverted = INVERT[invert] if spec or invert != "auto" else False  # a person's own images are taken as they are
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
-        image = read_image(path, model.image_shape, invert=inverted, ink=spec.ink if spec else None)
+        try:
+            image = read_image(path, model.image_shape, invert=inverted, ink=spec.ink if spec else None)
+        except InputError as error:
+            yield {"image": str(path), "error": str(error)}
+            continue
         if name is not None:
             write_image(name, image.pixels)
         with torch.no_grad():
             output = model(image.pixels[None])
         found = doubts(model, image.pixels[None], output)[0]
-        scores = output.scores[0]  # (J,)
-        highest = scores.topk(min(top, len(scores)))
-        classes = ", ".join(f"{model.class_names[k]} {score:.3f}" for score, k in zip(*highest, strict=True))
-        note = " (inverted: its border is light)" if image.inverted and invert == "auto" else ""
-        why = "; ".join(doubt.text for doubt in found)
-        if any(doubt.kind == "blank" for doubt in found):
-            yield f"{path}: no answer: {why}"
-        else:
-            yield f"{path}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
+        scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
+        classes = [model.class_names[k] for k in order]
+        answer = classes[0] if model.objects == 1 else classes[: model.objects]
+        yield {
+            "image": str(path),
+            "answer": None if any(doubt.kind == "blank" for doubt in found) else answer,
+            "doubts": [doubt._asdict() for doubt in found],
+            "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
+            "inverted": image.inverted,
+        }
 
 
-def input_names(images: tuple[Path, ...], folder: Path) -> list[Path]:
+def prediction_line(found: dict, invert: str) -> str:
+    """Classes by score, such as a capsule's length, highest first, and what is doubtful."""
+    why = "; ".join(doubt["text"] for doubt in found["doubts"])
+    if found["answer"] is None:
+        return f"{found['image']}: no answer: {why}"
+    classes = ", ".join(f"{each['class']} {each['score']:.3f}" for each in found["classes"])
+    note = " (inverted: its ground is light)" if found["inverted"] and invert == "auto" else ""
+    return f"{found['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
+
+
+def input_names(images: list[Path], folder: Path) -> list[Path]:
     """A file in the folder for each image, a.png to a-input.png; never one of the images, and each name once."""
     taken, names = {path.resolve() for path in images}, []
     for path in images:

@@ -16,7 +16,7 @@ class Images:
 
     Args:
         pixels: uint8 (N, C, H + 2 margin, W + 2 margin), 0 to 255, N >= 1.
-        labels: int64 (N,), class numbers from 0.
+        labels: int64 (N,), class numbers from 0; or bool (N, J), which classes are there, any number of them.
         margin: pixels kept beyond each side of an image, and how far ``Batches`` shifts it in training. With 0 nothing
             is kept: what a shift brings in is black.
         rows: which of the pixels these images are, int64 (M,), of pixels that stay in a file because they are larger
@@ -45,16 +45,18 @@ class Images:
         )
         shape = pixels.shape[:1] if self.rows is None else self.rows.shape
         expect(
-            labels.dtype == torch.int64 and labels.shape == shape,
+            labels.shape[:1] == shape and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2)),
             "labels",
-            f"int64 ({shape[0]},), one per image",
+            f"int64 ({shape[0]},), one per image, or bool ({shape[0]}, J)",
             f"{labels.dtype} {tuple(labels.shape)}",
         )
         least = min(pixels.shape[2:])
         expect(0 <= 2 * self.margin < least, "margin", f"0 to {(least - 1) // 2}, on both sides", self.margin)
 
-    objects = 1
-    """How many objects an image shows."""
+    @property
+    def objects(self) -> int | None:
+        """How many objects an image shows; None: any number."""
+        return 1 if self.labels.dim() == 1 else None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -19,7 +19,10 @@ PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", 
 
 
 class Found(NamedTuple):
-    """pixels uint8 (N, C, H, W); labels (N,), names or numbers; parts (N,) of ``PARTS``, "" for what is left out."""
+    """pixels uint8 (N, C, H, W); labels (N,), names or numbers, or (N, J) bool; parts (N,) of ``PARTS``, or "".
+
+    A name may be of several classes, "a+b". A part "" is of what is left out.
+    """
 
     pixels: Tensor
     labels: np.ndarray
@@ -47,6 +50,10 @@ class ImageSplits:
             images = getattr(self, part)
             shape = images.image_shape
             expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
+            if images.objects is None:
+                wanted, got = (len(images), self.num_classes), tuple(images.labels.shape)
+                expect(got == wanted, f"{self.name} {part} labels", f"(N, J)={wanted} of 0 and 1", got)
+                continue
             low, high = images.labels.min().item(), images.labels.max().item()
             expect(
                 low >= 0 and high < self.num_classes,
@@ -86,8 +93,8 @@ class ImageSplits:
         return self.train.image_shape
 
     @property
-    def objects(self) -> int:
-        """K, how many objects an image shows: 2 for pairs, else 1."""
+    def objects(self) -> int | None:
+        """K, how many objects an image shows: 2 for pairs, else 1; None: any number of classes."""
         return self.train.objects
 
     @property
@@ -99,8 +106,11 @@ class ImageSplits:
 def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
 
+    Of images of any number of classes, those of each set of classes in proportion, to the nearest one: of all images,
+    sorted by their sets, every few are taken.
+
     Args:
-        labels: int64 (N,).
+        labels: int64 (N,), or bool (N, J).
         count: how many to take, 1 to N - 1.
         seed: fixes which; NumPy's ``RandomState`` draws them, whose stream is frozen across versions and platforms.
 
@@ -116,11 +126,14 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     """
     total = len(labels)
     expect(0 < count < total, "count", f"1 to {total - 1}, fewer than the images", count)
-    of_class = labels.numpy()
+    of_class, random = labels.numpy(), np.random.RandomState(seed)
+    if labels.dim() == 2:
+        order = np.lexsort((random.permutation(total), *of_class.T))
+        taken = np.sort(order[(np.arange(count) * total + random.randint(total)) // count])
+        return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
     classes, sizes = np.unique(of_class, return_counts=True)
     quota, remainder = np.divmod(sizes * count, total)
     quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
-    random = np.random.RandomState(seed)
     drawn = [random.permutation(np.flatnonzero(of_class == k))[:q] for k, q in zip(classes, quota, strict=True)]
     taken = np.sort(np.concatenate(drawn))
     kept = np.setdiff1d(np.arange(total), taken)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..atomic import replacing
 from ..errors import InputError, expect
+from .drawing import FAINT, drawing
 from .images import to_float
 
 if TYPE_CHECKING:
@@ -45,13 +46,15 @@ def read_image(
     The grey data sets are bright on black, ink on paper is the other way round: ``"auto"`` inverts a grey image whose
     border is bright. What is transparent counts as white; a photo is turned upright as its camera recorded it.
 
+    With ``ink`` the image is a drawing: its ink is found as ``drawing`` says and becomes 1 on 0, whatever the light.
+    Of several frames the one with the most ink counts.
+
     Args:
-        path: any format Pillow reads, 8 or 16 bits, up to Pillow's limit of 89 million pixels; of several frames, the
-            first.
+        path: any format Pillow reads, 8 or 16 bits, up to Pillow's limit of 89 million pixels.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
         invert: ``"auto"``, or whether to invert.
-        ink: share of the frame that the drawing's longer side fills, centred: 20 / 28 for MNIST. Default, and
-            for files of just H x W pixels: as it is.
+        ink: of grey images, the share of the frame that the drawing's longer side fills, centred: 20 / 28 for MNIST.
+            Files of just H x W pixels stay where they are. Default: the first frame, as it is.
 
     Raises:
         InputError: missing, not an image, damaged or too large.
@@ -67,16 +70,42 @@ def fitted(
     channels, height, width = image_shape
     expect(channels in (1, 3), "image_shape", "1 or 3 channels", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
+    if ink is not None:
+        expect(channels == 1, "ink", "one channel", channels)
+        with _reading(path) as image:
+            found = [_drawn(levels, height, width, invert, ink) for levels in _levels(image)]
+        seen, inverted = max(found, key=lambda each: (each[0].max() >= FAINT, each[0].sum()))
+        return (seen * 255).round().astype(np.uint8)[None], inverted
     values = _open(path, "L" if channels == 1 else "RGB")  # (height, width, C)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
         values, background = 255 - values, 255 - background
-    if ink is not None and values.shape[:2] != (height, width):
-        values = _fit(_drawing(values, background), round(height * ink), round(width * ink))
-    else:
-        values = _fit(values, height, width)
-    return np.ascontiguousarray(_padded(values, height, width, background).transpose(2, 0, 1)), inverted
+    fit = _padded(_fit(values, height, width), height, width, background)
+    return np.ascontiguousarray(fit.transpose(2, 0, 1)), inverted
+
+
+def _drawn(
+    levels: np.ndarray, height: int, width: int, invert: Literal["auto"] | bool, share: float
+) -> tuple[np.ndarray, bool]:
+    """Ink (height, width) in [0, 1] of a frame's levels (h, w), and whether it was dark."""
+    if levels.shape == (height, width):
+        ground = float(_background(levels[..., None])[0])
+        inverted = ground > 0.5 if invert == "auto" else invert
+        ink = 1 - levels if inverted else levels
+        ground = 1 - ground if inverted else ground
+        if ground > 0.02 or ink.max() < 0.5:  # not in the form of the data sets
+            ink = _stretched(np.maximum(ink - ground, 0))
+        return ink, inverted
+    ink, inverted = drawing(levels, invert)
+    ink = _stretched(_fit(ink[..., None], round(height * share), round(width * share))[..., 0])
+    return _padded(ink[..., None], height, width, np.zeros(1, np.float32))[..., 0], inverted
+
+
+def _stretched(ink: np.ndarray) -> np.ndarray:
+    """Ink (h, w) whose strokes are full, also where they are thin; what is blank stays so."""
+    most = ink.max()
+    return np.minimum(ink / np.quantile(ink[ink > most / 4], 0.9), 1) if most >= FAINT else ink
 
 
 def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
@@ -123,6 +152,19 @@ def decodable() -> dict[str, str]:
     return {end: kind for end, kind in extensions.items() if kind in Image.OPEN and kind not in NOT_DECODED}
 
 
+def image_files(path: Path) -> list[Path]:
+    """The images in a folder, within its folders too, by the endings of their names; of what is no folder, itself.
+
+    Raises:
+        InputError: a folder without images.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in decodable() and file.is_file())
+    expect(len(found) > 0, str(path), "a folder with images", "none, by the endings of their names")
+    return found
+
+
 def write_image(path: Path | str, pixels: Tensor) -> None:
     """Write an image (C, H, W) in [0, 1], C = 1 or 3, as PNG; ``read_image`` gives them back, to 1 / 255.
 
@@ -136,19 +178,10 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
         Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values).save(temporary, format="PNG")
 
 
-def _drawing(values: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """Cut (h, w, C) to the smallest box with all that differs clearly from the background; whole if nothing does."""
-    differs = np.abs(values.astype(int) - background).max(axis=2)  # (h, w)
-    rows, columns = (np.flatnonzero((differs > differs.max() / 4).any(axis=axis)) for axis in (1, 0))
-    if not len(rows):
-        return values
-    return values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-
-
 def _background(values: np.ndarray) -> np.ndarray:
     """The colour (C,) of the border of pixels (h, w, C)."""
     border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
-    return np.median(border, axis=0).astype(np.uint8)
+    return np.median(border, axis=0).astype(values.dtype)
 
 
 def _open(path: Path, mode: str) -> np.ndarray:
@@ -158,6 +191,32 @@ def _open(path: Path, mode: str) -> np.ndarray:
     with _reading(path) as image:
         values = np.asarray(_eight_bits(ImageOps.exif_transpose(image)).convert(mode))
     return values.reshape(*values.shape[:2], -1)
+
+
+def _levels(image: Image) -> Iterator[np.ndarray]:
+    """Each frame of an opened file, upright, as float32 (h, w) in [0, 1]."""
+    from PIL import ImageOps, ImageSequence
+
+    for frame in ImageSequence.Iterator(image):
+        upright = ImageOps.exif_transpose(frame)
+        if upright.mode.startswith("I"):
+            levels = np.asarray(upright).clip(0, 65535).astype(np.float32)
+            bits = max(8, int(levels.max()).bit_length())
+            yield levels / (2 ** (bits + bits % 2) - 1)
+        elif _transparent(upright):
+            yield _on_a_ground(np.asarray(upright.convert("RGBA")), np.asarray(upright.convert("RGB").convert("L")))
+        else:
+            yield np.asarray(_eight_bits(upright).convert("L")).astype(np.float32) / 255
+
+
+def _on_a_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
+    """Laid on the grey that there is most of; where all has one grey, on black or white, whichever differs more."""
+    share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
+    solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
+    low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))
+    if high - low < 0.25:
+        ground = float(ground < 0.5)
+    return (share * levels + (1 - share) * ground).astype(np.float32)
 
 
 @contextlib.contextmanager
@@ -187,9 +246,13 @@ def _eight_bits(image: Image) -> Image:
         raise ValueError("numbers with fractions, whose white isn't known. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
-    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+    if _transparent(image):
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image
+
+
+def _transparent(image: Image) -> bool:
+    return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
 
 
 def _fit(values: np.ndarray, height: int, width: int) -> np.ndarray:

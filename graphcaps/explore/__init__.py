@@ -1,1 +1,1 @@
-"""`graphcaps explore`: a run as a page that carries its network, so that whoever gets it can draw and see it routed."""
+"""Pages that carry a network: of a run, on which one draws (`graphcaps explore`), and of a graph, which one changes."""

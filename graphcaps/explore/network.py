@@ -14,6 +14,7 @@ Keys::
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: a row's numbers are its integers times its
                scale; all but the last are followed by ReLU, the last by a sigmoid
     limits     what right answers keep to: {"most", "answer", "other", "likeness", "blank"}; null where there is none
+    early      of epochs before, as many as the run has weights of: what ``learned`` gives of the network then
     desk       {"ink", "detail", "stroke"}: what drawings of the data set look like
 
 An array is {"type", "shape", "data"}, base64 of little-endian numbers. Weights are float16: the first 11 bits of a
@@ -45,7 +46,8 @@ class NotCarried(GraphcapsError):
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """The network as a dict for ``json.dumps``, as this module's docstring describes it, without ``desk``.
+    """The network as a dict for ``json.dumps``, as this module's docstring describes it, without ``early``
+    and ``desk``.
 
     Args:
         model: on the CPU.
@@ -56,6 +58,8 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     """
     if type(model) is not CapsNet:
         raise NotCarried(f"{type(model).__name__} isn't computed in the page")
+    if model.objects is None:
+        raise NotCarried("an answer of any number of classes isn't computed in the page")
     layers = [*model.between, model.capsules]
     missing = sorted({name_of(layer.routing) for layer in layers} - set(ROUTINGS))
     if missing:
@@ -74,6 +78,12 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
             **model.limits._asdict(),
         },
     }
+
+
+def learned(network: dict) -> dict:
+    """Of what ``network_data`` gives, what differs from epoch to epoch and routes an image."""
+    layers = [{key: layer[key] for key in ("weight", "prior", "concentration")} for layer in network["layers"]]
+    return {"epoch": network["epoch"], "stem": network["stem"], "layers": layers}
 
 
 def _steps(layers: list[nn.Module], scale: float) -> list[dict]:

@@ -23,11 +23,12 @@ from ..progress import bar
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of, to_bytes
 from ..training import checkpoint
+from ..training.inside import Inside
 from ..training.run_folder import Run, load_routing
 from ..viz.drawing import writable
 from ..viz.explorer.data import packed
 from ..viz.explorer.html import explorer_page
-from .network import network_data
+from .network import learned, network_data
 
 HARD = 10  # test images with the lowest margins
 BATCH = 256
@@ -60,11 +61,22 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
     model = load_routing(run)
     epoch = checkpoint.read(best)[1]["state"]["epoch"]
     try:
-        found = network_data(model, epoch)
+        found = network_data(model, epoch) | {"early": _early(run, trace.epochs[trace.epochs < epoch].tolist())}
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     found = with_shelf(found, model, *_test_images(run, trace, data), DATASETS.get(run.config.dataset))
     return with_routing_of(model, trace, epoch), found, ""
+
+
+def _early(run: Run, epochs: list[int]) -> list[dict]:
+    """What the network had learned by these epochs, of those that the run has weights of."""
+    model, found = load_routing(run), []
+    for epoch in epochs:
+        path = run.checkpoint(f"epoch-{epoch}")
+        if path.exists():
+            model.load_state_dict(model.state_dict() | checkpoint.read(path)[0])  # the decoder stays
+            found.append(learned(network_data(model, epoch)))
+    return found
 
 
 def with_routing_of(model: CapsNet, trace: RoutingTrace, epoch: int) -> RoutingTrace:
@@ -115,6 +127,8 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
     try:
         test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
+        if data is None and isinstance(run, Inside):
+            return run.tensors["images"], run.tensors["labels"]
         if data is not None or trace.labels is None:
             raise
         return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,45 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 import torch
 
 from .._dgl import DGLGraph
+from ..errors import expect
 
 How = ParamSpec("How")
 Made = TypeVar("Made")
+
+
+def torch_looks_inside() -> bool:
+    """Whether torch traces or transforms: it wants to see the operations, and its tensors may have no numbers."""
+    # The compiler can't see into all of these questions.
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or type(torch.empty(0)) is not torch.Tensor  # within FakeTensorMode
+    )
+
+
+def outside_of_transforms(make: Callable[[], Made]) -> Made:
+    """``make()``, whose tensors have numbers also where torch traces or transforms.
+
+    A graph's structure is no part of what is traced. Traces and transforms belong to a thread, so this takes another.
+    """
+    if not torch_looks_inside():
+        return make()
+    made: list[Made] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            made.append(make())
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
 
 
 @dataclass(frozen=True)
@@ -29,7 +66,8 @@ class Links:
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:
         """(J,) int64, in-edges of each parent."""
-        return torch.bincount(self.dst, minlength=self.num_parents)
+        # torch can trace this, which it can't bincount.
+        return self.dst.new_zeros(self.num_parents).index_add(0, self.dst, torch.ones_like(self.dst))
 
 
 class PerStructure(Generic[How, Made]):
@@ -48,7 +86,7 @@ class PerStructure(Generic[How, Made]):
         key = (id(structure), *how, *named.items())
         if key not in self.cache:
             with torch.inference_mode(False):  # a training may use it later
-                made = self.make(graph, *how, **named)
+                made = outside_of_transforms(lambda: self.make(graph, *how, **named))
             weakref.finalize(structure, self.cache.pop, key, None)
             self.cache[key] = made
         return self.cache[key]
@@ -67,8 +105,13 @@ def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
     """``links``, made anew."""
+    formats = [name for some in graph.formats().values() for name in some]
+    then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
+    expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
     complete = grid is not None and bool((src * parents + dst == grid).all())
-    return Links(src, dst, children, parents, complete)
+    found = Links(src, dst, children, parents, complete)
+    _ = found.in_degrees  # now, outside of transforms
+    return found

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ..errors import ROUNDING, InputError, check_name, check_whole, ends_of, expect
+from ..errors import ROUNDING, InputError, check_labels, check_name, check_whole, ends_of, expect
 from ..functional import margin_loss
-from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps, receptive_fields
+from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.choosing import routed_with_logits
+from ..nn.primary import measured_fields, receptive_fields
 from ..nn.routed import routing_for_images
-from ..routing import Routing
+from ..routing import Dynamic, Routing, Spherical
 from ..routing.names import to_json
 from .network import ImageNetwork
 from .objects import longest, present
@@ -40,11 +41,14 @@ LARGEST = 40
 
 
 class CapsNetOutput(NamedTuple):
-    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1]."""
+    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1].
+
+    A network without a decoder has no reconstruction: None.
+    """
 
     lengths: torch.Tensor
     capsules: torch.Tensor
-    reconstruction: torch.Tensor
+    reconstruction: torch.Tensor | None
 
     @property
     def scores(self) -> torch.Tensor:
@@ -57,7 +61,7 @@ class ChoosingOutput(NamedTuple):
 
     lengths: torch.Tensor
     capsules: torch.Tensor
-    reconstruction: torch.Tensor
+    reconstruction: torch.Tensor | None
     logits: torch.Tensor
 
     @property
@@ -149,13 +153,15 @@ class CapsNet(ImageNetwork):
         image_shape: (C, H, W).
         between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
 
+    ``decoder`` may be set to None: the network then has no reconstruction.
+
     >>> net = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> lengths, capsules, reconstruction = net(torch.zeros(2, 1, 28, 28))
     >>> lengths.shape, capsules.shape, reconstruction.shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
     """
 
-    routes, reconstructs = True, True
+    routes = True
 
     def __init__(
         self,
@@ -167,7 +173,7 @@ class CapsNet(ImageNetwork):
     ):
         super().__init__(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
-        self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
+        self.decoder: Any = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.margin_weight, self.reconstruction_weight, self.coupling_weight = 1.0, RECONSTRUCTION_WEIGHT, 0.0
 
     @classmethod
@@ -177,7 +183,7 @@ class CapsNet(ImageNetwork):
         image_shape: tuple[int, int, int] = (1, 28, 28),
         num_classes: int = 10,
         routing: Routing | str = "dynamic",
-        objects: int = 1,
+        objects: int | None = 1,
         protocol: str = "paper",
         reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
         prior: str = "none",
@@ -194,6 +200,7 @@ class CapsNet(ImageNetwork):
             num_classes: J, parent capsules, one per class.
             routing: a routing such as ``Dynamic(3)``, of which each layer holds a copy, or the name of one.
             objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
+                None: any number, and those that are longer than 0.5 are.
             protocol: ``"paper"``; or ``"official"``, for ``paper`` alone: as the authors' code trains (``PROTOCOLS``).
             reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
             prior: ``"learned"``: a logit for each edge of the last layer is learned, which its routing starts from.
@@ -211,14 +218,20 @@ class CapsNet(ImageNetwork):
         alone = protocol == "paper" or name == "paper"
         expect(alone, "protocol", f"paper for '{name}'", protocol, "official is what the authors of 'paper' ran")
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
-        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0)
-        expect(asks, "coupling_weight", "0, or a number > 0 for 'parts'", f"{coupling_weight} for '{name}'")
-        check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}")
+        routing = routing_for_images(routing)
+        by_agreement = isinstance(routing, (Dynamic, Spherical)) and routing.iterations > 1
+        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0 and by_agreement)
+        wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
+        expect(asks, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
+        if objects is None:
+            expect(coupling_weight == 0, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
+        else:
+            check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
         stem, primary, grid, windows, shared = build(channels, (height, width))
         if protocol == "official":
             primary.scale = 1 / primary.num_types
             nn.init.constant_(dict(primary.conv.named_parameters())["bias"], OFFICIAL_BIAS)
-        routing, types, between = routing_for_images(routing), primary.num_types, []
+        types, between = primary.num_types, []
         for parent_types, kernel, stride in windows:
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, routing)
             between.append(layer)
@@ -246,6 +259,29 @@ class CapsNet(ImageNetwork):
         model.margin_weight, model.reconstruction_weight = PROTOCOLS[protocol], reconstruction_weight
         return model
 
+    @classmethod
+    def from_pretrained(cls, name: str) -> CapsNet:
+        """A trained network that comes with graphcaps, in eval mode, with ``class_names`` and ``limits``.
+
+        Its weights are in half precision on disk and float32 here. It has no decoder, so that its output's
+        ``reconstruction`` is None. ``graphcaps.load`` gives the network of a run of your own.
+
+        Args:
+            name: the data set that it was trained on: ``"mnist"``; or ``"multimnist"``, two overlapping digits in
+                36 x 36 pixels.
+
+        Raises:
+            InputError: unknown name.
+            GraphcapsError: the file with its weights is missing or damaged.
+
+        >>> net = CapsNet.from_pretrained("mnist")
+        >>> net.image_shape, net.class_names[4], net(torch.zeros(2, 1, 28, 28)).lengths.shape
+        ((1, 28, 28), '4', torch.Size([2, 10]))
+        """
+        from .pretrained import network
+
+        return network(name)
+
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
         """u (I, B, P): what enters the last layer, of images (B, C, H, W)."""
         check_images(images, self.image_shape)
@@ -262,9 +298,9 @@ class CapsNet(ImageNetwork):
 
         Args:
             images: (B, C, H, W) in [0, 1]; on the CPU numbers outside are refused, elsewhere not looked at.
-            labels: (B,) int64, (B, K) for K > 1. While training, the capsules of the true classes are decoded, each
-                alone (section 6.1 of the 2017 paper); in eval mode, and without labels, the longest: evaluation sees no
-                labels.
+            labels: (B,) int64, (B, K) for K > 1, (B, J) of 0 and 1 for any number of classes. While training, the
+                capsules of the true classes are decoded, each alone (section 6.1 of the 2017 paper), of any number
+                together; in eval mode, and without labels, the longest: evaluation sees no labels.
         """
         u, logits = self.children_of(images), None
         if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
@@ -275,11 +311,13 @@ class CapsNet(ImageNetwork):
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         chosen = longest(lengths, self.objects)
         if labels is not None and self.training:
-            fits = labels.shape == chosen.shape and labels.dtype == torch.int64
-            wanted = f"(B={len(lengths)},)" if self.objects == 1 else f"(B={len(lengths)}, K={self.objects})"
-            expect(fits, "labels", f"{wanted} int64", f"{tuple(labels.shape)} {labels.dtype}")
-            chosen = labels
-        reconstruction = self.decoder(capsules, chosen)
+            fits = labels.shape == chosen.shape and (self.objects is None or labels.dtype == torch.int64)
+            kinds = {1: "(B={0},) int64", None: "(B={0}, J={1}) of 0 and 1"}
+            wanted = kinds.get(self.objects, "(B={0}, K={2}) int64").format(*lengths.shape, self.objects)
+            then = "For 0 and 1 of each class: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
+            expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", then)
+            chosen = labels > 0.5 if self.objects is None else labels
+        reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         if logits is not None:
             return ChoosingOutput(lengths, capsules, reconstruction, logits)
         return CapsNetOutput(lengths, capsules, reconstruction)
@@ -312,10 +350,26 @@ class CapsNet(ImageNetwork):
 
         Below layers of convolutional capsules it is what is voted for a child from. How much of each vote counts, after
         more than one iteration, depends on the neighbours it competes with, and so on a wider field.
+
+        Of a stem of plain convolutions it is computed, of any other measured, which takes a pass for each row and
+        column of the image.
         """
-        convs = [layer for layer in self.stem.children() if isinstance(layer, nn.Conv2d)]
-        windows: list[Any] = [*convs, self.primary.conv, *self.between]
-        return receptive_fields(windows, self.child_types, self.image_shape[1:])
+        layers = [layer for layer in self.stem.modules() if type(layer) is not nn.Sequential]
+        convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps))
+        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
+        if known and plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
+            windows: list[Any] = [*convs, self.primary.conv, *self.between]
+            return receptive_fields(windows, self.child_types, self.image_shape[1:])
+        fields = measured_fields(nn.Sequential(self.stem, self.primary), self.image_shape)
+        layer: Any
+        for layer in self.between:
+            src, dst = layer.graph().edges()
+            corners = torch.cat([fields[:, :2], -(fields[:, :2] + fields[:, 2:])], dim=1)[src]  # (E, 4)
+            above = torch.zeros(layer.num_parents, 4, dtype=torch.int64)
+            least = above.scatter_reduce(0, dst.unsqueeze(1).expand(-1, 4), corners, "amin", include_self=False)
+            fields = torch.cat([least[:, :2], -least[:, 2:] - least[:, :2]], dim=1)
+        return fields
 
 
 def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
@@ -337,6 +391,8 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
     Returns:
         Scalar >= 0; 0 where there is no ink. ln J where couplings are equal.
     """
+    check_labels(labels, logits.shape[1])
+    expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
     classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
     ink = ink.permute(2, 1, 0)  # (I, K, B)
     return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)
@@ -352,21 +408,27 @@ def capsnet_loss(
     """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
 
     Of K objects, each capsule's reconstruction is held against its own object, and the errors' mean over the objects is
-    taken: section 6.1 picks one of them at a time.
+    taken: section 6.1 picks one of them at a time. Without a reconstruction it is the margin loss alone.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
-        labels: (B,), or (B, K) in the order of the layers.
+        labels: of images (B,) classes, or (B, J) of 0 and 1; of layers (B, K) classes in the order of the layers.
         margin_weight: the margin loss is multiplied by it.
 
     Raises:
         InputError: images that are not of the reconstructions' shape, which torch might broadcast.
     """
+    if images.dim() == 5:
+        layers = tuple(images.shape[:2])
+        expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))
+        labels = present(labels, output.lengths.shape[1])
+    margin = margin_weight * margin_loss(output.lengths, labels)
+    if output.reconstruction is None:
+        return margin
     drawn = tuple(output.reconstruction.shape)
     expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
-    margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]))
-    return margin_weight * margin + reconstruction_weight * errors.mean()
+    return margin + reconstruction_weight * errors.mean()
 
 
 def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:

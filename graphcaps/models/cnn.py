@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from ..errors import check_name, expect
+from ..errors import check_labels, check_name, expect
 from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
 from .network import ImageNetwork
 
@@ -110,5 +110,8 @@ class CNN(ImageNetwork):
     def loss(
         self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """Cross entropy, the mean over the batch, the same whatever the ``progress``; labels (B,)."""
+        """Cross entropy, the mean over the batch, the same whatever the ``progress``; labels (B,) int64."""
+        fits = labels.shape == output.logits.shape[:1] and labels.dtype == torch.int64
+        expect(fits, "labels", f"(B={len(output.logits)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
+        check_labels(labels, output.logits.shape[1])
         return cross_entropy(output.logits, labels)

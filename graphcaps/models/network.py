@@ -21,10 +21,8 @@ class ImageNetwork(nn.Module):
 
     routes = False
     """Whether it has capsules that are routed."""
-    reconstructs = False
-    """Whether it draws the image again from its capsules."""
-    objects = 1
-    """K, how many classes an image shows."""
+    objects: int | None = 1
+    """K, how many classes an image shows; None: any number."""
     class_names: tuple[str, ...] = ()
     """One per class, where known."""
     limits = Limits()
@@ -36,6 +34,11 @@ class ImageNetwork(nn.Module):
         super().__init__()
         channels, height, width = image_shape
         self.image_shape = (channels, height, width)
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether it draws the image again from its capsules: it has a ``decoder``."""
+        return getattr(self, "decoder", None) is not None
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
         """What training makes small; ``progress`` is the share of training that is done, in [0, 1]."""

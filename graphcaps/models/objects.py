@@ -1,8 +1,9 @@
-"""What a network answers: the class of the one object in an image, or the classes of K objects that overlap.
+"""What a network answers: the class of the one object in an image, those of K objects that overlap, or any number.
 
-    one object    images (B, C, H, W), labels (B,)
-    K objects     layers (B, K, C, H, W) with an object each, labels (B, K), rows ascending; the network sees the layers
-                  overlaid
+    one object    images (B, C, H, W), labels (B,) int64
+    K objects     layers (B, K, C, H, W) with an object each, labels (B, K) int64, rows ascending; the network sees the
+                  layers overlaid
+    any number    images (B, C, H, W), labels (B, J) of 0 and 1; here bool, so that they aren't taken for class numbers
 
 All that differs between the two is here; elsewhere code works on either.
 """
@@ -11,30 +12,37 @@ from __future__ import annotations
 
 import torch
 
+from ..errors import check_labels
+
+THERE = 0.5
+"""A class is there whose capsule is longer: the margin loss asks for 0.9 or more, or for 0.1 or less."""
+
 
 def overlaid(images: torch.Tensor) -> torch.Tensor:
     """What the network sees (B, C, H, W) of images (B, C, H, W) or layers (B, K, C, H, W): their sum, at most 1."""
     return images if images.dim() == 4 else images.sum(dim=1).clamp(max=1)
 
 
-def longest(lengths: torch.Tensor, objects: int) -> torch.Tensor:
+def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
     """The network's answer: the classes of its longest capsules, as many as there are objects.
 
     Args:
         lengths: (B, J), of the class capsules.
-        objects: K in [1, J].
+        objects: K in [1, J]; None: any number, all that are longer than 0.5.
 
     Returns:
-        (B,) int64 for one object, else (B, K), each row ascending.
+        (B,) int64 for one object, (B, K) for K, each row ascending; for any number (B, J) bool.
 
     >>> longest(torch.tensor([[0.1, 0.9, 0.5]]), 1), longest(torch.tensor([[0.8, 0.1, 0.9]]), 2)
     (tensor([1]), tensor([[0, 2]]))
     """
+    if objects is None:
+        return lengths > THERE
     return lengths.argmax(dim=1) if objects == 1 else lengths.topk(objects, dim=1).indices.sort(dim=1).values
 
 
 def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """(B,) bool: whether all classes of an image are found; both arguments (B,) or (B, K) ascending.
+    """(B,) bool: whether an image's classes are found, all and no others; both are answers as ``longest`` gives them.
 
     >>> is_correct(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
     tensor([ True, False])
@@ -43,5 +51,9 @@ def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def present(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Labels as ``margin_loss`` takes them: (B,) classes as they are, (B, K) as (B, J) of 0 and 1."""
-    return labels if labels.dim() == 1 else torch.nn.functional.one_hot(labels, num_classes).sum(dim=1)
+    """(B, J) bool: which classes are there, of labels (B,) or (B, K) int64, or (B, J) bool, which are returned."""
+    if labels.dtype == torch.bool:
+        return labels
+    check_labels(labels, num_classes)
+    none = torch.zeros(len(labels), num_classes, dtype=torch.bool, device=labels.device)
+    return none.scatter(1, labels.view(len(labels), -1), True)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import expect
-from ..routing import Dynamic, Spherical
+from ..routing import Spherical
 from .routed import route_layer
 from .shared_caps import SharedCaps
 
@@ -23,13 +22,8 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
     """Parents v (J, B, D) of children u (I, B, P), and the logits b (I, J, B) that couple them in the last iteration.
 
     The gradient of b goes to u, to the layer's weights and prior, and to kappa.
-
-    Raises:
-        InputError: another routing than dynamic and spherical, or one iteration, which couples equally.
     """
     routing = layer.routing
-    expect(type(routing) in (Dynamic, Spherical), "routing", "dynamic or spherical", type(routing).__name__)
-    expect(routing.iterations > 1, "iterations", "2 or more for children to choose", routing.iterations)
     seen = []
     v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
     with torch.autocast(u.device.type, enabled=False):

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import nn
 
-from ..errors import expect
+from ..errors import check_labels, expect
 
 
 class Decoder(nn.Module):
-    """Decode a class capsule to an image; the others are masked with zeros (section 4.1 of the 2017 paper).
+    """Decode class capsules to images; the others are masked with zeros (section 4.1 of the 2017 paper).
 
     Args:
         num_parents, parent_dim: J, D.
@@ -21,6 +21,7 @@ class Decoder(nn.Module):
     Shapes:
         capsules (B, J, D), chosen (B,) int64 -> image (B, C, H, W) in [0, 1]
         capsules (B, J, D), chosen (B, K) int64 -> images (B, K, C, H, W), each of one capsule
+        capsules (B, J, D), chosen (B, J) bool -> image (B, C, H, W) of all that are chosen, together
 
     >>> Decoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16), torch.tensor([3, 7])).shape
     torch.Size([2, 1, 28, 28])
@@ -49,7 +50,11 @@ class Decoder(nn.Module):
         if shape != wanted:
             then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""
             expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
-        mask = nn.functional.one_hot(chosen, capsules.shape[1]).to(capsules.dtype)  # (B, J) or (B, K, J)
-        capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
+        if chosen.dtype == torch.bool:
+            mask = chosen.to(capsules.dtype)  # (B, J)
+        else:
+            check_labels(chosen, self.of[0])
+            mask = nn.functional.one_hot(chosen, self.of[0]).to(capsules.dtype)  # (B, J) or (B, K, J)
+            capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
         pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)
         return torch.sigmoid(pixels.float()).unflatten(-1, self.image_shape)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import check_whole
+from ..errors import check_flag, check_whole
 from ..graph import complete_graph
 from ..routing import LinearVotes, Routing
 from .routed import check_children, graph_device, route_layer, routing_for_images
@@ -35,6 +35,7 @@ class CompleteCaps(nn.Module):
         super().__init__()
         check_whole("num_children", num_children)
         check_whole("num_parents", num_parents)
+        check_flag("learned_prior", learned_prior)
         self.num_children, self.num_parents = num_children, num_parents
         self.weight = nn.Parameter(torch.empty(weight))
         self.routing = routing_for_images(routing).for_layer(num_children, num_parents, weight[-1], num_parents)

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
+from ..errors import check_callable, check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph
-from ..graph.links import cached_per_structure
+from ..graph.links import cached_per_structure, links
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .node_caps import NodeCapsules, ends_of_features, warn_unused
+from .node_caps import NodeCapsules, check_features, dropped, ends_of_features, warn_unused
 
 
 class CapsuleConv(nn.Module):
@@ -43,9 +43,9 @@ class CapsuleConv(nn.Module):
     ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
     square of the numbers of x_v, 1 without squash or ``normalise``.
 
-    Features may be of any scale: neither the logits of spherical routing nor, with ``normalise``, the squash depend on
-    it. Dynamic routing wants votes that are short beside 1. Long ones, or those of many neighbours, choose at random in
-    the first iteration, and the layer learns little or nothing.
+    Features may be of any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
+    ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of
+    many neighbours, choose at random in the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
@@ -78,7 +78,8 @@ class CapsuleConv(nn.Module):
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
 
     Shapes:
-        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats)
+        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
+        feat (N, in_feats) may be sparse, in torch's COO or CSR
 
     >>> from graphcaps import dgl
     >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
@@ -105,6 +106,9 @@ class CapsuleConv(nn.Module):
         edge_feats: int | None = None,
     ):
         super().__init__()
+        check_flag("allow_zero_in_degree", allow_zero_in_degree)
+        check_flag("residual", residual)
+        check_callable("activation", activation)
         self.allow_zero_in_degree = allow_zero_in_degree
         self.feat_drop = nn.Dropout(feat_drop)
         source, own = ends_of_features("in_feats", in_feats, residual)
@@ -149,6 +153,7 @@ class CapsuleConv(nn.Module):
             InputError: shapes that don't fit.
         """
         check_graph(graph)
+        check_features("feat", feat)
         if not self.allow_zero_in_degree and some_without_in_edges(graph):
             raise dgl.DGLError(
                 "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
@@ -159,6 +164,7 @@ class CapsuleConv(nn.Module):
             wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
             expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
         if edge_feat is not None:
+            check_tensor("edge_feat", edge_feat)
             known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
             expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
         residual = self.capsules.weight_target is not None
@@ -167,10 +173,10 @@ class CapsuleConv(nn.Module):
             if not (residual or self.warned_unused_target or graph.is_block):
                 warn_unused("feat", "in_feats")
                 self.warned_unused_target = True
-            feat = self.feat_drop(feat)
-            target = self.feat_drop(target) if residual else None
+            feat = dropped(self.feat_drop, feat)
+            target = dropped(self.feat_drop, target) if residual else None
         else:
-            target = feat = self.feat_drop(feat)
+            target = feat = dropped(self.feat_drop, feat)
             if graph.is_block:
                 target = feat[: graph.num_dst_nodes()]
             elif len(graph.ntypes) > 1:
@@ -184,4 +190,4 @@ class CapsuleConv(nn.Module):
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
-    return bool((graph.in_degrees() == 0).any())
+    return bool((links(graph, graph.device).in_degrees == 0).any())

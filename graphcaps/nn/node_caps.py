@@ -11,13 +11,13 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect, required
+from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, check_competition, links
 from ..routing import Dynamic, Routing, Spherical, Uniform
 from ..routing.api import unit_votes
 from ..routing.gradient import squash_saving_memory
 from ..routing.names import as_routing
-from ..routing.nodes import route_edges, route_mutually, route_nodes
+from ..routing.nodes import route_edges, route_mutually, route_nodes, route_traced
 
 LEAST = 1e-24  # mean squares of features up to this count as zero
 
@@ -52,6 +52,23 @@ def ends_of_features(name: str, feats: int | Sequence[int | None], residual: boo
         warn_unused(name, name)
         return source, None
     return source, feats[1]
+
+
+def check_features(name: str, feat: object) -> None:
+    """Raise ``InputError`` unless ``feat`` is a tensor, or a pair of tensors whose second may be None."""
+    pair = isinstance(feat, (tuple, list)) and len(feat) == 2
+    first, *second = feat if isinstance(feat, (tuple, list)) and pair else (feat,)
+    for given in (first, *(target for target in second if target is not None)):
+        check_tensor(name, given, floating=False, sparse=True)
+
+
+def dropped(dropout: nn.Dropout, feat: Any) -> torch.Tensor:
+    """``dropout(feat)``, of a sparse matrix its values: torch has none for those."""
+    if feat.layout == torch.strided or not (dropout.training and dropout.p):
+        return dropout(feat) if feat.layout == torch.strided else feat
+    feat = feat.to_sparse_coo().coalesce()
+    values = dropout(feat.values())
+    return torch.sparse_coo_tensor(feat.indices(), values, feat.shape, is_coalesced=True, check_invariants=False)
 
 
 def warn_unused(name: str, sizes: str) -> None:
@@ -97,6 +114,8 @@ class NodeCapsules(nn.Module):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
         check_competition(competition)
+        for name, flag in (("squash_output", squash_output), ("bias", bias), ("normalise", normalise)):
+            check_flag(name, flag)
         routing = as_routing(routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
         if routing.mutual:
@@ -155,9 +174,10 @@ class NodeCapsules(nn.Module):
                 weight.materialize(given.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
+    # Sizes are asked of shapes here: len(tensor) is a constant where torch traces.
     def forward(
         self,
-        graph: DGLGraph,
+        graph: DGLGraph | Links,
         feat: torch.Tensor,
         edge_weight: torch.Tensor | None,
         get_coupling: bool,
@@ -167,7 +187,7 @@ class NodeCapsules(nn.Module):
         """Route along the edges of any graph with one canonical edge type.
 
         Args:
-            graph: E edges from N_src to N_dst nodes.
+            graph: E edges from N_src to N_dst nodes; ``Links`` of edges that torch traces, where capsules compete.
             feat: (N_src, *, F), or (N_src, *, K_in, F) for K_in > 1.
             edge_weight: (E,) or (E, 1), how long each edge's votes are made, or None.
             get_coupling: also give the couplings of the last iteration.
@@ -178,19 +198,23 @@ class NodeCapsules(nn.Module):
             (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
             c (E, *, K_in, K_out), detached.
         """
-        edges = links(graph, feat.device)
+        check_tensor(self.names.feat, feat, floating=False, sparse=True)
+        edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         if edge_feat is not None and edge_feat.dim() == 1:
             edge_feat = edge_feat[:, None]
         self._find_out((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = self._scale(z, edge_weight, edges)
-        if edge_feat is None and self.competition == "capsules" and not self.routing.mutual:
+        by_node = edge_feat is None and self.competition == "capsules" and not self.routing.mutual
+        if by_node and not isinstance(graph, Links):
             s, c = route_nodes(graph, z, scale, self.routing, get_coupling)
         else:
             votes = z.index_select(0, edges.src) if edge_feat is None else z
             votes = votes if scale is None else votes * scale.unsqueeze(-1)
-            if self.routing.mutual:
+            if isinstance(graph, Links):
+                s, c = route_traced(graph, votes, self.routing, get_coupling)
+            elif self.routing.mutual:
                 s, c = route_mutually(graph, votes, self.routing, get_coupling)
             else:
                 s, c = route_edges(graph, votes, self.competition, self.routing, get_coupling)
@@ -212,8 +236,10 @@ class NodeCapsules(nn.Module):
         """Edge weights times the dropout mask, broadcastable with (E, *, K_in, K_out), or None."""
         scale = None
         if edge_weight is not None:
-            fits = edge_weight.dim() > 0 and len(edge_weight) == edge_weight.numel() == len(edges.src)
-            expect(fits, "edge_weight", f"(E={len(edges.src)},)", tuple(edge_weight.shape))
+            check_tensor("edge_weight", edge_weight, floating=False)
+            shape, num_edges = edge_weight.shape, edges.src.shape[0]
+            fits = edge_weight.dim() > 0 and shape[0] == edge_weight.numel() == num_edges
+            expect(fits, "edge_weight", f"(E={num_edges},)", tuple(shape))
             scale = edge_weight.to(z.dtype).reshape(-1, *[1] * (z.dim() - 2))
         if self.training and self.vote_drop.p > 0:
             mask = self.vote_drop(z.new_ones(len(edges.src), *z.shape[1:-1]))
@@ -226,10 +252,10 @@ class NodeCapsules(nn.Module):
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
             return unit_votes(z) if self.routing.unit_votes else z
-        wanted = f"(E={len(edges.src)}, {self.weight_edge.shape[1]})"
+        wanted = f"(E={edges.src.shape[0]}, {self.weight_edge.shape[1]})"
         edge_feat = required(edge_feat, self.names.edge_feat, wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)
-        fits = (len(edges.src), self.weight_edge.shape[1]) == (shape[0], shape[-1])
+        fits = (edges.src.shape[0], self.weight_edge.shape[1]) == (shape[0], shape[-1])
         expect(fits and len(shape) in (2, z.dim() - 2), self.names.edge_feat, wanted, shape)
         self._check_dtype(self.names.edge_feat, edge_feat)
         along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
@@ -258,11 +284,15 @@ class NodeCapsules(nn.Module):
 
     def _power(self, feat: torch.Tensor) -> torch.Tensor:
         """(N, *): the mean square of each node's numbers."""
+        if feat.layout != torch.strided:
+            feat = feat.to_sparse_coo().coalesce()
+            squares = _squares(feat.values())
+            return squares.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], squares) / feat.shape[1]
         return _squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
 
     def _check(self, name: str, feat: torch.Tensor, num_nodes: int, weight: torch.Tensor) -> None:
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
-        fits = feat.dim() > len(capsules) and len(feat) == num_nodes and feat.shape[-len(capsules) :] == capsules
+        fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
         joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
         if joined:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 
 import torch
@@ -72,7 +73,7 @@ class DepthwisePrimaryCaps(nn.Module):
 
 
 def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
-    """Which pixels each primary capsule can see, through a chain of convolutions without padding.
+    """Which pixels each primary capsule can see, through a chain of convolutions without padding and dilation.
 
     Args:
         convs: the convolutions in order, the primary capsules' last.
@@ -82,11 +83,17 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     Returns:
         (I, 4) int64: top, left, height, width, in the order of the capsules (types outermost).
 
+    Raises:
+        InputError: a convolution with padding or dilation; ``measured_fields`` knows of those.
+
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
     """
     size, step, positions = [1, 1], [1, 1], list(image_size)
     for conv in convs:
+        plain = getattr(conv, "padding", (0, 0)) == (0, 0) and getattr(conv, "dilation", (1, 1)) == (1, 1)
+        then = "measured_fields takes any layers"
+        expect(plain, "convs", "convolutions without padding and dilation", conv, then)
         for axis in (0, 1):
             size[axis] += (conv.kernel_size[axis] - 1) * step[axis]
             step[axis] *= conv.stride[axis]
@@ -94,3 +101,33 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     top, left = (torch.arange(n) * s for n, s in zip(positions, step, strict=True))
     corners = torch.cartesian_prod(top, left)  # (positions, 2)
     return torch.cat([corners, torch.tensor([size]).expand(len(corners), 2)], dim=1).repeat(num_types, 1)
+
+
+@torch.no_grad()
+def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
+    """Which pixels each child sees, measured: one row or column of the image at a time is NaN, and so is who sees it.
+
+    For any layers, with padding, pooling or branches: H + W images go through a copy in float64 and eval mode.
+
+    Args:
+        front: images (B, C, H, W) -> children u (I, B, P).
+        image_shape: (C, H, W).
+
+    Returns:
+        (I, 4) int64: top, left, height, width of the box around what each child sees.
+
+    Raises:
+        InputError: a child that no pixel reaches as NaN: what it sees can't be known in this way.
+    """
+    probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
+    for axis, size in ((2, image_shape[1]), (3, image_shape[2])):
+        found = []
+        for k in range(size):
+            images = torch.zeros(1, *image_shape, dtype=torch.float64)
+            images.select(axis, k).fill_(torch.nan)
+            found.append(probed(images)[:, 0].isnan().any(dim=-1))  # (I,)
+        seen = torch.stack(found, dim=1).long()  # (I, H) or (I, W)
+        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
+        first = seen.argmax(dim=1)
+        ends += [first, size - seen.flip(1).argmax(dim=1) - first]
+    return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)

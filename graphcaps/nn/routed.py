@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import expect
+from ..errors import check_tensor, expect
 from ..routing import LinearVotes, MatrixVotes, Routed, Routing, route
 from ..routing.api import uncompiled
 from ..routing.edges import Observer
@@ -39,14 +39,13 @@ def check_children(u: torch.Tensor, num_children: int, dim: int) -> None:
 
     Only the shape is checked: (B, I, P) with B = I passes, and mixes the images.
     """
-    expect(isinstance(u, torch.Tensor), "u", "a tensor", type(u).__name__)
+    check_tensor("u", u)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
     # compared only on failure: torch.export would record the comparison as a limit of the batch size
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
         then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
-    expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
 
 
 def check_poses(capsules: Poses, num_children: int) -> None:
@@ -87,7 +86,9 @@ def route_layer(
 
     ``iterations`` replaces the layer's. Where the routing uses activations, that of a child without one is its length.
     """
-    device = (u.pose if isinstance(u, Poses) else u).device
+    given = u.pose if isinstance(u, Poses) else u
+    check_tensor("u", given)
+    device = given.device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # No autocast block unless autocast is on: torch.export would record it.
     autocast = torch.is_autocast_enabled(device.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -9,11 +10,12 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
-from ..errors import expect, required
-from ..nn.node_caps import PYG, NodeCapsules, ends_of_features, warn_unused
+from ..errors import check_flag, check_tensor, expect, required
+from ..graph.links import outside_of_transforms
+from ..nn.node_caps import PYG, NodeCapsules, check_features, ends_of_features, warn_unused
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, values_of, with_loops
+from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, traced, values_of, with_loops
 
 
 class CapsuleConv(MessagePassing):
@@ -24,22 +26,23 @@ class CapsuleConv(MessagePassing):
     ``edge_dim`` here, and features of -1 are taken from the first input.
 
     A ``MessagePassing`` layer for explainers, ``summary`` and ``HeteroConv``, but ``propagate`` and its hooks are not
-    called: routing reads messages several times, and may not build them. An explainer's edge mask multiplies the edge
-    weights. Message hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
+    called: routing reads messages several times, and may not build them. The edges' weights (E, 1) stand for messages:
+    an explainer's edge mask multiplies them, and so does a message hook that returns something, for which edges are
+    routed anew. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
     Where capsules compete, those of an edge sum to 1: use their maximum, the mean is constant.
 
     Args:
         add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
             in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
-        concat: True: a node's capsules one after another, (N, *, num_caps * out_channels), as ``GATConv`` gives its
-            heads. False: a dim for capsules, (N, *, num_caps, out_channels); unlike in ``GATConv`` not their mean.
+        concat: True: a node's capsules one after another, (*, N, num_caps * out_channels), as ``GATConv`` gives its
+            heads. False: a dim for capsules, (*, N, num_caps, out_channels); unlike in ``GATConv`` not their mean.
         cached: whether the edges of the first call are cached, with their sorting, and used by all later calls, as in
             ``GCNConv``: for a graph whose edges never change. ``reset_parameters`` empties the cache.
 
     Shapes:
-        x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
-        -> (N, *, num_caps, out_channels), or with ``concat`` (N, *, num_caps * out_channels); a node without in-edges
-        gives squash(bias)
+        x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
+        -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); a node without in-edges
+        gives squash(bias). Of ``*``, as of the batch of a static graph, nothing is shared
 
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> conv = CapsuleConv(10, 2, num_caps=3)
@@ -65,7 +68,10 @@ class CapsuleConv(MessagePassing):
         concat: bool = False,
         cached: bool = False,
     ):
-        super().__init__(aggr=None, node_dim=0)
+        super().__init__(aggr=None, node_dim=-3 if in_caps != 1 else -2)
+        for name, flag in (("residual", residual), ("concat", concat), ("cached", cached)):
+            check_flag(name, flag)
+        check_flag("add_self_loops", add_self_loops or False)
         source, own = ends_of_features("in_channels", in_channels, residual)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
@@ -96,7 +102,7 @@ class CapsuleConv(MessagePassing):
         """Route along the edges, from ``edge_index[0]`` to ``edge_index[1]``.
 
         Args:
-            x: (N, *, in_channels), or a pair of the source and target nodes' features; the latter may be None.
+            x: (*, N, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
             edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may be
@@ -108,13 +114,14 @@ class CapsuleConv(MessagePassing):
                 it: (E', *, num_caps), as ``GATConv`` gives them.
 
         Returns:
-            (N, *, num_caps, out_channels) of the (target) nodes; with ``return_coupling`` a pair, the second being
+            (*, N, num_caps, out_channels) of the (target) nodes; with ``return_coupling`` a pair, the second being
             (edges, c (E', *, in_caps, num_caps) detached), with self-loops where they were added. The edges have the
             form of edge_index; c stands in a torch sparse tensor too, and is in the order of its values.
 
         Raises:
             ValueError: shapes or indices that don't fit.
         """
+        check_features("x", x)
         pair = not isinstance(x, torch.Tensor)
         x, target = x if pair else (x, x)
         sizes = self._check_input(edge_index, size)
@@ -123,6 +130,10 @@ class CapsuleConv(MessagePassing):
                 self._set_size(sizes, end, nodes)
         same = "the features of nodes that are sources and targets, with mutual=True"
         expect(not (pair and self.capsules.routing.mutual), "x", same, "a pair", "Give it mutual=False")
+        x, target = (
+            nodes if nodes is None or nodes.dim() == -self.node_dim else nodes.movedim(self.node_dim, 0)
+            for nodes in (x, target)
+        )
         num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
         if pair and target is not None and not (self.residual or self.warned_unused_target):
             warn_unused("x", "in_channels")
@@ -135,39 +146,61 @@ class CapsuleConv(MessagePassing):
         loops = self.add_self_loops is not False and not pair
         routed = self._routed
         if routed is None:
-            routed = routed_edges("edge_index", pairs(edge_index), loops, num_sources, num_targets)
+            ends = pairs(edge_index)
+            if traced():
+                plain = self.capsules.competition == "capsules" and not self.capsules.routing.mutual
+                only = "competition='capsules', in_caps=1 and no mutual routing"
+                expect(plain and self.capsules.in_caps == 1, "torch.export", only, repr(self.capsules))
+                routed = routed_edges("edge_index", ends, loops, num_sources, num_targets)
+            else:
+                make = functools.partial(routed_edges, "edge_index", ends, loops, num_sources, num_targets)
+                routed = outside_of_transforms(make)
             self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-            fits = values is None or len(values) == routed.num_given
+            fits = values is None or values.shape[0] == routed.num_given
             expect(fits, what, f"(E={routed.num_given}, ...)", values if values is None else tuple(values.shape))
         if routed.stayed is not None:
             edge_weight, edge_attr = with_loops(routed, num_targets, edge_weight, edge_attr)
         if self.explain:
-            whole = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
-            edge_weight = self.explain_message(whole, num_targets)
+            then = "GraphMaskExplainer puts messages of its own there, and routing builds none: take GNNExplainer"
+            expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
+            edge_weight = self.explain_message(self._messages(x, routed, edge_weight), num_targets).flatten()
         wanted = bool(return_coupling or return_attention_weights or self._message_forward_hooks)
         own = target if self.residual else None
         found = self.capsules(routed.graph, x, edge_weight, wanted, edge_attr, own)
+        if self._message_forward_hooks:
+            messages = given = self._messages(x, routed, edge_weight)
+            for hook in self._message_forward_hooks.values():
+                changed = hook(self, ({"alpha": found[1].flatten(1)},), messages)
+                messages = messages if changed is None else changed
+            if messages is not given:
+                found = self.capsules(routed.graph, x, messages.flatten(), wanted, edge_attr, own)
         out = found[0] if wanted else found
-        out = out.flatten(-2) if self.concat else out
+        out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
         if not wanted:
             return out
         c = found[1]
-        for hook in self._message_forward_hooks.values():
-            hook(self, ({"alpha": c.flatten(1)},), out)
         if not (return_coupling or return_attention_weights):
             return out
         if not return_coupling and c.size(-2) == 1:
             c = c.squeeze(-2)
         return out, in_form_of(edge_index, routed, c, (num_sources, num_targets))
 
+    def _messages(self, x: torch.Tensor, routed: RoutedEdges, edge_weight: OptTensor) -> torch.Tensor:
+        """The edges' weights (E', 1, *), what stands for messages in explainers and hooks."""
+        whole = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
+        return whole.view(-1, *[1] * (-self.node_dim - 1))
+
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
         """Weights and features of the edges, from whichever argument holds them."""
+        for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+            if given is not None:
+                check_tensor(name, given, floating=False)
         values = values_of(edge_index) if edge_weight is None and edge_attr is None and is_sparse(edge_index) else None
         if self.edge_dim is None:
             expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")
             edge_weight = values if edge_weight is None else edge_weight
-            narrow = edge_weight is None or len(edge_weight) == edge_weight.numel()
+            narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
             then = "Edge features want a layer with edge_dim="
             expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
             return edge_weight, None

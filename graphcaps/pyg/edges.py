@@ -17,7 +17,7 @@ from torch_geometric.utils import (
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import InputError, expect
-from ..graph import bipartite_graph
+from ..graph import Links, bipartite_graph
 
 
 class RoutedEdges(NamedTuple):
@@ -26,7 +26,12 @@ class RoutedEdges(NamedTuple):
     edges: torch.Tensor  # (2, E'), after self-loops
     stayed: OptTensor  # indices of the given edges that come first; None: all of them, without new self-loops
     num_given: int  # E
-    graph: DGLGraph
+    graph: DGLGraph | Links  # Links while torch traces, which then sees the edges as inputs
+
+
+def traced() -> bool:
+    """Whether torch makes a program of the call: ``torch.export``, ``torch.onnx`` or ``torch.jit.trace``."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
 
 
 def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> RoutedEdges:
@@ -36,6 +41,9 @@ def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, 
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
         nodes = torch.arange(num_targets, dtype=edges.dtype, device=edges.device)
         edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
+    if traced():
+        src, dst = edges.long()
+        return RoutedEdges(edges, stayed, num_given, Links(src, dst, num_sources, num_targets, complete=False))
     return RoutedEdges(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
 
 
@@ -48,7 +56,7 @@ def with_loops(
         edge_weight = torch.cat((edge_weight, edge_weight.new_ones(num_nodes)))
     if edge_attr is not None:
         edge_attr = edge_attr[routed.stayed]
-        heads = routed.edges[1, : len(edge_attr)].long()
+        heads = routed.edges[1, : edge_attr.shape[0]].long()
         edge_attr = torch.cat((edge_attr, scatter(edge_attr, heads, 0, num_nodes, reduce="mean")))
     return edge_weight, edge_attr
 
@@ -57,6 +65,8 @@ def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
     """Nodes linked to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
     groups = numbers
     if name == "ptr":
+        rising = not numbers.is_floating_point() and bool((numbers.diff() >= 0).all())
+        expect(rising, "ptr", "integers in rising order", numbers.dtype if numbers.is_floating_point() else "others")
         expect(numbers[:1].tolist() == [0], "ptr", "0 first, where the first graph's nodes start", numbers[:1].tolist())
         groups = torch.arange(num_groups, device=numbers.device).repeat_interleave(numbers.diff())
     nodes = torch.arange(len(groups), dtype=groups.dtype, device=groups.device)

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
-from ..errors import required
+from ..errors import check_flag, check_tensor, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -55,6 +55,7 @@ class CapsuleReadout(Aggregation):
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
+        check_flag("concat", concat)
         self.concat = concat
         self.capsules = NodeCapsules(
             in_channels, out_channels, num_caps, routing, squash_output, dropout, in_caps, bias, normalise, names=PYG
@@ -74,6 +75,10 @@ class CapsuleReadout(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        check_tensor("x", x, floating=False, sparse=True)
+        for name, numbers in (("index", index), ("ptr", ptr)):
+            if numbers is not None:
+                check_tensor(name, numbers, floating=False)
         # The base class counts dims from the back, but a node's features may be two dims here.
         if index is None and ptr is None and -x.dim() <= dim < x.dim():
             index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import ends_of, expect
+from ..errors import check_callable, check_flag, check_tensor, ends_of, expect
 from ..graph import check_graph
 from . import engines
 from .dynamic import Dynamic
@@ -96,6 +97,8 @@ def route(
     """
     check_graph(graph)
     _check_votes(graph, votes)
+    check_callable("on_iteration", on_iteration)
+    check_flag("squash_output", squash_output)
     routing = as_routing(routing)
     expect(not routing.mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
     if routing.unit_votes:
@@ -122,6 +125,7 @@ def route_checked(
     b = _checked_prior(prior, (graph.num_edges(), *trailing), device, wide)
     if activation is not None:
         wanted = (graph.num_src_nodes(), *trailing)
+        check_tensor("activation", activation)
         expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
         expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
         ends = ends_of(activation)  # lengths of capsules that were not squashed, above 1, are let through
@@ -180,6 +184,7 @@ def dynamic_routing(
     >>> sorted(routed.edata), v.shape
     (['b', 'c', 'u_hat'], torch.Size([2, 4]))
     """
+    check_flag("return_graph", return_graph)
     if not return_graph:
         return route(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=on_iteration).v
     check_graph(graph)
@@ -218,7 +223,8 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
         votes.check(graph)
         return
     num_edges = graph.num_edges()
-    expect(isinstance(votes, torch.Tensor), "u_hat", "a tensor or LinearVotes", type(votes).__name__)
+    check_tensor("u_hat", votes)
+    expect(votes.device.type != "meta", "u_hat", "a tensor with numbers", "one on device meta, which has none")
     fits = votes.dim() >= 2 and len(votes) == num_edges
     then, shape = "", tuple(votes.shape)
     if not fits and len(shape) >= 3 and shape[1] == num_edges:
@@ -226,7 +232,6 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
     elif not fits and len(shape) >= 3 and shape[:2] == (graph.num_src_nodes(), graph.num_dst_nodes()):
         then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
-    expect(votes.is_floating_point(), "u_hat", "floating point", votes.dtype, "Convert it: u_hat.float()")
 
 
 def _checked_prior(
@@ -234,7 +239,9 @@ def _checked_prior(
 ) -> torch.Tensor:
     if prior is None:
         return torch.zeros((), device=device, dtype=dtype).expand(wanted)
-    prior = torch.as_tensor(prior, device=device if not isinstance(prior, torch.Tensor) else None)
+    if isinstance(prior, numbers.Real) and not isinstance(prior, bool):
+        prior = torch.tensor(float(prior), device=device, dtype=dtype)
+    prior = check_tensor("prior", prior)
     expect(prior.device == device, "prior", f"device {device} as the votes", prior.device)
     padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
     fits = padded.dim() == len(wanted) and all(

@@ -5,6 +5,7 @@
     agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
     sum_to_parents(x)         for each parent, the sum over its in-edges of x
     child_sum(x)              on each edge, the sum of x over its child's out-edges
+    child_max(x)              on each edge, the largest x of its child's out-edges, without a gradient
     from_children(x)          to each edge, what its child has
     from_parents(x)           to each edge, what its parent has
     has_votes()               for each parent, whether it has an in-edge
@@ -47,6 +48,7 @@ class EdgeOps(Protocol):
     """The operations, on edge numbers and edge vectors of one layout."""
 
     observer: Observer | None
+    observed: int
 
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers."""
@@ -62,6 +64,9 @@ class EdgeOps(Protocol):
 
     def child_sum(self, x: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: the sum over the out-edges of each edge's child."""
+
+    def child_max(self, x: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers, detached: the largest over the out-edges of each edge's child."""
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         """Edge numbers and edge vectors -> (J, *, D): the sum over each parent's in-edges of c u_hat."""
@@ -89,10 +94,12 @@ class _Observed:
     """What all kinds share: an observer, or None."""
 
     observer: Observer | None = None
+    observed: int = 0  # how often ``observe`` was called
     agreement: Callable[[Tensor, Tensor], Tensor]
     numbers_out: Callable[[Tensor], Tensor]
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
+        self.observed += 1
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())
             b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
@@ -142,6 +149,9 @@ class DGLEdges(_InEdgeOrder):
     def child_sum(self, x: Tensor) -> Tensor:
         return self.from_children(ops.copy_e_sum(_reversed(self.graph), refuse_second_derivative(x)))
 
+    def child_max(self, x: Tensor) -> Tensor:
+        return self.from_children(ops.copy_e_max(_reversed(self.graph), x.detach()))
+
     def from_children(self, x: Tensor) -> Tensor:
         return ops.copy_u(self.graph, refuse_second_derivative(x))
 
@@ -170,17 +180,18 @@ class ScatterEdges(_InEdgeOrder):
         self.ends = ends
 
     def child_softmax(self, b: Tensor) -> Tensor:
-        # Shifting all logits of a child changes nothing, so the shift needs no gradient.
-        src, children = self.ends.src, self.ends.num_children
-        child = src.view(-1, *[1] * (b.dim() - 1)).expand_as(b)
-        top = b.detach().new_zeros(children, *b.shape[1:])
-        top = top.scatter_reduce(0, child, b.detach(), "amax", include_self=False)  # (I, *)
-        exp = torch.exp(b - top.index_select(0, src))
+        exp = torch.exp(b - self.child_max(b))  # shifting all logits of a child changes nothing
         return exp / self.child_sum(exp)
 
     def child_sum(self, x: Tensor) -> Tensor:
         total = x.new_zeros(self.ends.num_children, *x.shape[1:]).index_add(0, self.ends.src, x)  # (I, *)
         return total.index_select(0, self.ends.src)
+
+    def child_max(self, x: Tensor) -> Tensor:
+        src = self.ends.src
+        child = src.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        top = x.detach().new_zeros(self.ends.num_children, *x.shape[1:])
+        return top.scatter_reduce(0, child, x.detach(), "amax", include_self=False).index_select(0, src)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return self.sum_to_parents(c.unsqueeze(-1) * u_hat)
@@ -265,6 +276,9 @@ class DenseEdges(_Observed):
 
     def child_sum(self, x: Tensor) -> Tensor:
         return x.sum(dim=0).expand_as(x)
+
+    def child_max(self, x: Tensor) -> Tensor:
+        return x.detach().amax(dim=0).expand_as(x)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return self._product(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)

@@ -14,9 +14,10 @@ from torch import Tensor
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
 from ..graph import links
+from ..graph.links import torch_looks_inside
 from . import fused
 from .edges import DenseEdges, EdgeOps, Observer, edges_of
-from .gradient import torch_looks_inside, with_written_gradient
+from .gradient import with_written_gradient
 from .names import as_routing
 from .routing import Parents, Routing, squashed
 from .votes import LinearVotes, MatrixVotes
@@ -125,7 +126,11 @@ def run(
 def run_on(edges: EdgeOps, routing: Routing, u_hat: Tensor, b: Tensor, activation: Tensor | None = None) -> Parents:
     """Route over edge operations, of votes and prior logits laid out as they have them."""
     found = with_written_gradient(routing, edges, u_hat, b)
-    found = routing(edges, u_hat, b, activation) if found is None else found
+    if found is None:
+        found, seen = routing(edges, u_hat, b, activation), edges.observed
+        then = "Whoever asks for couplings is handed them there"
+        observes = edges.observer is None or seen > 0
+        expect(observes, type(routing).__name__, "edges.observe(r, b, c, v, votes) in each iteration", "none", then)
     return found if isinstance(found, Parents) else squashed(found)
 
 

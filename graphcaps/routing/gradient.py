@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..functional import squash
+from ..graph.links import torch_looks_inside
 from .dynamic import Dynamic
 from .edges import DenseEdges, EdgeOps, ScatterEdges
 from .routing import Parents, Routing, squashed
@@ -128,9 +129,3 @@ class _Squash(torch.autograd.Function):
         if torch.is_grad_enabled():  # a history is asked for
             return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
         return through_squash(s, dv)
-
-
-def torch_looks_inside() -> bool:
-    """Whether torch traces or transforms: it wants to see the operations."""
-    # The compiler can't see into the second question.
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

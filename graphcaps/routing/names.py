@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from typing import Any
@@ -44,7 +45,8 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         wanted = f"a Routing such as Dynamic(3), or a name ({names})"
         raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{then}")
     if ":" in routing:
-        return from_json({"name": routing, "settings": settings})
+        known = inspect.signature(_imported(routing)).parameters
+        return from_json({"name": routing, "settings": {name: settings[name] for name in settings if name in known}})
     check_name("routing", routing, list(ROUTINGS))
     return ROUTINGS[routing](**settings)
 

@@ -10,11 +10,11 @@ from torch import Tensor
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..graph import Links, expand, links, reverse_edges
+from ..graph.links import torch_looks_inside
 from .api import route_checked
 from .dynamic import Dynamic
 from .edges import ScatterEdges
 from .engines import asked_engine, run_on
-from .gradient import torch_looks_inside
 from .observers import combined_on_nodes, watched
 from .routing import Routing
 from .spherical import Spherical
@@ -76,18 +76,25 @@ def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routi
     return route_edges(graph, votes, "capsules", routing, get_coupling)
 
 
-class _MutualEdges(ScatterEdges):
-    """Edges of nodes whose K capsules compete, in the numbers' last dim; an edge's agreement is its reverse's too."""
-
-    def __init__(self, ends: Links, reverse: Tensor):
-        super().__init__(ends)
-        self.reverse = reverse
+class _OwnEdges(ScatterEdges):
+    """Edges of nodes whose K capsules compete, in the numbers' last dim."""
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
 
     def child_sum(self, x: Tensor) -> Tensor:
         return x.sum(dim=-1, keepdim=True).expand_as(x)
+
+    def child_max(self, x: Tensor) -> Tensor:
+        return x.detach().amax(dim=-1, keepdim=True).expand_as(x)
+
+
+class _MutualEdges(_OwnEdges):
+    """An edge's agreement is its reverse's too."""
+
+    def __init__(self, ends: Links, reverse: Tensor):
+        super().__init__(ends)
+        self.reverse = reverse
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         own = super().agreement(u_hat, v)
@@ -106,11 +113,22 @@ def route_mutually(graph: DGLGraph, votes: Tensor, routing: Routing, get_couplin
     """
     asked = asked_engine()
     expect(asked in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(asked))
-    votes = votes.squeeze(-3)
     edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
+    return _route_own(edges, votes, routing, get_coupling, graph)
+
+
+def route_traced(ends: Links, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
+    """``route_edges`` of one capsule per source, those of an edge competing: without a graph, on edges torch traces."""
+    return _route_own(_OwnEdges(ends), votes, routing, get_coupling, None)
+
+
+def _route_own(
+    edges: _OwnEdges, votes: Tensor, routing: Routing, get_coupling: bool, graph: DGLGraph | None
+) -> Capsules:
+    votes = votes.squeeze(-3)
     last: dict[str, Tensor] = {}
     own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
-    edges.observer = combined_on_nodes(graph, votes.shape[-2], own)
+    edges.observer = own if graph is None else combined_on_nodes(graph, votes.shape[-2], own)
     s = run_on(edges, routing, votes, votes.new_zeros(votes.shape[:-1])).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 

@@ -36,7 +36,7 @@ import numbers
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_whole, expect
+from ..errors import check_flag, check_whole, expect
 from ..functional import squash
 from .edges import EdgeOps, with_length
 from .routing import Parents, Routing, squashed
@@ -72,6 +72,8 @@ class Spherical(Routing):
         for name, value in (("concentration", concentration), ("rate", rate)):
             fits = isinstance(value, numbers.Real) and 0 < value < math.inf
             expect(fits, name, "a finite number > 0", repr(value)[:40])
+        for name, flag in (("unit_votes", unit_votes), ("mutual", mutual)):
+            check_flag(name, flag)
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
         self.unit_votes, self.mutual = unit_votes, mutual
         self.exponent = nn.Parameter(torch.empty(()))

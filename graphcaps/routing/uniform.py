@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import check_whole
+from ..errors import check_flag, check_whole
 from ..functional import squash
 from .edges import EdgeOps
 from .routing import Parents, Routing, squashed
@@ -29,6 +29,7 @@ class Uniform(Routing):
     def __init__(self, iterations: int = 3, unit_votes: bool = False):
         super().__init__()
         check_whole("iterations", iterations)
+        check_flag("unit_votes", unit_votes)
         self.iterations, self.unit_votes = iterations, unit_votes
 
     def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:

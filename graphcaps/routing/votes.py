@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import ends_of, expect
+from ..errors import check_tensor, ends_of, expect
 from ..graph import Links, links
 
 
@@ -44,8 +44,9 @@ class LinearVotes(NamedTuple):
         """
         u, weight, index = self
         num_edges, num_children, num_parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
+        check_tensor("u", u)
+        check_tensor("weight", weight)
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
-        expect(u.is_floating_point(), "u", "floating point", u.dtype, "Convert it: u.float()")
         expect(weight.dtype == u.dtype, "weight", f"{u.dtype} as u", weight.dtype)
         expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
         expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
@@ -60,6 +61,7 @@ class LinearVotes(NamedTuple):
             expect(per_edge, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
             return
         expect(weight.dim() == 3, "weight", "(M, P, D) beside an index", tuple(weight.shape))
+        check_tensor("index", index, floating=False)
         expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
         expect(index.shape == (num_edges,), "index", f"(E={num_edges},)", tuple(index.shape))
         expect(index.device == u.device, "index", f"device {u.device} as u", index.device)

@@ -9,9 +9,10 @@ import torch
 
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.objects import overlaid, present
 from ..nn.routed import activation_of, route_layer
-from .routing_trace import RoutingTrace
+from ..routing.names import ROUTINGS
+from ..routing_trace import RoutingTrace
 from .watched import watch
 
 ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
@@ -29,19 +30,24 @@ def kept_epochs(last: int) -> list[int]:
 
 
 def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Where the first image of each class is in labels (N,), in the order of classes."""
-    return torch.tensor([int((labels == k).nonzero()[0]) for k in range(num_classes) if (labels == k).any()])
+    """Where the first image of each class is in labels (N,) or (N, J) bool, in the order of classes."""
+    return torch.tensor([int(of.nonzero()[0]) for of in present(labels, num_classes).unbind(dim=1) if of.any()])
 
 
 @torch.no_grad()
 def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
-    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more."""
+    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more.
+
+    Of a routing of the user's own only the network's: with others it may be another algorithm from the first one on.
+    """
     layer, u = model.capsules, model.children_of(images)
+    trained = layer.routing.iterations
+    further = type(layer.routing) in ROUTINGS.values()
     with watch(images=None, edges=None) as seen:
-        route_layer(layer, u, iterations=max(ITERATIONS, layer.routing.iterations))
+        route_layer(layer, u, iterations=max(ITERATIONS, trained) if further else trained)
     fields = model.receptive_fields().numpy().astype(np.int32)
     trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
-    return dataclasses.replace(trace, images=to_bytes(images), fields=fields)
+    return dataclasses.replace(trace, images=to_bytes(images), fields=fields, v=None)
 
 
 def record(

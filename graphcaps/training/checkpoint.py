@@ -19,6 +19,8 @@ from ..models import ImageNetwork, Limits, from_preset
 from ..routing.names import from_json
 
 FORMAT_VERSION = 2
+EARLY_BYTES = 4_000_000
+"""Of the weights of early epochs, over all of these epochs, at most."""
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path | None = None) -> None:
@@ -69,6 +71,15 @@ def _sha256(text: str, tensors: dict[str, torch.Tensor]) -> str:
 def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
     """The network's parameters and buffers, named ``model.*``."""
     return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+
+
+def early_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
+    """What routes images, in half precision: a part of the network's ``state_dict``, without the decoder."""
+    return {
+        name: tensor.half()
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point() and not name.startswith("decoder.")
+    }
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -350,8 +350,16 @@ class Trainer:
             about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
             network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
+            self._keep_early_weights()
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
+
+    def _keep_early_weights(self) -> None:
+        """Write this epoch's weights where it is one of the first whose routing is kept, as many as fit."""
+        tensors, epoch = checkpoint.early_tensors(self.network), self.state.epoch
+        fit = checkpoint.EARLY_BYTES // sum(tensor.nbytes for tensor in tensors.values())
+        if epoch in kept_epochs(self.config.epochs)[:-1][:fit]:
+            checkpoint.write(self.run.checkpoint(f"epoch-{epoch}"), tensors, {})
 
     def _save(self, which: str) -> None:
         tensors, before = checkpoint.model_tensors(self.network), None

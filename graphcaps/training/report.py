@@ -11,6 +11,7 @@ from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
 from ..models import ImageNetwork, routing_network
+from ..models.objects import present
 from ..routing import Attention, Spherical, Uniform, choose_engine
 from ..routing.names import name_of
 from .hardware import made_with, precision_of
@@ -28,10 +29,8 @@ def introduction(
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
     if config.of_images:  # which nobody has counted before
-        sizes, shape = (
-            splits.train.labels.bincount(minlength=splits.num_classes),
-            " x ".join(map(str, splits.image_shape)),
-        )
+        sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
+        shape = " x ".join(map(str, splits.image_shape))
         own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "

@@ -1,7 +1,7 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last,previous}.safetensors  figures/
+              checkpoints/{best,last,previous,epoch-K}.safetensors  figures/
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ import numpy as np
 
 from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
-from ..errors import GraphcapsError, check_json, read_json
+from ..errors import GraphcapsError, check_json, expect, read_json
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch
+
+    from ..models import ImageNetwork
 
 
 log = logging.getLogger(__name__)
@@ -133,7 +135,7 @@ class Run:
             return False
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images) or ``"last"`` weights, or of the ``"previous"`` last ones."""
+        """Path of the ``"best"`` (on validation images), ``"last"``, ``"previous"`` or early weights, as ``"epoch-1"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Path | None, str]:
@@ -190,12 +192,13 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """predicted and labels, each (N,) or (N, K) int64; raise ``GraphcapsError`` where they can't be read."""
+        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` where they can't be read."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
                 predicted, labels = stored["predicted"], stored["labels"]
-            if predicted.shape != labels.shape or predicted.dtype != np.int64 or labels.dtype != np.int64:
+            same = (predicted.shape, predicted.dtype) == (labels.shape, labels.dtype)
+            if not same or predicted.dtype not in (np.int64, bool):
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
             return predicted, labels
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
@@ -216,6 +219,13 @@ class Run:
             return []
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
+
+    def network(self, which: str = "best") -> ImageNetwork:
+        """The network with these weights, on the CPU; raise ``GraphcapsError`` where there is no sound checkpoint."""
+        from .checkpoint import read, read_model
+
+        self.check_trained(read(self.checkpoint(which))[1])
+        return read_model(self.checkpoint(which))
 
     def trace(self) -> RoutingTrace:
         """The recorded routing; raise ``GraphcapsError`` where there is none."""
@@ -272,7 +282,7 @@ def named_or_newest(run: Path | None, folder: Path) -> Run:
 
 
 def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
-    """Load the network of a run in eval mode.
+    """Load the network of a run in eval mode; ``CapsNet.from_pretrained`` has those that come with graphcaps.
 
     Args:
         run: path of the run folder, or the run.
@@ -284,11 +294,9 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
-    from .checkpoint import read, read_model
-
+    expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
     run = run if isinstance(run, Run) else Run.open(run)
-    run.check_trained(read(run.checkpoint(which))[1])
-    return read_model(run.checkpoint(which)).to(device).eval()
+    return run.network(which).to(device).eval()
 
 
 def load_routing(run: Run, device: str = "cpu") -> Any:

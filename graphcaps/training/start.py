@@ -31,7 +31,7 @@ def train(
             are ``overrides``.
         images: to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C) or
             (N, C, H, W), C = 1 or 3. They are also written into ``config.data``, where the run finds them later.
-        labels: (N,), whole numbers or text, one per image.
+        labels: (N,), whole numbers or text, one per image; or (N, J) of 0 and 1, any number of classes in each.
         resume: path of a run folder to go on with, in its own settings.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
         overrides: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.

@@ -71,13 +71,11 @@ def test_children_that_are_asked_choose_their_digit():
 
 
 def test_who_cannot_be_asked_is_refused():
-    with pytest.raises(
-        InputError, match="coupling_weight: expected 0, or a number > 0 for 'parts', got 1.0 for 'compa"
-    ):
-        CapsNet.from_preset("compact", coupling_weight=1.0)
-    net = CapsNet.from_preset("parts", routing=Uniform(), coupling_weight=1.0)
-    with pytest.raises(InputError, match="routing: expected dynamic or spherical, got Uniform"):
-        net(torch.zeros(2, 1, 28, 28), torch.tensor([0, 1]))
+    for name, routing in (("compact", Dynamic()), ("parts", Uniform()), ("parts", Spherical(1))):
+        with pytest.raises(
+            InputError, match="coupling_weight: expected 0, or a number > 0 for 'parts' with Dynamic or"
+        ):
+            CapsNet.from_preset(name, routing=routing, coupling_weight=1.0)
     for settings in ({"model": "compact"}, {"model": "parts", "routing": "em"}, {"model": "parts", "iterations": 1}):
         with pytest.raises(InputError, match="coupling_weight: expected 0, or model parts, routing dynamic or spher"):
             TrainConfig(coupling_weight=1.0, **settings).check()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -50,6 +52,7 @@ def assert_same_step(net, compiled) -> None:
     ("model", "side", "options", "layers"),
     [
         ("compact", 12, {"routing": Spherical(3), "prior": "learned"}, 1),
+        ("compact", 17, {"routing": "em"}, 1),
         ("deep", 23, {}, 3),
         pytest.param("matrix-small", 17, {}, 3, marks=pytest.mark.long),
     ],
@@ -103,3 +106,16 @@ def test_inductor_gives_the_networks_value_and_gradient():
     net = from_preset("compact", image_shape=(1, 12, 12), num_classes=3)
     assert_same_step(net, torch.compile(net))
     assert pieces() == 2
+
+
+@pytest.mark.long
+def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_the_compiler(tmp_path):
+    code = (
+        "import torch, graphcaps\n"
+        "net = graphcaps.CapsNet.from_preset('compact', (1, 12, 12), 3).eval()\n"
+        "got = torch.compile(net, backend='eager')(torch.ones(2, 1, 12, 12))\n"
+        "assert torch.equal(got.lengths, net(torch.ones(2, 1, 12, 12)).lengths)\n"
+        "from torch._dynamo.utils import counters; print(counters['stats']['unique_graphs'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["2"] and "numba" not in done.stderr, done.stderr

@@ -302,6 +302,16 @@ def test_a_routing_of_ones_own_runs_in_both_layers(draw):
     assert readout(graph_of(), x).shape == (1, 2, D)
 
 
+@pytest.mark.parametrize("form", ["to_sparse", "to_sparse_csr"])
+def test_sparse_features_are_routed_as_dense_ones(form, draw):
+    layer, x = conv(residual=True, feat_drop=0.5), draw(N, F) * (draw(N, F) > 0)
+    wanted = torch.autograd.grad(layer.eval()(graph_of(), x).square().sum(), list(layer.parameters()))
+    found = torch.autograd.grad(layer(graph_of(), getattr(x, form)()).square().sum(), list(layer.parameters()))
+    torch.testing.assert_close(found, wanted, **EXACT)
+    layer.train().feat_drop.p = 1.0  # nothing is left
+    torch.testing.assert_close(layer(graph_of(), getattr(x, form)()), layer(graph_of(), 0 * x), **EXACT)
+
+
 ONES = torch.ones(N, F).double()
 
 
@@ -312,12 +322,13 @@ ONES = torch.ones(N, F).double()
         (lambda: CapsuleConv(-1, D, K), "in_feats: expected an integer >= 1, got -1"),
         (lambda: CapsuleConv(F, D, K, competition="neighbors"), "Did you mean 'neighbours'?"),
         (lambda: CapsuleConv(F, D, K, routing="em"), "routing: expected one whose poses are sums of votes"),
-        (lambda: CapsuleConv(F, D, K, 0.6, 0.6), "routing: expected a Routing such as .*got 0.6"),
+        (lambda: CapsuleConv(F, D, K, 0.6), "routing: expected a Routing such as .*got 0.6"),
         (lambda: conv()(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
         (lambda: conv(in_caps=2)(graph_of(), ONES), r"feat: expected \(N=9, \*, 2, 6\)"),
         (lambda: conv()(graph_of(), ONES.long()), "feat: expected torch.float64"),
         (lambda: conv()(graph_of(), ONES, torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
         (lambda: conv()(torch.zeros(2, 3), ONES), "graph: expected a DGLGraph, got Tensor"),
+        (lambda: conv()(graph_of().formats("csc"), ONES), "graph: expected a graph whose formats include coo, got csc"),
         (lambda: conv(edge_feats=2)(graph_of(), ONES), r"edge_feat: expected \(E=29, 2\), got none"),
         (
             lambda: conv()(graph_of(), ONES, edge_feat=torch.ones(29, 3)),

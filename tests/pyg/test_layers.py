@@ -16,6 +16,7 @@ from torch_geometric.explain import AttentionExplainer, Explainer  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
     HeteroConv,
     MeanAggregation,
+    to_hetero_with_bases,
 )
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
@@ -104,7 +105,9 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(comp
             into = [attr[stays & (edges[1] == v)] for v in range(N)]
             means = torch.stack([each.mean(0) if len(each) else each.sum(0) for each in into])
             attrs = torch.cat((attr[stays], means))
-    out, (routed, c) = layer(x, edges, weight, return_coupling=True, edge_attr=attr)
+    node_dim = -3 if in_caps > 1 else -2
+    out, (routed, c) = layer(x.movedim(0, node_dim), edges, weight, return_coupling=True, edge_attr=attr)
+    out = out.movedim(-3, 0)
     wanted = twin(graph, x, weights, get_coupling=True, edge_feat=attrs)
     assert_same((out, c), wanted)
     assert torch.equal(routed, torch.stack(graph.edges(order="eid")))
@@ -276,6 +279,38 @@ def test_an_explainer_of_attention_finds_the_couplings(draw):
     _, (_, c) = net.conv(x, edges, return_attention_weights=True)
     torch.testing.assert_close(mask, c.max(1).values)
     assert not net.conv._message_forward_hooks
+
+
+def test_images_of_a_static_graph_are_routed_apart(draw):
+    layer, x, edges = conv(concat=True), draw(3, N, F), edges_of()
+    torch.testing.assert_close(layer(x, edges), torch.stack([layer(one, edges) for one in x]), **EXACT)
+
+
+def test_what_a_message_hook_returns_scales_the_votes(draw):
+    layer, x, edges, scale = conv(add_self_loops=False), draw(N, F), edges_of(), draw(E)
+    wanted = layer(x, edges, scale)
+    layer.register_message_forward_hook(lambda module, inputs, messages: messages * scale[:, None])
+    torch.testing.assert_close(layer(x, edges), wanted, **EXACT)
+
+
+def test_to_hetero_with_bases_weighs_each_kind_of_edge(draw):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = conv(add_self_loops=False, concat=True)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index)
+
+    kinds = [("text", "cites", "text"), ("text", "quotes", "text")]
+    net = to_hetero_with_bases(Net(), (["text"], kinds), num_bases=1)
+    (inner,) = (module for module in net.modules() if isinstance(module, pyg.CapsuleConv))
+    inner.edge_type_weight.data = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    x, edges = draw(N, F), [edges_of(0), edges_of(1)]
+    found = net({"text": x}, dict(zip(kinds, edges, strict=True)))["text"]
+    weight = torch.tensor([1.0, 0.5], dtype=torch.float64).repeat_interleave(E)
+    inner._message_forward_hooks.clear()
+    torch.testing.assert_close(found, inner(x, torch.cat(edges, dim=1), weight), **EXACT)
 
 
 def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):

@@ -28,7 +28,7 @@ def test_margin_loss_is_zero_inside_the_margins_with_a_zero_gradient():
 @pytest.mark.parametrize(
     ("lengths", "labels", "text"),
     [
-        (LENGTHS[0], torch.tensor([0]), "lengths: expected (B, J), got (3,)"),
+        (LENGTHS[0], torch.tensor([0]), "lengths: expected (B, J) with B >= 1, got (3,)"),
         (LENGTHS, torch.tensor([0]), "labels: expected (B=2,) or (B, J), got (1,)"),
         (LENGTHS, torch.tensor([0.0, 1.0]), "labels: expected int64 classes for labels (B,), got torch.float32"),
         (LENGTHS, torch.zeros(2, 4), "labels: expected (B,) or (B, J)=(2, 3), got (2, 4)"),

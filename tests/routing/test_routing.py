@@ -282,12 +282,6 @@ def test_an_engine_block_is_its_threads_own():
             torch.ones(6, 4),
             "one of Dynamic, Uniform, Spherical, Attention for such votes on cpu, got EM of (6, 4). Use",
         ),
-        (
-            "dgl",
-            "dynamic",
-            torch.ones(6, 4, device="meta"),
-            "votes on the graph's device cpu for 'dgl', got meta. Use engine 'torch'",
-        ),
     ],
 )
 def test_an_engine_that_can_not_run_is_refused(name, routing, votes, text):
@@ -313,7 +307,7 @@ U, MATRICES = torch.ones(3, 8), torch.ones(2, 8, 4)
             "u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)",
         ),
         ({"votes": torch.ones(6, 4).long()}, "u_hat: expected floating point, got torch.int64. Convert it: "),
-        ({"votes": [[1.0] * 4] * 6}, "u_hat: expected a tensor or LinearVotes, got list"),
+        ({"votes": [[1.0] * 4] * 6}, "u_hat: expected a tensor, got list"),
         ({"graph": 5}, "graph: expected a DGLGraph, got int"),
         ({"graph": TWO_TYPES}, "graph: expected one canonical edge type, got [('a', 'q', 'b'), ('a', 'r', 'b')]. "),
         ({"routing": "dynamo"}, f"routing: expected one of {NAMES}, got 'dynamo'. Did you mean 'dynamic'?"),

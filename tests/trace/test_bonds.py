@@ -38,7 +38,7 @@ def test_a_graph_without_bonds_and_tags_is_one_too():
         ({"bonds": [0, 1]}, "bonds: expected (M, 2) integers, got (2,) int64"),
         ({"bonds": [(0.5, 1)]}, "bonds: expected (M, 2) integers, got (1, 2) float64"),
         ({"tags": [0.5] * 9}, "node_tags: expected (I,) integers, got (9,) float64"),
-        ({"tags": [0] * 8}, "trace: node_tags: expected (I=9), got (8,)"),
+        ({"tags": [0] * 8}, "trace: node_tags: expected (V=9), got (8,)"),
         ({"tags": [-1] * 9}, "trace: node_tags: expected indices in [0, 3), got others"),
         ({"tags": [3] * 9}, "trace: node_tags: expected indices in [0, 3), got others"),
     ],

@@ -16,7 +16,7 @@ import torch
 
 from graphcaps import GraphcapsError, RoutingTrace, bipartite_graph, route, watch
 from graphcaps.errors import InputError
-from graphcaps.trace.routing_trace import FORMAT_VERSION
+from graphcaps.routing_trace import FORMAT_VERSION
 
 
 def routed(votes) -> RoutingTrace:

@@ -12,7 +12,7 @@ from graphcaps import RoutingTrace, complete_graph, dgl, route, watch
 from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
-from graphcaps.nn.matrix_caps import MatrixClassCaps, Poses
+from graphcaps.nn.matrix_caps import MatrixClassCaps, MatrixConvCaps, Poses
 from graphcaps.routing import Dynamic, Spherical
 
 
@@ -38,6 +38,10 @@ NETWORKS = {
     "MatrixClassCaps": lambda: (
         MatrixClassCaps(4, torch.rand(9, 2), 10),
         (Poses(torch.randn(36, 3, 16), torch.rand(36, 3)),),
+    ),
+    "MatrixConvCaps": lambda: (
+        MatrixConvCaps(5, 2, 2, kernel=3, stride=1),
+        (Poses(torch.randn(50, 3, 16), torch.rand(50, 3)),),
     ),
     **{
         f"CapsuleConv {options}": lambda options=options: (CapsuleConv(5, 4, 3, **options), (ring(), torch.randn(6, 5)))
@@ -94,6 +98,7 @@ def test_a_bare_call_is_called_route_and_recorded_as_an_observer_sees_it(draw):
     for r, (b, c, _, agreement) in enumerate(states):
         for got, wanted in ((trace.b, b), (trace.c, c), (trace.agreement, agreement)):
             np.testing.assert_array_equal(got[0, r], wanted.T.numpy().astype(np.float16))
+    np.testing.assert_array_equal(trace.v[0, -1], v.transpose(0, 1).numpy().astype(np.float16))
     np.testing.assert_array_equal(trace.lengths[0, -1], v.norm(dim=-1).T.numpy().astype(np.float32))
     entropy = -(states[-1][1] * states[-1][1].log()).sum(0) / 4
     np.testing.assert_allclose(trace.entropy()[0, -1], entropy, rtol=1e-3)
@@ -124,7 +129,8 @@ def test_what_is_left_out_is_said_and_children_keep_all_of_their_edges():
     with watch(images=2, edges=30) as seen:
         route(complete_graph(20, 10), torch.randn(200, 5, 4))
     trace = seen["route"]
-    assert trace.about == {"images": "2 of 5", "edges": "30 of 200", "children": "3 of 20"}
+    left_out = {"images": "2 of 5", "edges": "30 of 200", "children": "3 of 20", "v": "none of 10 x 4 numbers"}
+    assert trace.about == left_out and trace.v is None
     assert trace.c.shape == (1, 3, 2, 30) and trace.lengths.shape == (1, 3, 2, 10)
     assert np.allclose(trace.c[0, 1].reshape(2, 3, 10).sum(-1), 1, atol=1e-3)
 
@@ -150,7 +156,8 @@ def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, caps
     paths = seen.save(tmp_path / "routing.npz")
     assert [path.name for path in paths] == ["routing-conv.npz", "routing-readout.npz"]
     assert main(["viz", str(paths[0]), "--format", "svg"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    drawn = [line.rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
+    assert drawn == ["entropy.svg", "graph.svg", "histogram.svg", "nodes.svg"]
     trace = RoutingTrace.load(paths[1]).with_bonds(torch.stack(graph.edges(), 1))
     assert graphcaps.viz.MoleculePicture(trace).nodes.get_facecolors().shape == (6, 4)
     with watch() as none, pytest.raises(InputError, match="names: expected a layer that has routed, got none"):
@@ -167,4 +174,93 @@ def test_the_layers_of_pyg_are_recorded():
     with watch(net) as seen:
         h = net["conv"](torch.randn(6, 5), torch.stack(ring().edges()))
         net["readout"](h.flatten(-2), torch.tensor([0, 0, 0, 1, 1, 1]))
+        net["conv"]((torch.randn(6, 5), torch.randn(6, 5)), torch.stack(ring().edges()))
     assert seen.names == ("conv", "readout") and seen["readout"].c.shape == (1, 3, 1, 12)
+    assert seen["conv"].nodes is None and seen["readout"].nodes is None  # sources and targets are two kinds of nodes
+    with watch(net["conv"]) as seen:
+        net["conv"](torch.randn(6, 5), torch.tensor([[0, 1, 4], [1, 2, 3]]))
+    assert seen.names == ("CapsuleConv",)
+    edges = [[0, 1], [1, 2], [4, 3], *([node, node] for node in range(6))]
+    assert seen["CapsuleConv"].nodes.tolist() == [edge for edge in edges for _ in range(3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"in_caps": 2}, {"competition": "neighbours"}])
+def test_a_trace_of_a_conv_says_from_which_node_to_which_each_vote_goes(options):
+    graph, conv = ring(), CapsuleConv(5, 4, 3, **options)
+    feat = torch.randn(6, *([2] if "in_caps" in options else []), 5)
+    with watch(conv, edges=30) as seen:
+        _, c = conv(graph, feat, get_coupling=True)
+    trace = seen["CapsuleConv"]
+    ends, shares = trace.shares_of_edges(trace.c[0, -1, :1].astype(float))
+    whole = {
+        tuple(edge): of_edge for edge, of_edge in zip(torch.stack(graph.edges(), 1).tolist(), c.mean(1), strict=True)
+    }
+    for edge, share in zip(ends.tolist(), shares[0], strict=True):
+        np.testing.assert_allclose(share, whole[tuple(edge)], atol=1e-3)
+    assert (trace.dst % 3).tolist() == [0, 1, 2] * (trace.num_edges // 3) and 27 <= trace.num_edges <= 30
+
+
+def test_parents_beyond_the_limit_are_recorded_where_they_have_an_edge():
+    graph = graphcaps.bipartite_graph([0, 0, 1, 1], [7, 2, 9, 5], 2, 40)
+    with watch(edges=3) as seen:
+        v, _ = route(graph, torch.randn(4, 1))
+    trace = seen["route"]
+    assert trace.parents.tolist() == [2, 7] and trace.dst.tolist() == [1, 0] and trace.about["parents"] == "2 of 40"
+    assert trace.parent_names == ("parent 2", "parent 7")
+    np.testing.assert_allclose(trace.lengths[0, -1, 0], v[[2, 7]].norm(dim=-1), atol=1e-6)
+
+
+def test_snapshots_are_the_epochs_of_one_trace(tmp_path):
+    layer, u = CapsuleLayer(4, 3), torch.randn(4, 2, 8)
+    seen, single = watch(nn.Sequential(layer)), []
+    for epoch in (0, 1, 4):
+        layer.weight.data.mul_(2)
+        with seen:
+            layer(u)
+            layer(u)
+        single.append(watch())
+        with single[-1]:
+            layer(u)
+        seen.snapshot(epoch=epoch)
+    trace = seen["0"]
+    assert trace.epochs.tolist() == [0, 1, 4] and trace.about == {"layer": "0"}
+    for name in ("b", "c", "agreement", "lengths", "v"):
+        np.testing.assert_array_equal(getattr(trace, name), np.concatenate([getattr(s["route"], name) for s in single]))
+    assert RoutingTrace.load(*seen.save(tmp_path / "routing.npz")).epochs.tolist() == [0, 1, 4]
+    with pytest.raises(InputError, match="names: expected a layer that has routed, got none"):
+        seen.snapshot(epoch=5)
+    with seen:
+        layer(u[:, :1])
+    with pytest.raises(InputError) as caught:
+        seen.snapshot(epoch=5)
+    assert str(caught.value) == "trace: c: expected (1, 3, 2, 12), as the epochs before, got (1, 3, 1, 12)"
+
+
+def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path):
+    net, graph = GraphNet(), ring()
+    with watch(net) as seen:
+        net(graph, torch.randn(6, 5))
+    assert repr(seen) == "Watched(conv: 54 edges, 3 iterations, 1 image; readout: 12 edges, 3 iterations, 1 image)"
+    shown = seen._repr_html_()
+    assert shown.count('<img src="data:image/gif;base64,') == 2 and "http" not in shown and "<script" not in shown
+    assert (
+        seen.entropy(layer="conv")._repr_png_().startswith(b"\x89PNG")
+        and seen.graph(tmp_path / "graph.svg", "conv", over="iterations").exists()
+    )
+    numbers, trace = seen.scalars(), seen["readout"]
+    c = trace.c[0, -1, 0].astype(float)
+    assert list(numbers) == [f"{n}/{k}" for n in seen.names for k in ("entropy", "undecided", "agreement", "length")]
+    assert {type(number) for number in numbers.values()} == {float}
+    assert numbers["readout/entropy"] == pytest.approx(-(c * np.log(c)).sum() / 6)
+    assert numbers["readout/undecided"] == pytest.approx(numbers["readout/entropy"] / np.log(2))
+    assert numbers["readout/agreement"] == pytest.approx((c * trace.agreement[0, -1, 0]).sum() / 6, rel=1e-3)
+    assert numbers["readout/length"] == pytest.approx(trace.lengths[0, -1].max())
+    conv, votes = seen.to_networkx("conv"), seen.to_networkx()
+    assert {*conv.edges} == {*zip(*(end.tolist() for end in graph.edges()), strict=True)}
+    ends, shares = seen["conv"].shares_of_edges(seen["conv"].c[0, -1].astype(float))
+    assert conv.edges[1, 2] == {
+        "capsule": shares[0][(ends == (1, 2)).all(1)].argmax(),
+        "c": shares[0][(ends == (1, 2)).all(1)].max(),
+    }
+    assert votes.edges[("child", 1), ("parent", 1), 3]["c"] == pytest.approx(c[3])
+    assert repr(watch()) == "Watched()" and watch()._repr_html_() == "Nothing has routed in watch's block"

@@ -1,6 +1,7 @@
 """A page in a real browser without a network: the Chromium of the system, through playwright.
 
-As a program it makes the README's picture: ``python tests/viz/browser.py RUN`` writes viz/gallery/explorer.webp.
+As a program it makes pictures of pages: ``python tests/viz/browser.py RUN`` writes viz/gallery/explorer.webp, and
+``python tests/viz/browser.py karate.html``, the page of examples/karate_club.py, viz/gallery/karate.webp.
 """
 
 from __future__ import annotations
@@ -82,10 +83,14 @@ AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name
   name === "data" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value);"""
 
 
-def page_that_computes(chromium):
-    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``."""
+def page_that_computes(chromium, scripts=WORKER[:-1]):
+    """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``.
+
+    Args:
+        scripts: other ones; the last one of the thread talks to the page.
+    """
     page = chromium.new_page()
-    for name in WORKER[:-1]:  # the last one talks to the page
+    for name in scripts:
         page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
     page.add_script_tag(content=AS_BYTES)
     return page
@@ -151,18 +156,20 @@ def check_accessible(page) -> None:
     assert violations == [], [(each["id"], [node["target"] for node in each["nodes"]]) for each in violations]
 
 
-def main(run: str) -> None:
+def main(shown: str) -> None:
     from PIL import Image
 
     from graphcaps import viz
     from graphcaps.training.run_folder import Run
 
-    target = Path(__file__).parents[2] / "viz" / "gallery" / "explorer.webp"
-    page_text = viz.explorer_page(Run.open(run).trace(), 4)
+    page = Path(shown)
+    name, height = ("explorer", 1200) if page.is_dir() else (page.stem, 830)
+    target = Path(__file__).parents[2] / "viz" / "gallery" / f"{name}.webp"
+    content = viz.explorer_page(Run.open(shown).trace(), 4) if page.is_dir() else page.read_text(encoding="utf-8")
     with browser() as chromium:
-        looks = {"height": 1200, "device_scale_factor": 1.25, "color_scheme": "light"}
-        with opened(chromium, page_text, **looks) as page:
-            Image.open(io.BytesIO(page.screenshot())).save(target, quality=82, method=6)
+        looks = {"height": height, "device_scale_factor": 1.25, "color_scheme": "light"}
+        with opened(chromium, content, **looks) as opened_page:
+            Image.open(io.BytesIO(opened_page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")
 
 

@@ -18,6 +18,8 @@ from .live import answer, digits, network, page_of
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
 FIVE = digits().pixels[digits().labels == 5][0].numpy().astype(int)  # the sixth of one of each class
+LENGTHS = "[...document.querySelectorAll('#parents .value')].map((each) => each.textContent).join()"
+WATCHED = "document.querySelector('#parents'), { subtree: true, childList: true }"
 NEAR = 4  # of 255: how far 8-bit weights leave a decoded pixel
 
 
@@ -348,3 +350,65 @@ def test_the_child_under_the_pointer_shows_what_it_sees_and_what_feeds_it(page):
     page.mouse.move(2, 2)
     settle(page)
     assert page.locator("#way").is_hidden()
+
+
+def test_the_epoch_slider_routes_a_drawing_with_the_weights_of_then(chromium):
+    torch.manual_seed(5)
+    before = {0: copy.deepcopy(network()), 1: copy.deepcopy(network())}
+    with torch.no_grad():
+        for model in before.values():
+            model.capsules.weight.copy_(model.capsules.weight[torch.randperm(len(model.capsules.weight))])
+    networks = [*before.values(), network()]
+
+    def check(page, k: int) -> None:
+        wanted = answer(networks[k], seen(page))
+        page.wait_for_function(
+            "(done) => document.querySelector('#status').textContent.includes(done)", arg=f"epoch {[0, 1, 3][k]}"
+        )
+        answered(page)
+        assert shown_lengths(page) == pytest.approx(wanted.lengths[2], abs=0.0051)
+        top = "untrained" if k == 0 else f"longest parent {wanted.lengths[2].argmax()}"
+        assert top in page.locator("#status").inner_text()
+
+    def to(page, k: int) -> None:
+        page.locator("#epoch").fill(str(k))
+        settle(page)  # it asks at the next frame
+        answered(page)
+
+    with opened(chromium, page_of(network(), before=before), reduced_motion="reduce") as page:
+        assert page.locator("#epoch").get_attribute("max") == "3"
+        page.locator("#iteration").fill("3")
+        draw(page, SEVEN)
+        assert page.locator("#epoch").get_attribute("max") == "2"
+        check(page, 2)
+        assert page.locator("#epochs output").inner_text() == "3 of 3 3 of 4 fit"
+        page.set_viewport_size({"width": 400, "height": 800})
+        check_fits(page)
+        best = page.locator("#verdict").inner_text()
+        for k in (0, 1):
+            to(page, k)
+            check(page, k)
+            assert page.locator("#verdict").inner_text() == f"{best}, in epoch 3"
+        page.evaluate(
+            f"() => {{ window.seen = []; new MutationObserver(() => seen.push({LENGTHS})).observe({WATCHED}) }}"
+        )
+        draw(page, [(0.2, 0.5), (0.8, 0.5)])  # at epoch 1
+        check(page, 1)
+        of_one = page.evaluate("seen")
+        to(page, 2)
+        check(page, 2)
+        assert of_one and page.evaluate(LENGTHS) not in of_one  # another epoch isn't shown even for a moment
+        to(page, 1)
+        page.wait_for_function("() => /draw=.*&epoch=1/.test(location.hash) || /epoch=1.*draw=/.test(location.hash)")
+        page.reload()
+        answered(page)
+        check(page, 1)
+        pick(page, 5)  # an image of the trace, which has epoch 2 too
+        assert page.locator("#epoch").get_attribute("max") == "3" and page.locator("#epoch").input_value() == "1"
+        to(page, 2)
+        slide(page, "turn", 20)  # a drawing has no such epoch
+        assert page.locator("#epoch").input_value() == "2" and page.locator("#epochs output").inner_text().startswith(
+            "3 of 3"
+        )
+        to(page, 0)
+        check(page, 0)

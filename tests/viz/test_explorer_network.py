@@ -14,7 +14,7 @@ from traces import stored_in
 from graphcaps import CapsNet, TrainConfig, cli
 from graphcaps.data import DATASETS, ImageSplits
 from graphcaps.explore import of_run
-from graphcaps.explore.network import NotCarried, network_data
+from graphcaps.explore.network import NotCarried, learned, network_data
 from graphcaps.models.matrix import MatrixCapsNet
 from graphcaps.routing import Dynamic, Spherical
 from graphcaps.trace import recording
@@ -117,10 +117,12 @@ def test_what_the_page_cannot_compute_is_named():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Run:
-    """A run folder with weights after three epochs, and a trace of five."""
+    """A run folder with weights after three epochs, early ones of two, and a trace of five."""
     made = Run.create(TrainConfig(dataset="digits", out=tmp_path_factory.mktemp("runs"), name="live"))
     head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}, "limits": []}
     checkpoint.write(made.checkpoint("best"), checkpoint.model_tensors(network()), head)
+    for epoch in (1, 5):
+        checkpoint.write(made.checkpoint(f"epoch-{epoch}"), checkpoint.early_tensors(trained("compact", SIZE, {})), {})
     few, trace = digits(), None
     splits = ImageSplits("digits", network().class_names, few, few, few)
     for epoch in (0, 1, 5):
@@ -138,6 +140,9 @@ def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run)
     data = stored_in(explorer_page(trace, 0, found))
     assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
     assert data["looks"] and data["without"] == ""
+    then = trained("compact", SIZE, {})
+    then.load_state_dict(then.state_dict() | checkpoint.early_tensors(then))  # its statistics in half precision too
+    assert found["early"] == data["network"]["early"] == [learned(network_data(then, 1))]
 
 
 def test_the_shelf_holds_the_test_images_that_it_is_least_sure_of_and_three_that_are_no_digit(run):

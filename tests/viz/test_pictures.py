@@ -349,7 +349,10 @@ def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"what": "graphs"}, r"what: expected entropy, graph, histogram, places, molecule, sheet or all, got 'graphs'"),
+        (
+            {"what": "graphs"},
+            r"what: expected entropy, graph, histogram, places, molecule, nodes, sheet or all, got 'graphs'",
+        ),
         ({"over": "time"}, r"over: expected both, iterations or epochs, got 'time'"),
         ({"format": "avi"}, r"format: expected gif, mp4, png, svg, pdf or html, got 'avi'"),
         ({"image": 2}, r"image: expected an image of the trace, 0 to 1, got 2"),

@@ -50,7 +50,7 @@ import base64
 
 import numpy as np
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.bipartite import children_in_order, smooth
 from graphcaps.viz.routing.entropy import CHOICE, entropies
@@ -82,20 +82,18 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
     degrees = np.bincount(trace.src, minlength=trace.num_children)
     present = np.unique(degrees[degrees > 0])
-    trained = min(trace.trained_iterations, trace.num_iterations)
-    order = children_in_order(trace, trace.c[-1, trained - 1].astype(np.float64).mean(axis=0))
-    names = trace.class_names or [f"parent {j}" for j in range(trace.num_parents)]
+    order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
     return {
         "version": VERSION,
         "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about) or "routing",
         "source": _source(trace),
         "start": int(image),
-        "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(names)],
+        "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(trace.parent_names)],
         "children": trace.num_children,
         "edges": trace.num_edges,
         "epochs": trace.epochs.tolist(),
         "iterations": trace.num_iterations,
-        "trained": trained,
+        "trained": trace.answer_at + 1,
         "level": float(np.log(degrees[degrees > 0]).mean()),
         "choices": int(present[0]) if len(present) == 1 else None,
         "unlinked": np.flatnonzero(degrees == 0).tolist(),

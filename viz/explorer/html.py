@@ -13,19 +13,22 @@ import hashlib
 import html
 import json
 import string
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
 
 SCRIPTS = (
     "words.js",
+    "tools.js",
     "trace.js",
     "charts.js",
     "picture.js",
     "graph.js",
     "panels.js",
+    "shell.js",
     "page.js",
     "terms.js",
     "tour.js",
@@ -35,7 +38,7 @@ SCRIPTS = (
     "share.js",
 )
 STYLES = ("page.css", "explain.css", "share.css")
-WORKER = ("lanes.js", "network.js", "saliency.js", "feeds.js", "worker.js")
+WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
@@ -45,6 +48,7 @@ LIVE = (
     "way.js",
     "votes.js",
     "formulas.js",
+    "decoded.js",
     "compare.js",
     "restore.js",
     "exercises.js",
@@ -52,6 +56,24 @@ LIVE = (
 FILE = ("file.js", "exercises.js")
 LIVE_STYLES = ("live.css", "compare.css")
 LIVE_PARTS = ("desk", "answer", "bend", "explained", "compare")
+GRAPH = (
+    "words.js",
+    "node_words.js",
+    "tools.js",
+    "trace.js",
+    "charts.js",
+    "graph.js",
+    "shell.js",
+    "terms.js",
+    "layer.js",
+    "node_conv.js",
+    "node_graph.js",
+    "nodes.js",
+    "votes.js",
+    "formulas.js",
+    "nodes_explained.js",
+)
+GRAPH_STYLES = ("page.css", "explain.css", "nodes.css")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -77,9 +99,21 @@ def with_data(data: dict) -> str:
     if data["network"] is not None:
         styles, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
-    style, script = ("\n".join(map(_read, names)) for names in (styles, scripts))
     # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
     assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
+    return _filled("page.html", data, styles, scripts, assembly, worker=worker, **parts)
+
+
+def graph_page(data: dict) -> str:
+    """The page that shows what ``graphcaps.explore.of_graph.graph_data`` gives, as the text of an HTML file."""
+    return _filled("nodes.html", data, GRAPH_STYLES, GRAPH, explained=_read("explained.html"))
+
+
+def _filled(
+    template: str, data: dict, styles: Sequence[str], scripts: Sequence[str], assembly: str = "", **parts: str
+) -> str:
+    """The template with a policy for these styles and scripts, and with the data and other parts in it."""
+    style, script = ("\n".join(map(_read, names)) for names in (styles, scripts))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -89,11 +123,10 @@ def with_data(data: dict) -> str:
         "title": html.escape(" - ".join(["Routing explorer", data["title"], *data["source"]])),
         "style": style,
         "script": script,
-        "worker": worker,
         "data": _compressed(data),
         **parts,
     }
-    return string.Template(_read("page.html")).substitute(filled)
+    return string.Template(_read(template)).substitute(filled)
 
 
 def _compressed(data: dict) -> str:

@@ -13,7 +13,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from PIL import Image, ImageFilter
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import Timeline, caption, count, true_parent

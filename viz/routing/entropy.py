@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import Timeline, between, caption, count
 
@@ -46,7 +46,7 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
 
 
-def choice_in_words(trace: RoutingTrace, c: np.ndarray) -> str:
+def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", many: str = "children") -> str:
     """How many children choose a parent: the title of every picture of couplings ``c`` (E,).
 
     - Above 99 % of the uniform entropy, on average: ``Couplings nearly equal: hardly any routing``.
@@ -57,14 +57,14 @@ def choice_in_words(trace: RoutingTrace, c: np.ndarray) -> str:
     """
     free = np.bincount(trace.src, minlength=trace.num_children) > 1
     if not free.any():
-        return "One parent for each child: nothing to choose"
+        return f"One parent for each {child}: nothing to choose"
     found, levels = entropies(trace, c[None])
     if found.sum() > NEARLY_EQUAL * levels.sum():
         return "Couplings nearly equal: hardly any routing"
     largest = np.zeros(trace.num_children)
     np.maximum.at(largest, trace.src, c)
     choosing, several = int((largest > CHOICE)[free].sum()), int(free.sum())
-    children = count(several, "child", "children")
+    children = count(several, child, many)
     if 2 * choosing >= several > 1:
         return f"{children} choose: {choosing:,} of them by more than half"
     verb = "choose" if choosing > 1 else "chooses"

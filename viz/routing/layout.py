@@ -34,7 +34,7 @@ def places(num_nodes: int, bonds: np.ndarray) -> np.ndarray:
     for part in parts:
         numbered = networkx.relabel_nodes(graph.subgraph(part), {node: n for n, node in enumerate(part)})
         found.append(_level(_component(numbered), np.array(numbered.edges, int).reshape(-1, 2)))
-    return _shelved(parts, found)
+    return shelved(parts, found)
 
 
 def _component(graph: networkx.Graph) -> np.ndarray:
@@ -110,7 +110,7 @@ def _level(at: np.ndarray, bonds: np.ndarray) -> np.ndarray:
     return at - at.min(axis=0)
 
 
-def _shelved(parts: list[list[int]], found: list[np.ndarray]) -> np.ndarray:
+def shelved(parts: list[list[int]], found: list[np.ndarray]) -> np.ndarray:
     """Components in rows, in a frame about twice as wide as tall."""
     sizes = [at.max(axis=0) + _GAP for at in found]
     widest = max(max(size[0] for size in sizes), np.sqrt(2 * sum(size.prod() for size in sizes)))

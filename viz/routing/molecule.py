@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
 from graphcaps.errors import expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.layout import places
@@ -88,7 +88,9 @@ class MoleculePicture:
             self._heading = style.Heading.on(self.figure, medium)
             place: dict[str, Any] = {"va": "top", "size": medium.small, "visible": not medium.heading}
             self.caption = self.figure.text(14 / medium.width, 1 - 6 / height, "", **place)
-            self._draw_graph(self._axes(box), box, bonds, places(trace.num_children, bonds))
+            left, low, wide, tall = box
+            axes = style.panel(self.figure, "graph", left, height - low - tall, wide, tall)
+            self._draw_graph(axes, box, bonds, places(trace.num_children, bonds))
             self._write_letters(trace.tag_names, trace.node_tags)
             self._draw_classes(self._panel("length of the class capsule", *classes, medium), medium)
             title = "coupling of a node's vote\nto a class, not importance"
@@ -97,20 +99,11 @@ class MoleculePicture:
         self.moving = [self.nodes, *self.letters, *self.bars, *words]
         self.show(self.timeline.end)
 
-    def _axes(self, box: Box, **options: Any) -> Axes:
-        """Axes with their left, bottom, width and height in pixels."""
-        width, height = self.figure.get_size_inches() * 100
-        left, low, wide, tall = box
-        return self.figure.add_axes((left / width, low / height, wide / width, tall / height), **options)
-
     def _panel(self, title: str, left: float, top: float, wide: float, tall: float, medium: style.Medium) -> Axes:
         """Axes under a title, with their left and the title's top in pixels."""
-        height = self.figure.get_figheight() * 100
-        width = self.figure.get_figwidth() * 100
-        place: dict[str, Any] = {"va": "top", "size": medium.small, "color": style.MUTED}
-        self.figure.text(left / width, 1 - top / height, title, **place)
+        style.write(self.figure, left, top, title, size=medium.small, color=style.MUTED)
         words = 22 + _LINE * title.count("\n")
-        return self._axes((left, height - top - tall, wide, tall - words), label=title)
+        return style.panel(self.figure, title, left, top + words, wide, tall - words)
 
     def _draw_graph(self, axes: Axes, box: Box, bonds: np.ndarray, at: np.ndarray) -> None:
         extent = at.max(axis=0) - at.min(axis=0) + 2 * _RADIUS + 0.1

@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from graphcaps.errors import required
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import choice_in_words
 from graphcaps.viz.routing.timeline import Timeline, between, caption, series, true_parent

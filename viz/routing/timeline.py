@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.trace import RoutingTrace
+from graphcaps.routing_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 
@@ -169,3 +169,11 @@ def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 epoch``, ``2 epochs``, ``1,152 children``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size_in_words(trace: RoutingTrace) -> str:
+    """``200 edges, 3 iterations, 2 images``."""
+    counts = {"edge": trace.num_edges, "iteration": trace.num_iterations, "image": trace.num_images}
+    if len(trace.epochs) > 1:
+        counts["epoch"] = len(trace.epochs)
+    return ", ".join(count(number, name) for name, number in counts.items())

@@ -38,6 +38,7 @@ def read(kind: str, path: Path, size: int | None = None) -> Found:
     labels = [as_labels(of, len(pixels[part]), f"{path}: {part} labels") for part, (_, of) in found.items()]
     shapes = {images.shape[1:] for images in pixels.values()}
     expect(len(shapes) == 1, str(path), "images of one shape in all parts", " and ".join(map(str, sorted(shapes))))
+    expect(len({of.shape[1:] for of in labels}) == 1, str(path), "labels of one shape in all parts", "several")
     whole, old = np.concatenate(list(pixels.values())), shapes.pop()[:2]  # (N, H, W, C)
     new = common_size(np.array([old]), size)
     if new != old:
@@ -65,8 +66,11 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
-    """Labels (N,) or (N, 1), whole numbers or text, as (N,)."""
-    expect(labels.shape in ((count,), (count, 1)), name, f"({count},), one per image", labels.shape)
+    """Labels (N,) or (N, 1), whole numbers or text, as (N,); (N, J) of 0 and 1 as bool."""
+    if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == count and np.isin(labels, (0, 1)).all():
+        return labels.astype(bool)
+    wanted = f"({count},), one per image, or ({count}, J) of 0 and 1"
+    expect(labels.shape in ((count,), (count, 1)), name, wanted, labels.shape)
     expect(labels.dtype.kind in "iuU", name, "whole numbers or text", labels.dtype)
     return labels.reshape(-1)
 
@@ -154,6 +158,6 @@ def _csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     count = values.shape[1]
     channels = next((c for c in (1, 3) if count and math.isqrt(count // c) ** 2 * c == count), 0)
     wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
-    expect(channels > 0, str(path), wanted, got)
+    expect(channels > 0, str(path), wanted, got, "A CSV of files has the columns file,classes")
     side = math.isqrt(count // channels)
     return values.reshape(-1, side, side, channels), labels if labels.dtype.kind in "iu" else labels.astype(str)

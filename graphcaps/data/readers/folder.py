@@ -1,4 +1,6 @@
-"""A folder per class, as torchvision's ImageFolder has it, decoded once into a file that is mapped into memory.
+"""Image files: a folder per class, as torchvision's ImageFolder has it, or a CSV of files and their classes.
+
+They are decoded once, into a file that is mapped into memory.
 
 The cache is ``NAME.npy`` with the pixels, uint8 (N, C, H, W), and ``NAME.json`` with the fingerprint of the files that
 it was made of: their names, sizes and times. It may be deleted.
@@ -10,6 +12,7 @@ import glob
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +39,31 @@ def read(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found:
     Raises:
         InputError: no folder, a class without an image, or a bad file, unless ``skip_bad``.
     """
-    files, labels, parts = zip(*_listed(path), strict=True)
+    return _found(path, _listed(path), cache, size, skip_bad)
+
+
+def read_list(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found | None:
+    """Read the images that a CSV with the columns "file" and "classes" names; None where the CSV is of another kind.
+
+    Files are looked for beside the CSV; several classes are joined by "+". Raises ``InputError`` as ``read`` does.
+    """
+    import pandas
+
+    try:
+        if [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns] != ["file", "classes"]:
+            return None
+        rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
+    except (OSError, EOFError, ValueError):
+        return None  # ``arrays`` says what is wrong with it
+    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
+    expect(len(listed) > 0, str(path), "a row for each image", "none")
+    missing = next((file for file, _, _ in listed if not file.is_file()), None)
+    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
+    return _found(path, listed, cache, size, skip_bad)
+
+
+def _found(path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, skip_bad: bool) -> Found:
+    files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _decoded(path, files, cache, size)
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:SHOWN], *[f"and {len(bad) - SHOWN} more"] * (len(bad) > SHOWN)])
@@ -77,7 +104,7 @@ def _folders(path: Path) -> list[Path]:
 
 def _decoded(path: Path, files: tuple[Path, ...], cache: Path, size: int | None) -> tuple[torch.Tensor, dict[str, str]]:
     """Pixels (N, C, H, W) of all files, mapped, and why one is bad, by its number; from a cache that is of them."""
-    stats = ((str(file.relative_to(path)), file.stat()) for file in files)
+    stats = ((os.path.relpath(file, path), file.stat()) for file in files)
     listing = [VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
     fingerprint = hashlib.sha256(json.dumps(listing).encode()).hexdigest()
     place = path.resolve()

@@ -3,20 +3,25 @@
 const MOST_CHILDREN = 120, // shown of a larger graph; more lines would run into one another
   BINS = 35;
 
-// An image as `unpacked` gives it, whose readers know one epoch. `states` are those of the network's last layer.
-function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
+// An image as `unpacked` gives it. `states` are those of the network's last layer, and `early` those of each epoch
+// before; while these aren't known, the readers give `states` for all epochs.
+function computed({ states, early = [], saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
   const { src, dst, children, parents } = layer,
-    couplings = states.map(({ c }) => c),
+    all = [...early, states], // (K, R)
     degrees = src.reduce((counts, child) => ((counts[child] = (counts[child] ?? 0) + 1), counts), []),
     drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
-  const reader = (rows) => (k, r) => rows[r];
-  // a reader whose rows are computed when they are first read
-  const lazyReader = (of, rows = []) => (k, r) => (rows[r] ??= of(states[r])),
-    taken = (name) => (state) => Float64Array.from(edges, (e) => state[name][e]);
-  const c = states.map(taken("c")),
-    entropy = couplings.map((row) => entropies(row, src, children)),
-    bins = binsOf(couplings),
+  // (k, r) => of(state), computed when it is first read
+  const reader = (of, rows = new Map()) => (k, r) => {
+    const state = (all[k] ?? states)[r];
+    if (!rows.has(state)) rows.set(state, of(state));
+    return rows.get(state);
+  };
+  const every = (read) => all.flatMap((states, k) => states.map((_, r) => read(k, r))),
+    taken = (name) => reader((state) => Float64Array.from(edges, (e) => state[name][e]));
+  const c = taken("c"),
+    entropy = reader((state) => entropies(state.c, src, children)),
+    bins = binsOf(all.flat().map(({ c }) => c)),
     withCredit = trace.fields && !saliency && !trace.looks;
   return {
     label,
@@ -24,23 +29,23 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     dst: edges.map((e) => dst[e]),
     edges,
     order: trace.order.filter((child) => drawnChildren.has(child)),
-    range: wideRange(...endsOf(c)),
+    range: wideRange(...endsOf(every(c))),
     pixels,
     saliency,
-    c: reader(c),
-    b: lazyReader(taken("b")),
-    agreement: lazyReader(taken("agreement")),
-    entropy: reader(entropy),
+    c,
+    b: taken("b"),
+    agreement: taken("agreement"),
+    entropy,
     linked,
-    lowest: Math.min(...entropy.map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
-    credit: withCredit ? lazyReader((state) => creditOf(state, src, dst, trace.fields, parents)) : null,
-    meanEntropy: reader(entropy.map((row) => linked.reduce((sum, i) => sum + row[i], 0) / linked.length)),
-    largest: lazyReader((state) => endsOf([state.c])[1]),
-    choosing: lazyReader(({ c }) => c.reduce((count, value, e) => count + (value > 0.5 && degrees[src[e]] > 1), 0)),
-    aboveHalf: lazyReader((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
-    lengths: reader(states.map(({ lengths }) => [...lengths])),
+    lowest: Math.min(...every(entropy).map((row) => linked.reduce((least, i) => Math.min(least, row[i]), Infinity))),
+    credit: withCredit ? reader((state) => creditOf(state, src, dst, trace.fields, parents)) : null,
+    meanEntropy: (k, r) => linked.reduce((sum, i) => sum + entropy(k, r)[i], 0) / linked.length,
+    largest: reader((state) => endsOf([state.c])[1]),
+    choosing: reader(({ c }) => c.reduce((count, value, e) => count + (value > 0.5 && degrees[src[e]] > 1), 0)),
+    aboveHalf: reader((state) => state.c.reduce((count, value) => count + (value > 0.5), 0)),
+    lengths: reader(({ lengths }) => [...lengths]),
     bins,
-    counts: lazyReader((state) => countedInBins(state.c, dst, bins, parents)),
+    counts: reader((state) => countedInBins(state.c, dst, bins, parents)),
   };
 }
 

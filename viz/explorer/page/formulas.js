@@ -2,11 +2,21 @@
 // lines, as graphcaps/routing/naive.py has them. Numbers are those of `routed`, live.js's newest answer.
 
 const CAPSULES = network.layers.at(-1),
-  PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer),
-  EDGES = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
+  PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer);
+let edgeNumbers; // by child and parent
 const view = new VoteView($("#votes canvas"));
-let line = null, // of the four, which is spoken of
-  decoded = {}; // what the decoder was asked for last
+const explanations = []; // what other files add: each is called with the subject and the iteration
+let line = null; // of the four, which is spoken of
+
+// Called when the layer has other edges.
+function numberEdges() {
+  edgeNumbers = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
+}
+
+// The edge from a child to a parent, or undefined.
+function edgeTo(parent, child) {
+  return edgeNumbers.get(child * layer.parents + parent);
+}
 
 function voteOf(e) {
   return routed.u_hat.subarray(e * layer.dim, (e + 1) * layer.dim);
@@ -17,13 +27,13 @@ function parentAt(r, parent) {
 }
 
 function edgesFrom(child) {
-  return [...Array(layer.parents).keys()].map((j) => EDGES.get(child * layer.parents + j)).filter((e) => e !== undefined);
+  return [...Array(layer.parents).keys()].map((j) => edgeTo(j, child)).filter((e) => e !== undefined);
 }
 
 // The child that couples most strongly with a parent after the iterations of training, among those drawn.
 function strongestOf(parent) {
   const { c } = routed.states[layer.iterations - 1],
-    edges = image.order.map((child) => EDGES.get(child * layer.parents + parent)).filter((e) => e !== undefined);
+    edges = image.order.map((child) => edgeTo(parent, child)).filter((e) => e !== undefined);
   return edges.length ? layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
 }
 
@@ -32,7 +42,7 @@ function subjectOf(parent) {
   const child = now.child ?? strongestOf(parent);
   if (child === null) return null;
   const { c } = routed.states[layer.iterations - 1],
-    edge = EDGES.get(child * layer.parents + parent) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
+    edge = edgeTo(parent, child) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
   return { child, edge, parent: layer.dst[edge] };
 }
 
@@ -140,9 +150,16 @@ function totalOf(edges, b) {
   return edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
 }
 
+// The line after the sum, as [name, formula, numbers].
+let readout = (parent, r) => {
+  const n = lengthOf(sumAt(parent, routed.states[r].c)),
+    numbers = `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(routed.states[r].lengths[parent], 3)}`;
+  return ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", numbers];
+};
+
 // One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
 function linesOf({ edge, parent }, r) {
-  const { b, c, lengths } = routed.states[r],
+  const { b, c } = routed.states[r],
     { letters, numbers } = RULES[layer.routing](edge, r),
     total = totalOf(edgesFrom(layer.src[edge]), b),
     n = lengthOf(sumAt(parent, c)),
@@ -151,7 +168,7 @@ function linesOf({ edge, parent }, r) {
   const lines = [
     ["softmax", SOFTMAX, `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
     ["sum", "s = Σ c û", `${words.votesFor(count, name)}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
-    ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(lengths[parent], 3)}`, "#votes"],
+    [...readout(parent, r), "#votes"],
   ];
   const agreement = ["agreement", `b ← ${letters}`, numbers, "#edge"];
   return layer.routing === "attention" ? [agreement, ...lines] : [...lines, agreement];
@@ -256,26 +273,6 @@ function drawSoftmax({ child, edge }, r) {
   });
 }
 
-const decodeVotes = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
-const decodeParents = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
-
-// What the decoder makes of the vote as if it were the parent, squashed, and of the parent.
-function drawDecoded({ edge, parent }, child, r) {
-  const shown = EDGES.get(child * layer.parents + parent) ?? edge,
-    n = lengthOf(voteOf(shown)),
-    vote = Array.from(voteOf(shown), (value) => (value * n) / (1 + n * n)),
-    [one, other] = $("#decoded").children,
-    { name } = trace.parents[parent];
-  const from = childName(layer.src[shown]);
-  one.lastChild.textContent = words.voteAlone(from, fixed((n * n) / (1 + n * n), 2));
-  other.lastChild.textContent = words.parentDrawn(name, r + 1);
-  for (const each of [one, other]) each.firstChild.setAttribute("aria-label", each.lastChild.textContent);
-  if (decoded.shown === shown && decoded.r === r && decoded.of === routed) return;
-  decoded = { shown, r, of: routed };
-  decodeVotes({ parent, capsule: vote }, one.firstChild);
-  decodeParents({ parent, capsule: [...parentAt(r, parent)] }, other.firstChild);
-}
-
 function drawWhy(parent) {
   if (!routed) return;
   const last = trace.epochs.length - 1,
@@ -293,7 +290,7 @@ function drawWhy(parent) {
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);
   drawSoftmax(subject, r);
-  if (network.decoder) drawDecoded(subject, view.pointed ?? subject.child, r);
+  for (const explain of explanations) explain(subject, r);
 }
 
 function stepLine(by) {
@@ -313,5 +310,5 @@ $("#line-next").addEventListener("click", () => stepLine(1));
 $("#line-back").addEventListener("click", () => stepLine(-1));
 $("#elsewhen button").addEventListener("click", () => go({ k: trace.epochs.length - 1 }));
 $("#votes details").addEventListener("toggle", redraw);
-$("#decoded").hidden = !network.decoder;
+numberEdges();
 extras.push(drawWhy);

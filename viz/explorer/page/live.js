@@ -1,7 +1,7 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
 const stored = await storedData(),
-  { network } = stored,
+  { early = [], ...network } = stored.network, // early: what it had learned by epochs before
   { shape } = network,
   [, high, wide] = shape;
 const ITERATIONS = stored.iterations,
@@ -9,12 +9,16 @@ const ITERATIONS = stored.iterations,
   REST = 350, // milliseconds after which a drawing is taken to be done
   BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
 const layer = lastLayer(network),
+  drawnEpochs = [...early, network].map(({ epoch }) => epoch),
   pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
 const shelf = [...stored.images.map(shelved), ...network.shelf];
 stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
 let shown = { at: null, label: null, name: () => "" }, // what lies on the desk: an image of the shelf, or a drawing
   routed = null, // the newest answer: u_hat (E, D), states of all iterations, tops
+  count = 0, // of questions
+  asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with early and saliency
   top1, // its longest parent
+  verdict = "", // in words
   underway = 0; // questions without an answer
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
@@ -38,8 +42,13 @@ function shelved(each, n) {
   return { name, classes: [label], pixels, wrong: wrongOf(stored, each), group: "One of each class" };
 }
 
-// Ask a thread: ask(kind, question) is a promise of its answer.
-function thread() {
+// The network as it was after an early epoch; the decoder's weights of then aren't known.
+function networkThen({ stem, layers }) {
+  return { ...network, stem, layers: network.layers.map((layer, n) => ({ ...layer, ...layers[n] })), decoder: null };
+}
+
+// Ask a thread with networks: ask(kind, question) is a promise of its answer.
+function thread(networks = [network]) {
   const url = URL.createObjectURL(new Blob([$("#worker").textContent], { type: "text/javascript" })),
     worker = new Worker(url),
     waiting = new Map();
@@ -60,7 +69,7 @@ function thread() {
       waiting.set(++count, done);
       worker.postMessage({ id: count, kind, ...question });
     });
-  ask("load", { network }).then(({ error }) => error && trouble(error));
+  ask("load", { networks }).then(({ error }) => error && trouble(error));
   return ask;
 }
 
@@ -102,7 +111,8 @@ const ask = thread(),
   askLooks = stored.looks ? thread() : null; // where children look takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
 const decode = newest(ask, "decode", ({ picture }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
-const findLooks = askLooks && newest(askLooks, "saliency", (answer, about) => addSaliency(answer, about));
+const findLooks = askLooks && newest(askLooks, "saliency", addTo);
+const findEarly = early.length > 0 && newest(thread(early.map(networkThen)), "early", addTo);
 
 function showPixels(canvas, data) {
   paste(canvas, photograph({ shape, data }));
@@ -148,7 +158,9 @@ function changed(moment = null) {
     { label, at } = shown,
     data = desk.pixels(),
     page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
-  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, { label, page, data, moment }); // first: it takes longest
+  const about = { count: ++count, label, page, data, moment };
+  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, about); // first: it takes longest
+  if (isEarly(about)) learn(about);
   $("#shown").textContent = at !== null && bent ? words.changed(shown.name()) : shown.name();
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
@@ -159,10 +171,31 @@ function changed(moment = null) {
   showPixels($("#seen canvas"), data);
 }
 
-function showAnswer(answer, { label, page, data, moment }) {
-  const r = routed ? Math.round(now.r) : stored.trained - 1,
-    pixels = { shape, data };
+// The epoch that the page shows, or is asked to show.
+function epochOf({ moment }) {
+  return moment?.epoch ?? trace.epochs[Math.round(now.k)];
+}
+
+// Whether a drawing is to be shown at an early epoch.
+function isEarly(about) {
+  return about.page === null && drawnEpochs.slice(0, -1).includes(epochOf(about));
+}
+
+// Ask what the network made of a drawing at early epochs, once.
+function learn(about) {
+  if (!findEarly || about.page !== null || about.learning) return;
+  about.learning = true;
+  findEarly({ pixels: about.data, rounds: ITERATIONS }, about);
+}
+
+function showAnswer(answer, about) {
+  about.answer = answer;
+  if (isEarly(about) && !about.early) return; // addTo calls again
+  const { label, page, data, moment } = about,
+    epoch = epochOf(about),
+    r = routed ? Math.round(now.r) : stored.trained - 1;
   routed = answer;
+  asked = about;
   const lengths = [...answer.states[layer.iterations - 1].lengths].sort((a, b) => b - a),
     doubts = doubtsOf(network, data, lengths, reconstructionOf(answer));
   const blank = doubts.some(({ kind }) => kind === "blank");
@@ -174,23 +207,30 @@ function showAnswer(answer, { label, page, data, moment }) {
   if (page !== null) {
     const one = unpacked(stored, page),
       images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) });
-    show({ ...stored, start: page, images }, r, trace.epochs.length > 1 ? Math.round(now.k) : undefined);
+    show({ ...stored, start: page, images }, r, indexOf(epoch, stored.epochs));
   } else {
-    const images = [computed(answer, layer, stored, pixels, label)];
-    show({ ...stored, start: 0, epochs: [network.epoch], images, drawn: stored.epochs.length > 1 }, r);
-    if (findLooks) waitForRest(data, answer, label);
+    const drawn = stored.epochs.length > drawnEpochs.length && stored.epochs.length;
+    show({ ...stored, start: 0, epochs: drawnEpochs, images: [drawnImage(about)], drawn }, r, indexOf(epoch, drawnEpochs));
+    waitForRest(about);
   }
   showTops(answer.tops);
   showObjects(answer, data, blank);
   const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
   const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
   const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
-  $("#verdict").textContent = blank ? words.noAnswerHead : `${doubts.length ? words.perhaps(named) : named}${mark}`;
+  verdict = blank ? words.noAnswerHead : `${doubts.length ? words.perhaps(named) : named}${mark}`;
+  nameVerdict();
   if (moment) {
     resume(moment);
     bendBy(moment.bend);
   }
   showCompared(answer, { label, blank });
+}
+
+// The verdict is the carried network's at any epoch.
+function nameVerdict() {
+  const text = verdict + (now.k < trace.epochs.length - 1 ? words.inEpoch(network.epoch) : "");
+  if ($("#verdict").textContent !== text) $("#verdict").textContent = text;
 }
 
 // What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.
@@ -200,19 +240,36 @@ function reconstructionOf({ tops }) {
   return first.map((value, x) => Math.min(255, others.reduce((sum, picture) => sum + picture[x], value)));
 }
 
-let resting = 0;
-function waitForRest(data, answer, label) {
-  clearTimeout(resting);
-  resting = setTimeout(() => findLooks({ pixels: data }, { answer, data, label }), REST);
+// Where an epoch is, or the last one where it isn't.
+function indexOf(epoch, epochs) {
+  const k = epochs.indexOf(epoch);
+  return k < 0 ? epochs.length - 1 : k;
 }
 
-// Where children look, of the answer on the page, which came first.
-function addSaliency({ saliency }, { answer, data, label }) {
-  if (answer !== routed) return;
-  const spots = { shape: [layer.children, high, wide], data: saliency };
-  trace.images[0] = computed({ ...answer, saliency: spots }, layer, stored, { shape, data }, label);
-  takeImage(now.n);
+function drawnImage({ answer, early, saliency, data, label }) {
+  const spots = saliency && { shape: [layer.children, high, wide], data: saliency };
+  return computed({ ...answer, early, saliency: spots }, layer, stored, { shape, data }, label);
 }
+
+let resting = 0;
+function waitForRest(about) {
+  clearTimeout(resting);
+  resting = setTimeout(() => {
+    findLooks?.({ pixels: about.data }, about);
+    learn(about);
+  }, REST);
+}
+
+// Take where children look, or what the network made of early epochs, into the image that it is asked of.
+function addTo(found, about) {
+  Object.assign(about, found);
+  if (about === asked) {
+    trace.images[0] = drawnImage(about);
+    takeImage(now.n);
+  } else if (about.answer && about.count > asked.count) showAnswer(about.answer, about);
+}
+
+extras.push(nameVerdict, () => asked && now.k < drawnEpochs.length - 1 && learn(asked));
 
 function showTops(tops) {
   fill($("#tops"), tops.length, "li", (item) => {
@@ -299,7 +356,7 @@ $("#back").addEventListener("click", () => {
 $("#bend").hidden = !network.decoder;
 
 function nameDesk() {
-  $("#tops-note").textContent = words.topsNote(layer.iterations, Boolean(network.decoder));
+  $("#tops-note").textContent = words.topsNote(layer.iterations, network.epoch, Boolean(network.decoder));
   $("#seen figcaption").textContent = words.seenSize(wide, high) + (network.limits.answer === null ? words.noLimits : "");
   $("#undo").title = words.undoTitle;
 }

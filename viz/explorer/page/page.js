@@ -1,25 +1,13 @@
-// The page: what is chosen, the controls, and show(trace), which draws a trace wherever it comes from.
+// The page: its controls, and show(trace), which draws a trace wherever it comes from.
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
-const still = matchMedia("(prefers-reduced-motion: reduce)"),
-  systemNight = matchMedia("(prefers-color-scheme: dark)");
-const STEP = 900,
-  MOVE = 450; // milliseconds from step to step of a play, and of them in motion
-
 const graph = new Graph($(".stage > canvas"));
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
-const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
-const renewals = []; // what other files do when the colours or the language have changed
-let trace,
-  chooser, // the images to choose from
-  image,
+let chooser, // the images to choose from
   heat,
-  photo,
-  look,
-  waiting = false;
+  photo;
 
-// Draw a trace, at iteration r and epoch k from 0. Where it is `drawn`, the page has more epochs than it. A selection stays where the
-// new one has the same child or parent.
+// Draw a trace, at iteration r and epoch k from 0. Where it has fewer epochs than the page, `drawn` is how many that has.
+// A selection stays where the new one has the same child or parent.
 function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   stop();
   trace = data;
@@ -128,20 +116,8 @@ function takeImage(n) {
 }
 
 function recolor() {
-  const css = getComputedStyle(document.documentElement),
-    value = (name) => css.getPropertyValue(`--${name}`).trim();
-  const [ink, muted, faint, shade, accent] = ["ink", "muted", "faint", "shade", "accent"].map(value),
-    paper = value("paper");
-  const parents = trace.parents.map(({ color }) => (isNight() ? lighter(color, paper) : color));
-  look = { paper, ink, muted, faint, shade, accent, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
-  parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
-}
-
-// Draw everything at the next frame.
-function redraw() {
-  if (!image) return; // the data aren't read yet
-  if (!waiting) requestAnimationFrame(() => ((waiting = false), draw()));
-  waiting = true;
+  look = lookWith(trace.parents.map(({ color }) => color));
+  look.parents.forEach((color, j) => $("#parents").children[j].style.setProperty("--of", color));
 }
 
 function draw() {
@@ -169,56 +145,7 @@ function draw() {
   for (const extra of extras) extra(parent);
 }
 
-function choose(selection) {
-  Object.assign(now, selection);
-  redraw();
-}
-
-// Go to whole places of time, within what there is.
-function go({ k = now.k, r = now.r }) {
-  stop();
-  now.k = Math.min(trace.epochs.length - 1, Math.max(0, Math.round(k)));
-  now.r = Math.min(trace.iterations - 1, Math.max(0, Math.round(r)));
-  redraw();
-}
-
-function stop() {
-  if (now.playing) cancelAnimationFrame(now.playing.frame);
-  now.playing = null;
-}
-
-// Play from here to the end, or from the start where this is the end.
-function play(over) {
-  const axis = over === "epochs" ? "k" : "r",
-    end = (over === "epochs" ? trace.epochs.length : trace.iterations) - 1;
-  const from = Math.round(now[axis]) >= end ? 0 : Math.round(now[axis]);
-  stop();
-  now.last = over;
-  now.playing = { over };
-  let started = null;
-  const tick = (time) => {
-    started ??= time;
-    const steps = Math.floor((time - started) / STEP),
-      into = (time - started - steps * STEP - (STEP - MOVE)) / MOVE;
-    const part = still.matches || into <= 0 ? 0 : (1 - Math.cos(Math.PI * into)) / 2;
-    now[axis] = Math.min(end, from + steps + part);
-    if (now[axis] >= end) stop();
-    else now.playing.frame = requestAnimationFrame(tick);
-    draw();
-  };
-  now[axis] = from;
-  now.playing.frame = requestAnimationFrame(tick);
-}
-
-function toggle(over) {
-  if (now.playing) go({});
-  else play(over);
-}
-
-for (const over of ["iterations", "epochs"]) $(`#${over} button`).addEventListener("click", () => toggle(over));
-$("#iteration").addEventListener("input", (event) => go({ r: event.target.value - 1 }));
 $("#epoch").addEventListener("input", (event) => go({ k: Number(event.target.value) }));
-$("#clear").addEventListener("click", () => choose({ parent: null, child: null }));
 
 graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
   const found = graph.under(x, y, now);
@@ -251,45 +178,6 @@ function stepChild(event) {
   choose({ child: image.order[(from + by + count) % count], hovered: null });
 }
 
-// Keys of the whole page; a control keeps those it has a use for.
-document.addEventListener("keydown", (event) => {
-  const { key, target } = event;
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (target.matches("input, select") && key.startsWith("Arrow")) return;
-  if (target.matches("button, summary, select, [type=radio]") && key === " ") return;
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
-  if (by && event.shiftKey) go({ k: Math.round(now.k) + by });
-  else if (by) go({ r: Math.round(now.r) + by });
-  else if (key === " ") toggle(now.last);
-  else if (key === "Escape") choose({ parent: null, child: null, hovered: null });
-  else return;
-  event.preventDefault();
-});
-
-$("#as-matrix").addEventListener("click", () => choose({ matrix: !now.matrix, hovered: null }));
-
-// Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
-function isNight() {
-  const { theme } = document.documentElement.dataset;
-  return theme ? theme === "dark" : systemNight.matches;
-}
-
-function recalled(name) {
-  try {
-    return localStorage.getItem(`graphcaps-${name}`);
-  } catch {
-    return null; // a browser that keeps nothing for files
-  }
-}
-
-function remember(name, value) {
-  try {
-    localStorage.setItem(`graphcaps-${name}`, value);
-  } catch {
-    // as above
-  }
-}
-
 function renew() {
   if (!image) return; // the data aren't read yet
   recolor();
@@ -297,33 +185,4 @@ function renew() {
   for (const renewal of renewals) renewal();
 }
 
-if (["light", "dark"].includes(recalled("theme"))) document.documentElement.dataset.theme = recalled("theme");
-$("#theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = isNight() ? "light" : "dark";
-  remember("theme", document.documentElement.dataset.theme);
-  renew();
-});
-systemNight.addEventListener("change", renew);
-
-// Put a language's words where the page's elements name them.
-function speak(language) {
-  words = WORDS[language];
-  document.documentElement.lang = language;
-  for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
-  for (const element of document.querySelectorAll("[data-label]")) {
-    element.setAttribute("aria-label", words[element.dataset.label]);
-  }
-  const other = Object.keys(WORDS).find((each) => each !== language);
-  Object.assign($("#language"), { textContent: other.toUpperCase(), lang: other });
-  $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
-  $("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
-}
-
-speak(recalled("language") in WORDS ? recalled("language") : "en");
-$("#language").addEventListener("click", () => {
-  speak($("#language").lang);
-  remember("language", document.documentElement.lang);
-  nameImages();
-  renew();
-});
-new ResizeObserver(redraw).observe(document.body);
+renewals.push(nameImages);

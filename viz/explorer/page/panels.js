@@ -1,50 +1,8 @@
 // The parts of the page around the graph: each shows the moment `now` of `image` in words, numbers and bars.
 // `now`, `trace`, `image`, `heat`, `photo` and `look` are page.js's.
 
-const $ = (selector) => document.querySelector(selector);
-
-function channels(hex) {
-  return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
-}
-
-// The contrast of two colours, 1 to 21, as the Web Content Accessibility Guidelines 2.2 define it.
-function contrast(one, other) {
-  const [low, high] = [one, other]
-    .map((color) => {
-      const [red, green, blue] = color
-        .map((channel) => channel / 255)
-        .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
-      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-    })
-    .sort((a, b) => a - b);
-  return (high + 0.05) / (low + 0.05);
-}
-
-// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
-function lighter(hex, paper) {
-  const mixed = (part) => channels(hex).map((channel) => Math.round(channel + part * (255 - channel)));
-  let part = 0.2;
-  while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
-  return `rgb(${mixed(part).join(" ")})`;
-}
-
-// Make the list hold `count` elements; the new ones are handed to make(element, index).
-function fill(list, count, tag, make) {
-  while (list.children.length > count) list.lastChild.remove();
-  while (list.children.length < count) {
-    const element = list.appendChild(document.createElement(tag));
-    make(element, list.children.length - 1);
-  }
-}
-
 const WRONG = "✗",
-  RIGHT = "✓",
-  NEARLY_EQUAL = 0.99, // share of the entropy of children that are undecided
-  STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
-
-function indexOfLargest(lengths) {
-  return lengths.indexOf(Math.max(...lengths));
-}
+  RIGHT = "✓";
 
 // Whether a moment is before the first epoch of a trained run: the longest parent means nothing there.
 function isUntrained({ k }) {
@@ -62,23 +20,6 @@ function isWrong({ label }, longest, parents = trace.parents) {
   return label in parents && label !== longest;
 }
 
-function small(text) {
-  return Object.assign(document.createElement("small"), { textContent: text });
-}
-
-function counted(number, one, many) {
-  return `${thousands(number)} ${number === 1 ? one : many}`;
-}
-
-function thousands(number) {
-  return String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-}
-
-function fixed(value, digits) {
-  const text = value.toFixed(digits);
-  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
-}
-
 // What one sees, and above it how many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
 function drawTitle() {
   const [k, r] = [Math.round(now.k), Math.round(now.r)],
@@ -89,17 +30,12 @@ function drawTitle() {
 }
 
 function drawTime() {
-  const step = Math.round(now.r) + 1,
-    epoch = trace.epochs[Math.round(now.k)];
-  $("#iteration").value = step;
+  const epoch = trace.epochs[Math.round(now.k)],
+    note = epoch === 0 ? words.untrained : trace.drawn ? words.someEpochs(trace.epochs.length, trace.drawn) : "";
+  drawIteration();
   $("#epoch").value = Math.round(now.k);
-  const output = (over, place, note) => $(`#${over} output`).replaceChildren(`${place} `, small(note));
-  output("iterations", words.of(step, trace.iterations), step > trace.trained ? words.beyond : "");
-  output("epochs", words.of(epoch, trace.epochs.at(-1)), epoch === 0 ? words.untrained : trace.drawn ? words.lastOnly : "");
+  $("#epochs output").replaceChildren(`${words.of(epoch, trace.epochs.at(-1))} `, small(note));
   $("#epoch").setAttribute("aria-valuetext", `${words.epoch} ${epoch}`);
-  for (const over of ["iterations", "epochs"]) {
-    $(`#${over} button`).setAttribute("aria-pressed", now.playing?.over === over);
-  }
 }
 
 function drawParents(lengths, longest, { blank, untrained, wrong }) {
@@ -142,6 +78,11 @@ function drawTip(c) {
 
 function childName(child) {
   return words.child(child);
+}
+
+// A child in a table of children.
+function shortName(child) {
+  return child;
 }
 
 function drawImage(parent, longest, { untrained, wrong }) {

@@ -10,8 +10,6 @@ function escaped(text) {
 
 const hundredths = (value) => String(Math.round(100 * value) / 100);
 
-const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
-
 // A colour as #rrggbb, the form that all readers of SVG support.
 function plainColor(color) {
   scratch.fillStyle = color;

@@ -21,10 +21,6 @@ let stops = [], // those of this page
   leg = 0, // where the tour is, or was left
   own = null; // how to bring the reader's image back, while another is shown
 
-function sentence(text) {
-  return text[0].toUpperCase() + text.slice(1);
-}
-
 // The longest parent where training ends, and the child of the image that couples most strongly with it.
 function edgeOfTour() {
   const moment = { k: trace.epochs.length - 1, r: trace.trained - 1 },

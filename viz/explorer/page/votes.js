@@ -221,7 +221,7 @@ class VoteView {
     edges.forEach((e, at) => {
       const row = $("#votes tbody").rows[at],
         numbers = [...points[at], c[at], agreement[e]].map((value) => fixed(value, 3));
-      [layer.src[e], ...numbers].forEach((text, column) => (row.cells[column].textContent = text));
+      [shortName(layer.src[e]), ...numbers].forEach((text, column) => (row.cells[column].textContent = text));
       row.classList.toggle("chosen", layer.src[e] === child);
     });
   }

@@ -1,12 +1,14 @@
 // The network in a thread of its own, so that the page never waits. A question {id, kind, ...} gets {id, ...answer},
-// or {id, error}. The first one is {kind: "load", network}.
+// or {id, error}. The first one is {kind: "load", networks}.
 
-let network,
+let networks, // of a thread that answers for several epochs, those of all
+  network, // the last of them
   seen = { pixels: [], maps: [] }; // the newest image, and what went into each step of the stem
 
 const ANSWERS = {
   load: (question) => {
-    network = new Network(question.network);
+    networks = question.networks.map((found) => new Network(found));
+    network = networks.at(-1);
     return {};
   },
   // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times; and what the decoder makes of the longest parents.
@@ -26,6 +28,8 @@ const ANSWERS = {
       }),
     };
   },
+  // How each of the networks routes pixels.
+  early: ({ pixels, rounds }) => ({ early: networks.map((each) => each.last.route(each.votes(pixels), rounds)) }),
   // The states of votes u_hat (E, D) under any routing.
   route: ({ u_hat, rounds, routing }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing) }),
   decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),

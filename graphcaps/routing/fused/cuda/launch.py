@@ -61,28 +61,6 @@ def fits(num_parents: int, parent_dim: int, child_dim: int = 0) -> bool:
     return child * matrix_rows <= WIDEST_WEIGHTS and _padded(parent_dim) * matrix_rows <= WIDEST_MATRIX
 
 
-def batch_like(batch: int, num_parents: int, parent_dim: int) -> int:
-    """A small batch that is routed with the same compiled kernels: blocks of images as large, and as well aligned.
-
-    The largest block that a kernel has is taken twice, and where ``batch`` isn't a multiple of 16 one image is missing.
-
-    Args:
-        batch: B, images.
-        num_parents: J where votes are routed child by child, else 0.
-        parent_dim: D.
-    """
-    wide = _padded(parent_dim)
-    largest = max(16, 256 // wide, TILE // (_padded(num_parents) * wide) if num_parents else 0)
-    images = _padded(max(1, batch), 2 * largest)
-    return images if batch % 16 == 0 or images <= 2 else images - 1
-
-
-def largest_block(batch: int, parent_dim: int) -> int:
-    """The most edges of a parent, or of a child, that a kernel takes at once; with fewer on average, it takes fewer."""
-    wide = _padded(parent_dim)
-    return max(1, TILE // (_padded(batch, max(1, 64 // wide)) * wide), 512 // _padded(batch, 16))
-
-
 def by_iteration(like: torch.Tensor, iterations: int, *shape: int) -> torch.Tensor:
     """Room for ``iterations`` tensors of ``shape``, each of which starts at a multiple of 16 numbers.
 

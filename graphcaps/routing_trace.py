@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..atomic import replacing
-from ..errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from .atomic import replacing
+from .errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
 
-# Dims of each array, for the check on loading; K epochs, R iterations, N items, M bonds, S perturbation steps.
+# Dims of each array, for the check on loading; K epochs, R iterations, N items, M bonds, S perturbation steps, V nodes.
 _DIMS = {
     "src": "E",
     "dst": "E",
@@ -30,6 +30,10 @@ _DIMS = {
     "c": "K R N E",
     "agreement": "K R N E",
     "lengths": "K R N J",
+    "v": "K R N J D",
+    "parents": "J",
+    "nodes": "E 2",
+    "positions": "V 2",
     "labels": "N",
     "images": "N C H W",
     "fields": "I 4",
@@ -37,7 +41,7 @@ _DIMS = {
     "reconstructions": "N C H W",
     "perturbed": "N D S C H W",
     "steps": "S",
-    "node_tags": "I",
+    "node_tags": "V",
     "bonds": "M 2",
 }
 _OF_ROUTING = ("b", "c", "agreement", "lengths")
@@ -69,6 +73,16 @@ class RoutingTrace:
     """(K, R, N, J) float32 in [0, 1): lengths of the parents."""
     trained_iterations: int
     """Iterations the network is trained with; the trace may run on beyond them."""
+    v: np.ndarray | None = None
+    """(K, R, N, J, D) float16: the parents as routing sees them."""
+    parents: np.ndarray | None = None
+    """(J,) int32: the parents' numbers in their layer, where the trace leaves some of them out; None: 0, 1, ..."""
+    nodes: np.ndarray | None = None
+    """(E, 2) int32: from which node of a user's graph to which each vote goes; parent j is capsule j % ``num_caps``."""
+    num_caps: int = 1
+    """Capsules of each of those nodes."""
+    positions: np.ndarray | None = None
+    """(V, 2) float32: where those nodes are drawn, y upwards."""
     class_names: tuple[str, ...] = ()
     """J names of the parents; empty where parents are not classes."""
     images: np.ndarray | None = None
@@ -86,7 +100,7 @@ class RoutingTrace:
     steps: np.ndarray | None = None
     """(S,) float32: what was added, -0.25 to 0.25."""
     node_tags: np.ndarray | None = None
-    """(I,) int32 >= 0: of what kind each child is, where children are the nodes of a graph."""
+    """(V,) int32 >= 0: of what kind each node of a graph is; where the trace has bonds, its children are the nodes."""
     bonds: np.ndarray | None = None
     """(M, 2) int32: the children that each link of that graph joins, the lower first; each once, ascending."""
     tag_names: tuple[str, ...] = ()
@@ -116,7 +130,8 @@ class RoutingTrace:
     @property
     def parent_names(self) -> tuple[str, ...]:
         """J names: of the classes, or ``parent 0``, ``parent 1``, ..."""
-        return self.class_names or tuple(f"parent {j}" for j in range(self.num_parents))
+        numbers = range(self.num_parents) if self.parents is None else self.parents
+        return self.class_names or tuple(f"parent {j}" for j in numbers)
 
     def entropy(self) -> np.ndarray:
         """(K, R, N) how undecided children are: mean over those with edges of -sum c ln c over their edges, in nats."""
@@ -124,14 +139,41 @@ class RoutingTrace:
         of_edges = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return of_edges.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
+    def shares_of_edges(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Couplings of the edges of a user's graph: means over parallel edges and over capsules of the source.
+
+        Args:
+            c: (S, E) couplings of a trace with ``nodes``.
+
+        Returns:
+            (P, 2) int32, the pairs of nodes that are linked, ascending; (S, P, num_caps) couplings with each capsule.
+        """
+        pairs, of = np.unique(np.asarray(self.nodes), axis=0, return_inverse=True)
+        cells = of.ravel() * self.num_caps + self.dst % self.num_caps
+        size = len(pairs) * self.num_caps
+        sums = np.stack([np.bincount(cells, state, size) for state in c]) / np.maximum(
+            1, np.bincount(cells, None, size)
+        )
+        return pairs, sums.reshape(len(c), len(pairs), self.num_caps)
+
     def answer(self, item: int) -> int:
         """The longest parent after the trained iterations, in the last epoch."""
         return int(self.lengths[-1, self.answer_at, item].argmax())
 
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
-        """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped."""
+        """The trace with the routing of one more epoch, that of a trace of one epoch; later epochs are dropped.
+
+        Raises:
+            InputError: a routing of other edges, or of another number of images.
+        """
+        for name in ("src", "dst"):
+            same = np.array_equal(getattr(self, name), getattr(routed, name))
+            expect(same, f"trace: {name}", "those of the epochs before", "others", "Call the network on the same input")
+        shape, other = self.c.shape[1:], routed.c.shape[1:]
+        expect(shape == other, "trace: c", f"(1, {', '.join(map(str, shape))}), as the epochs before", (1, *other))
         kept = self.epochs < epoch
-        pairs = {name: (getattr(self, name)[kept], getattr(routed, name)) for name in _OF_ROUTING}
+        names = (*_OF_ROUTING, *(["v"] if self.v is not None else []))
+        pairs = {name: (getattr(self, name)[kept], getattr(routed, name)) for name in names}
         grown: dict[str, Any] = {name: np.concatenate(pair) for name, pair in pairs.items()}
         return dataclasses.replace(self, epochs=np.append(self.epochs[kept], np.int32(epoch)), **grown, **replace)
 
@@ -153,14 +195,33 @@ class RoutingTrace:
         whole = ends.ndim == 2 and ends.shape[1] == 2 and np.issubdtype(ends.dtype, np.integer)
         expect(whole, "bonds", "(M, 2) integers", f"{ends.shape} {ends.dtype}")
         ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
-        tags = np.zeros(self.num_children, np.int32) if node_tags is None else np.asarray(node_tags)
-        expect(np.issubdtype(tags.dtype, np.integer), "node_tags", "(I,) integers", f"{tags.shape} {tags.dtype}")
-        added: dict[str, Any] = {
-            "bonds": ends.astype(np.int32),
-            "node_tags": tags.astype(np.int32),
-            "tag_names": tuple(tag_names),
-        }
-        made = dataclasses.replace(self, **added)
+        tags = np.zeros(self.num_children, np.int32) if node_tags is None else node_tags
+        return self._tagged(tags, tag_names, "I", bonds=ends.astype(np.int32))
+
+    def with_nodes(
+        self, positions: ArrayLike | None = None, node_tags: ArrayLike | None = None, tag_names: Sequence[str] = ()
+    ) -> RoutingTrace:
+        """The trace of a ``CapsuleConv`` with what the picture of its V nodes shows.
+
+        Args:
+            positions: (V, 2) x and y of each node, y upwards; None: networkx lays the graph out.
+            node_tags: (V,) integers >= 0, of what kind each node is, such as its class.
+            tag_names: one name for each tag, or none.
+
+        Raises:
+            InputError: what doesn't fit.
+        """
+        expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
+        places = None if positions is None else np.asarray(positions, np.float32)
+        return self._tagged(node_tags, tag_names, "V", positions=places)
+
+    def _tagged(self, tags: ArrayLike | None, names: Sequence[str], number: str, **added: Any) -> RoutingTrace:
+        if tags is not None:
+            tags = np.asarray(tags)
+            whole = np.issubdtype(tags.dtype, np.integer)
+            expect(whole, "node_tags", f"({number},) integers", f"{tags.shape} {tags.dtype}")
+            tags = tags.astype(np.int32)
+        made = dataclasses.replace(self, node_tags=tags, tag_names=tuple(names), **added)
         made.check()
         return made
 
@@ -171,6 +232,7 @@ class RoutingTrace:
             "num_children": self.num_children,
             "num_parents": self.num_parents,
             "trained_iterations": self.trained_iterations,
+            "num_caps": self.num_caps,
             "class_names": list(self.class_names),
             "tag_names": list(self.tag_names),
             "history": self.history,
@@ -210,6 +272,7 @@ class RoutingTrace:
     def check(self, image: int | None = None) -> None:
         """Raise ``InputError`` where the arrays don't fit together, or hold no such image."""
         known = {"I": self.num_children, "J": self.num_parents}
+        known |= {} if self.bonds is None else {"V": self.num_children}
         sizes = {**known, "4": 4, "2": 2}
         for name, dims in _DIMS.items():
             array = getattr(self, name)
@@ -224,6 +287,7 @@ class RoutingTrace:
             known.update((d, n) for d, n in shape.items() if not d.isdigit())
         tags = len(self.tag_names) or np.inf
         ends = {"src": self.num_children, "dst": self.num_parents, "bonds": self.num_children, "node_tags": tags}
+        ends["nodes"] = sizes.get("V", np.inf)
         for name, count in ends.items():
             values = getattr(self, name)
             inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)

@@ -1,0 +1,90 @@
+"""A run's network as the file that comes with graphcaps; ``graphcaps/models/pretrained.py`` says what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
+from graphcaps.analysis.capsule_usage import capsule_usage
+from graphcaps.data import Batches, load_images
+from graphcaps.errors import GraphcapsError
+from graphcaps.models.objects import overlaid
+from graphcaps.models.pretrained import path_of
+from graphcaps.progress import bar
+from graphcaps.trace.recording import one_of_each_class, to_bytes
+from graphcaps.training import checkpoint
+from graphcaps.training.run_folder import Run, load_routing
+
+LARGEST = 400_000  # bytes
+HARD = 10  # test images that are hard for the network, which the explorer offers
+
+
+def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors with half precision in place of float32; raise ``GraphcapsError`` where a number is too large."""
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    for name, tensor in half.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise GraphcapsError(f"{name}: expected numbers that half precision holds, got larger ones")
+    return half
+
+
+def answers_sha256(predicted: torch.Tensor) -> str:
+    """Of the answers to the test images in their order, a byte each, or K ascending ones."""
+    return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def write(run: Run, data: Path) -> str:
+    """Write the network of a finished run into the package, and return what was measured and its sha256 as text."""
+    path, result = path_of(run.config.dataset), run.result()
+    if result is None:
+        raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")
+    model, test = load_routing(run), load_images(run.config.dataset, data).test
+    batches = Batches(test, EVALUATION_BATCH)
+    before = _tested(model, batches)
+    model.decoder = None
+    weights = rounded(model.state_dict())
+    model.load_state_dict(weights)
+    after = _tested(model, batches)
+    with bar("couplings") as on_progress:
+        usage = capsule_usage(model, batches, on_progress)
+    numbers: dict[str, Any] = {
+        **result,
+        "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
+        "test_accuracy": after.accuracy,
+        "test_interval_95": list(after.interval),
+        "test_correct": after.correct,
+        "test_correct_in_float32": before.correct,
+        "answers_changed_by_rounding": int((before.predicted != after.predicted).reshape(len(test), -1).any(1).sum()),
+        "answers_sha256": answers_sha256(after.predicted),
+        "weighted_entropy": usage.weighted_entropy,
+    }
+    margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right  # wrong answers are below 1, right ones above
+    shown = [one_of_each_class(test.labels, len(model.class_names)), margins.argsort()[:HARD]]
+    layers, labels = Batches(test, 1).at(torch.cat(shown))
+    tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+    tensors |= {"images": torch.from_numpy(to_bytes(overlaid(layers))), "labels": labels}
+    settings = {key: getattr(run.config, key) for key in run.config.changed() if key not in ("data", "out", "name")}
+    head = {
+        "preset": model.preset,
+        "class_names": model.class_names,
+        "limits": model.limits._replace(likeness=None),  # of the reconstruction
+        "state": {"epoch": result["best_epoch"]},
+        "settings": settings,
+        "numbers": numbers,
+    }
+    checkpoint.write(path, tensors, head)
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise GraphcapsError(f"{path}: expected at most {LARGEST:,} bytes, got {size:,}")
+    lines = [f"{name}: {value}" for name, value in numbers.items()]
+    return "\n".join([*lines, f"{path}: {size:,} bytes, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"])
+
+
+def _tested(model: Any, batches: Batches) -> Evaluation:
+    with bar("test images") as on_progress:
+        return evaluate(model, batches, on_progress)

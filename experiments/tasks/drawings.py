@@ -1,0 +1,235 @@
+"""What ``graphcaps predict`` says of drawings as people have them: MNIST's test digits drawn large, on any ground.
+
+Each digit is drawn ten times as large on a sheet, in a place of its own, and the sheet is treated as the row's name
+says. Files are written, and read as ``graphcaps predict`` reads them. Besides, what is no digit is asked: letters of
+notMNIST, noise and pieces of photographs. They choose nothing: the limits of doubt are chosen anew on the validation
+images, as training chooses them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from scipy.ndimage import distance_transform_edt, gaussian_filter, maximum_filter
+from sklearn.datasets import load_sample_images
+
+from experiments.run import Place
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
+from graphcaps.data import DATASETS, Batches, load_images, read_image
+from graphcaps.errors import expect
+from graphcaps.models import doubts
+from graphcaps.models.limits import limits_of, outside
+from graphcaps.progress import bar
+from graphcaps.training.run_folder import Run, load
+
+COUNT = 200
+"""Images of each kind; of digits, the first test images."""
+LETTERS = Path("notmnist") / "t10k-images-idx3-ubyte.gz"
+LARGE, SHEET = 280, (420, 360)
+"""Pixels of a side of a digit's image, and of its sheet."""
+Random = np.random.Generator
+Kind = Callable[[np.ndarray, Random], Image.Image | list[Image.Image]]
+
+
+def on_sheet(image: np.ndarray, draw: Random) -> np.ndarray:
+    """An image (28, 28) uint8 drawn with sharp edges somewhere on a sheet: its ink (H, W) in [0, 1]."""
+    enlarged = Image.fromarray(image).resize((LARGE, LARGE), Image.Resampling.BICUBIC)
+    ink, (top, left) = np.zeros(SHEET), (draw.integers(side - LARGE) for side in SHEET)
+    ink[top : top + LARGE, left : left + LARGE] = ((np.asarray(enlarged) / 255 - 0.5) * 3 + 0.5).clip(0, 1)
+    return ink
+
+
+def picture(levels: np.ndarray) -> Image.Image:
+    return Image.fromarray(levels.clip(0, 255).round().astype(np.uint8))
+
+
+def lit(ink: np.ndarray, paper: float, dark: float) -> np.ndarray:
+    return paper + (dark - paper) * ink
+
+
+def levels(paper: float, dark: float) -> Kind:
+    return lambda ink, draw: picture(lit(ink, paper, dark))
+
+
+def framed(width: int, margin: int) -> Kind:
+    def made(ink: np.ndarray, draw: Random) -> Image.Image:
+        sheet = np.pad(lit(ink, 255, 0)[width:-width, width:-width], width)
+        return picture(np.pad(sheet, margin, constant_values=255))
+
+    return made
+
+
+def dusty(ink: np.ndarray, draw: Random) -> Image.Image:
+    """Two specks of 4 to 10 pixels across."""
+    sheet, (y, x) = lit(ink, 255, 0), np.indices(ink.shape)
+    for _ in range(2):
+        row, column, radius = *(draw.uniform(0, side) for side in SHEET), draw.uniform(2, 5)
+        sheet[(y - row) ** 2 + (x - column) ** 2 < radius**2] = 0
+    return picture(sheet)
+
+
+def shaded(sheet: np.ndarray, draw: Random, width: float) -> np.ndarray:
+    """With a shadow of 40 % of the light on one side of a line through the middle part."""
+    (y, x), angle = np.indices(sheet.shape), draw.uniform(0, 2 * np.pi)
+    row, column = (side * draw.uniform(0.3, 0.7) for side in sheet.shape)
+    across = (x - column) * np.cos(angle) + (y - row) * np.sin(angle)
+    return sheet * (0.7 - 0.3 * np.tanh(across / width))
+
+
+def tilted(sheet: np.ndarray, draw: Random, table: int) -> np.ndarray:
+    """Turned by up to 10 degrees, and seen from below: its lower side fills the width, the upper one 4/5 of it."""
+    image = Image.fromarray(sheet.astype(np.float32))
+    image = image.rotate(draw.uniform(-10, 10), Image.Resampling.BICUBIC, fillcolor=table)
+    (height, width), more = sheet.shape, 0.12 * sheet.shape[1]
+    corners = (-more, 0, 0, height, width, height, width + more, 0)
+    turned = image.transform(image.size, Image.Transform.QUAD, corners, Image.Resampling.BICUBIC, fillcolor=table)
+    return np.asarray(turned)
+
+
+def photographed(sheet: np.ndarray, draw: Random) -> Image.Image:
+    """Out of focus, with noise of 5 levels, and as a JPEG of quality 60."""
+    file = io.BytesIO()
+    picture(gaussian_filter(sheet, 1.5) + draw.normal(0, 5, sheet.shape)).save(file, "JPEG", quality=60)
+    return Image.open(file)
+
+
+def transparent(*colour: int) -> Kind:
+    def made(ink: np.ndarray, draw: Random) -> Image.Image:
+        alpha = (ink * 255).round().astype(np.uint8)
+        return Image.fromarray(np.dstack([*(np.full_like(alpha, each) for each in colour), alpha]))
+
+    return made
+
+
+def deep(bits: int) -> Kind:
+    return lambda ink, draw: Image.fromarray((lit(ink, 1, 0.05) * (2**bits - 1)).round().astype(np.uint16))
+
+
+def thin(ink: np.ndarray, draw: Random) -> Image.Image:
+    """The middle of each stroke."""
+    inside = distance_transform_edt(ink > 0.5)
+    return picture(lit((inside > 0) & (inside >= maximum_filter(inside, 9) - 1.5), 255, 120))
+
+
+def cut(ink: np.ndarray, draw: Random) -> Image.Image:
+    rows, columns = (np.flatnonzero((ink > 0.1).any(axis=axis)) for axis in (1, 0))
+    return picture(lit(ink, 255, 0)[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+
+
+PAIRS = ((240, 20), (200, 40), (180, 40), (255, 180), (255, 215), (40, 0), (0, 255), (60, 200), (175, 215), (0, 40))
+DRAWINGS: dict[str, Kind] = {
+    "clean: paper 255, ink 0": levels(255, 0),
+    **{f"paper {paper}, ink {dark}": levels(paper, dark) for paper, dark in PAIRS},
+    "a black frame of one pixel": framed(1, 0),
+    "in a drawn box": framed(3, 30),
+    "two specks of dust": dusty,
+    "a soft shadow": lambda ink, draw: picture(shaded(lit(ink, 230, 20), draw, 120)),
+    "a shadow with an edge": lambda ink, draw: picture(shaded(lit(ink, 230, 20), draw, 1)),
+    "tilted": lambda ink, draw: picture(tilted(lit(ink, 230, 30), draw, 230)),
+    "tilted, on a darker table": lambda ink, draw: picture(tilted(lit(ink, 230, 30), draw, 110)),
+    "black on transparent": transparent(0, 0, 0),
+    "yellow on transparent": transparent(255, 255, 0),
+    "white on transparent": transparent(255, 255, 255),
+    "10 bits of 16": deep(10),
+    "12 bits of 16": deep(12),
+    "GIF, its first frame empty": lambda ink, draw: [picture(lit(0 * ink, 255, 0)), picture(lit(ink, 255, 0))],
+    "cut out tightly": cut,
+    "thin strokes of a pencil": thin,
+    "photo: tilted, soft shadow, noise": lambda ink, draw: photographed(
+        shaded(tilted(lit(ink, 210, 40), draw, 210), draw, 120), draw
+    ),
+    "photo of chalk: 200 on 60, soft shadow, noise": lambda ink, draw: photographed(
+        shaded(lit(ink, 60, 200), draw, 120), draw
+    ),
+}
+
+
+def pieces(draw: Random) -> Image.Image:
+    """A piece of 140 x 140 of one of scikit-learn's two photographs."""
+    photo = load_sample_images().images[draw.integers(2)]
+    top, left = (draw.integers(side - 140) for side in photo.shape[:2])
+    return Image.fromarray(photo[top : top + 140, left : left + 140])
+
+
+def others(letters: np.ndarray) -> dict[str, Callable[[int, Random], Image.Image]]:
+    """What is no digit, by name: from a number and a generator to an image."""
+    return {
+        "letters, 28 x 28": lambda n, draw: Image.fromarray(letters[n]),
+        "letters drawn large": lambda n, draw: picture(lit(on_sheet(letters[n], draw), 255, 0)),
+        "noise, 28 x 28": lambda n, draw: picture(draw.integers(256, size=(28, 28))),
+        "noise, 280 x 280": lambda n, draw: picture(draw.integers(256, size=(280, 280))),
+        "pieces of photographs": lambda n, draw: pieces(draw),
+    }
+
+
+def asked(model, ink: float | None, images: Iterable[Image.Image | list[Image.Image]]) -> tuple[list, np.ndarray]:
+    """The answers to image files, a class each and None where there is none, and which are doubted (N,) bool."""
+    answers, doubted = [], []
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        for image in images:
+            first, *more = image if isinstance(image, list) else [image]
+            path = Path(folder) / ("image.gif" if more else "image.jpg" if first.format == "JPEG" else "image.png")
+            first.save(path, **({"save_all": True, "append_images": more} if more else {}))
+            pixels = read_image(path, model.image_shape, ink=ink).pixels[None]
+            output = model(pixels)
+            found = doubts(model, pixels, output)[0]
+            blank = any(doubt.kind == "blank" for doubt in found)
+            answers.append(None if blank else int(output.scores[0].argmax()))
+            doubted.append(bool(found))
+    return answers, np.array(doubted)
+
+
+def of_run(run: Run, place: Place) -> dict:
+    """Answers of a run on MNIST to drawings and to what is no digit, as ``table.drawings`` shows them.
+
+    Raises:
+        InputError: a run of other images, or no letters.
+    """
+    expect(run.config.dataset == "mnist", str(run), "a run on mnist", run.config.dataset)
+    path = place.data / LETTERS
+    expect(path.is_file(), "letters", f"{LETTERS} in {place.data}, of notMNIST", "none")
+    letters = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 28, 28)
+    letters = np.random.default_rng(0).permutation(letters)[:COUNT]
+    model, splits, ink = load(run), load_images("mnist", place.data), DATASETS["mnist"].ink
+    found = {}
+    for name in ("val", "test"):
+        with bar(f"{name} images") as on_progress:
+            found[name] = evaluate(model, Batches(getattr(splits, name), EVALUATION_BATCH), on_progress)
+    model.limits = limits_of(found["val"].evidence, found["val"].right)
+    doubted, right = outside(found["test"].evidence, model.limits).any(dim=1), found["test"].right
+    digits, labels = splits.test.pixels[:COUNT, 0].numpy(), splits.test.labels[:COUNT].numpy()
+    kinds, rows, no_digits = others(letters), [], []
+    with bar("drawings") as on_progress:
+        for n, (name, made) in enumerate(DRAWINGS.items()):
+            draws = [np.random.default_rng([n, k]) for k in range(COUNT)]
+            drawn = (made(on_sheet(digit, draw), draw) for digit, draw in zip(digits, draws, strict=True))
+            answers, doubt = asked(model, ink, drawn)
+            hit = np.array(answers) == labels
+            shares = {"right": hit.mean(), "doubted": doubt.mean(), "wrong": (~hit & ~doubt).mean()}
+            rows.append({"name": name, **{key: float(share) for key, share in shares.items()}})
+            on_progress((n + 1) / (len(DRAWINGS) + len(kinds)))
+        for n, (name, other) in enumerate(kinds.items()):
+            _, doubt = asked(model, ink, (other(k, np.random.default_rng([n, k])) for k in range(COUNT)))
+            no_digits.append({"name": name, "answered": float((~doubt).mean())})
+            on_progress((len(DRAWINGS) + n + 1) / (len(DRAWINGS) + len(kinds)))
+    return {
+        "command": "python -m experiments drawings RUN",
+        "of": run.result()["command"] if run.result() else str(run),
+        "count": COUNT,
+        "limits": model.limits._asdict(),
+        "drawings": rows,
+        "no_digits": no_digits,
+        "test": {
+            "images": len(right),
+            "right": float(right.float().mean()),
+            "doubted": float(doubted.float().mean()),
+            "wrong": float((~right & ~doubted).float().mean()),
+        },
+    }

@@ -1,0 +1,84 @@
+"""What torch makes of layers: exported programs, traces, and torch.func's transforms, before any other call."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.func import functional_call, grad, jacrev
+
+from graphcaps import CapsNet, dgl
+from graphcaps.graph import bipartite
+from graphcaps.nn import CapsuleConv, CapsuleLayer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def no_graph_made_before():
+    bipartite._complete.cache_clear()
+
+
+def test_a_network_that_was_never_called_is_exported_for_any_number_of_images():
+    network = CapsNet.from_preset("compact", (1, 20, 20)).eval()
+    few, many = torch.rand(2, 1, 20, 20), torch.rand(5, 1, 20, 20)
+    exported = torch.export.export(network, (few,), strict=False, dynamic_shapes={"images": {0: Dim("B", min=2)}})
+    torch.testing.assert_close(exported.module()(many).lengths, network(many).lengths)
+    traced = torch.jit.trace(network, few, check_trace=False)
+    torch.testing.assert_close(traced(many)[0], network(many).lengths)
+
+
+RING = dgl.add_self_loop(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])))
+ENTER = {
+    "layer": (CapsuleLayer(12, 3), lambda layer, u: layer(u), torch.rand(12, 2, 8)),
+    "conv": (CapsuleConv(4, 3, num_caps=2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", ENTER)
+def test_gradients_of_functions_are_autograds(name):
+    layer, call, x = ENTER[name]
+    parameters = dict(layer.named_parameters())
+    inputs = (x,) if name == "layer" else (RING, x)
+    found = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
+    wanted = torch.autograd.grad(call(layer, x).square().sum(), list(parameters.values()))
+    torch.testing.assert_close(list(found.values()), list(wanted))
+    columns = jacrev(lambda x: call(layer, x))(x)
+    torch.testing.assert_close(columns, torch.autograd.functional.jacobian(lambda x: call(layer, x), x))
+
+
+def test_shapes_are_found_without_numbers():
+    layer = CapsuleLayer(12, 3)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(torch.rand(12, 2, 8)).shape == (3, 2, 16)
+
+
+class Graph(torch.nn.Module):
+    """A graph network whose inputs all have names of their own."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.layer(x, edge_index, edge_attr=edge_attr)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_a_graph_layer_is_exported_for_any_graph(loops, tmp_path):
+    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    onnxruntime = pytest.importorskip("onnxruntime", reason='needs pip install -e ".[export]"')
+    network = Graph(pyg.CapsuleConv(4, 3, num_caps=2, edge_dim=2, add_self_loops=loops)).eval()
+
+    def draw(nodes, edges):
+        return torch.rand(nodes, 4), torch.randint(nodes, (2, edges)), torch.rand(edges, 2)
+
+    sizes = {"x": {0: Dim("N", min=2)}, "edge_index": {1: Dim("E", min=2)}, "edge_attr": {0: Dim("E", min=2)}}
+    others = draw(9, 30)
+    exported = torch.export.export(network, draw(5, 11), strict=False, dynamic_shapes=sizes)
+    torch.testing.assert_close(exported.module()(*others), network(*others))
+    program = torch.onnx.export(network, draw(5, 11), dynamo=True, dynamic_shapes=sizes, verbose=False)
+    program.save(tmp_path / "graph.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "graph.onnx")
+    found = session.run(None, {name: value.numpy() for name, value in zip(sizes, others, strict=True)})[0]
+    torch.testing.assert_close(torch.from_numpy(found), network(*others))

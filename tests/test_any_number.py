@@ -1,0 +1,180 @@
+"""Any number of classes in an image: how they are read, what the loss makes of them, and a whole training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import CapsNet, InputError, load, margin_loss, spread_loss
+from graphcaps.analysis.accuracy import Evaluation
+from graphcaps.cli import main
+from graphcaps.cli.tables import accuracy_table
+from graphcaps.data import load_images, stratified_split
+from graphcaps.explore.of_run import carried
+from graphcaps.models import CNN, capsnet_loss
+from graphcaps.models.objects import longest
+from graphcaps.nn import Decoder
+from graphcaps.training.run_folder import Run
+
+Image = pytest.importorskip("PIL.Image")
+
+NAMES = ("bar", "dot", "frame")
+SIDE = 12
+
+
+def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 (N, 12, 12) with a bar, a dot, a frame, or any of them at once, and which (N, 3) bool."""
+    shapes = np.zeros((3, SIDE, SIDE), bool)
+    shapes[0, 2:10, 3], shapes[1, 5:8, 6:9], shapes[2, [0, -1]], shapes[2, :, [0, -1]] = 1, 1, 1, 1
+    there = (np.arange(count)[:, None] >> np.arange(3)) % 2 == 1
+    bright = np.random.default_rng(0).integers(150, 256, (count, SIDE, SIDE), np.uint8)
+    return (there[:, :, None, None] & shapes).any(axis=1) * bright, there
+
+
+def written(to: Path, kind: str, count: int = 64) -> str:
+    """The images as a data set of this kind, and its name."""
+    images, there = drawn(count)
+    if kind == "npz":
+        np.savez(to / "shapes.npz", images=images, labels=there.astype(np.uint8))
+        return f"npz:{to / 'shapes.npz'}"
+    rows = ["File,Classes"]
+    for k, (pixels, of) in enumerate(zip(images, there, strict=True)):
+        joined = "+".join(name for name, is_there in zip(NAMES, of, strict=True) if is_there)
+        folder = to / "shapes" / (joined or "+") if kind == "folder" else to / "files"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{k}.png")
+        rows.append(f"files/{k}.png,{joined}")
+    if kind == "folder":
+        return f"folder:{to / 'shapes'}"
+    (to / "list.csv").write_text("\n".join(rows))
+    return f"csv:{to / 'list.csv'}"
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "npz"])
+def test_each_image_comes_with_all_of_its_classes(tmp_path, kind):
+    splits = load_images(written(tmp_path, kind), tmp_path / "data", size=SIDE)
+    assert splits.class_names == (NAMES if kind != "npz" else ("0", "1", "2")) and splits.objects is None
+    images, there = drawn(64)
+    seen = []
+    for part in (splits.train, splits.val, splits.test):
+        for pixels, of in zip(part.pixels[:, 0].numpy(), part.labels.numpy(), strict=True):
+            seen.append(int((images == pixels).all(axis=(1, 2)).nonzero()[0][0]) if of.any() else -1)
+            assert of.dtype == bool and (seen[-1] < 0 or (there[seen[-1]] == of).all())
+        assert len(part) in (44, 10) and part.labels.unique(dim=0).shape[0] == 8  # of each set of classes some
+    assert len(seen) == 64 and set(seen) == {-1, *np.flatnonzero(there.any(axis=1)).tolist()}
+
+
+def test_a_class_per_image_stays_one_however_it_is_written(tmp_path):
+    np.savez(tmp_path / "one.npz", images=drawn(30)[0], labels=np.eye(3)[np.arange(30) % 3])
+    splits = load_images(f"npz:{tmp_path / 'one.npz'}", tmp_path)
+    assert splits.objects == 1 and splits.train.labels.bincount().tolist() == [6, 6, 6]
+
+
+def test_a_share_of_images_has_each_set_of_classes_in_proportion():
+    labels = torch.tensor([[1, 1]] * 40 + [[1, 0]] * 20 + [[0, 0]] * 20).bool()
+    kept, taken = stratified_split(labels, 20)
+    assert sorted([*kept.tolist(), *taken.tolist()]) == list(range(80))
+    assert [int(((taken >= low) & (taken < high)).sum()) for low, high in ((0, 40), (40, 60), (60, 80))] == [10, 5, 5]
+
+
+def test_a_class_that_no_training_image_shows_is_named(tmp_path):
+    labels = np.array([["a+b", "a", "b"][k % 3] for k in range(30)] + ["a+b+rare"])
+    held_out = 0
+    for seed in range(12):  # the one image may be held out
+        np.savez(tmp_path / "rare.npz", images=drawn(31)[0], labels=labels)
+        try:
+            load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=seed)
+        except InputError as error:
+            held_out += 1
+            assert "training images of each class, got none of rare. Add some, or another --seed" in str(error)
+    assert 0 < held_out < 12
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+def test_the_loss_reads_0_and_1_of_two_classes_as_0_and_1(dtype):
+    """As class numbers, [1, 1] would be twice the second class, [0, 1] both, and [0, 0] twice the first."""
+    torch.manual_seed(0)
+    net, images = CapsNet.from_preset("compact", (1, 12, 12), 2, objects=None).train(), torch.rand(4, 1, 12, 12)
+    labels = torch.tensor([[1, 1], [0, 1], [0, 0], [1, 0]]).to(dtype)
+    output = net(images, labels)
+    there, v = labels.double(), output.lengths.double()
+    margin = there * (0.9 - v).relu() ** 2 + 0.5 * (1 - there) * (v - 0.1).relu() ** 2
+    together = net.decoder.layers((output.capsules * labels.float()[:, :, None]).flatten(1)).sigmoid()
+    torch.testing.assert_close(output.reconstruction.flatten(1), together)
+    wanted = margin.sum(1).mean() + 0.0005 * (together - images.flatten(1)).square().sum(1).mean()
+    torch.testing.assert_close(net.loss(output, images, labels).double(), wanted)
+    assert longest(output.lengths, None).tolist() == (output.lengths > 0.5).tolist()
+    one = CapsNet.from_preset("compact", (1, 12, 12), 2)
+    one.load_state_dict(net.state_dict())
+    with pytest.raises(InputError, match=r"\(B=4,\) int64, got .*objects=None"):
+        one.train()(images, labels)
+
+
+OUTSIDE = torch.tensor([0, 3])
+NET = CapsNet.from_preset("compact", (1, 12, 12), 3)
+SMALL_CNN = CNN.from_preset("cnn-small", (1, 12, 12), 3)
+IMAGES = torch.zeros(2, 1, 12, 12)
+DOORS = {
+    "margin": lambda: margin_loss(torch.rand(2, 3), OUTSIDE),
+    "spread": lambda: spread_loss(torch.rand(2, 3), OUTSIDE, 0.5),
+    "network": lambda: NET.train()(IMAGES, OUTSIDE),
+    "loss": lambda: NET.loss(NET(IMAGES), IMAGES, OUTSIDE),
+    "layers": lambda: capsnet_loss(PAIRED(IMAGES), torch.zeros(2, 2, 1, 12, 12), torch.tensor([[0, 3], [0, 1]])),
+    "cnn": lambda: SMALL_CNN.loss(SMALL_CNN(IMAGES), IMAGES, OUTSIDE),
+    "decoder": lambda: Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), OUTSIDE),
+}
+PAIRED = CapsNet.from_preset("compact", (1, 12, 12), 3, objects=2)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_label_outside_the_classes_is_named(door):
+    with pytest.raises(InputError, match="labels: expected classes from 0 to J - 1 = 2, got 0 to 3"):
+        DOORS[door]()
+
+
+def test_an_image_is_right_where_its_classes_are_found_and_no_others():
+    labels = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0]]).bool()
+    answers = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0]]).bool()
+    result = Evaluation(answers, labels, 0.0, torch.full((4, 3), torch.nan))
+    assert (result.correct, [counts.tolist() for counts in result.per_class(3)]) == (
+        2,
+        [[2, 2, 0], [2, 1, 0], [2, 1, 1]],
+    )
+    lines = accuracy_table(result, NAMES).splitlines()
+    assert "all found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
+
+
+def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([0]))
+    written(tmp_path, "folder", 240)
+
+    def says(*words: str) -> str:
+        assert main([*words]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    settings = ["--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none", "--device", "cpu"]
+    said = says("train", "--dataset", "folder:shapes", *settings)
+    assert "3 classes of " in said
+    run = Run.open(tmp_path / "runs" / "shapes-compact-1")
+    network = load(run)
+    assert network.objects is None and network.limits.answer is None and network.limits.likeness is not None
+    assert run.result()["test_accuracy"] > 0.8  # one set of classes of eight by chance
+    predicted, labels = run.answers()
+    assert (
+        predicted.dtype == labels.dtype == bool and run.result()["test_correct"] == (predicted == labels).all(1).sum()
+    )
+    path = str(run.path)
+    assert "frame " in says("evaluate", path) and "as they are" in says("evaluate", path, "--on", "noisy")
+    file = next((tmp_path / "shapes" / "bar+dot").iterdir())
+    line = says("predict", path, str(file))
+    assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
+    says("viz", path, "--what", "sheet")
+    assert Path(says("explore", path, "--no-open").split()[-1]).exists()
+    assert "any number of classes isn't computed in the page" in carried(run)[2]
+    assert "network.pt2" in says("export", path, "--format", "pt2", "--check", "3")
+    with pytest.raises(InputError, match="objects: expected 1 for 'cnn-small'"):
+        CNN.from_preset("cnn-small", objects=None)

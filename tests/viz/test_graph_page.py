@@ -1,0 +1,422 @@
+"""A graph's page: it computes what CapsuleConv does, whatever is cut, added or moved, and shows it."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from traces import stored_in
+
+from graphcaps import dgl, explore_graph
+from graphcaps.errors import InputError
+from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Spherical
+
+from .browser import check_accessible, check_fits, opened, page_that_computes, settle
+
+CLUB = dgl.from_networkx(networkx.karate_club_graph())
+CAPS, DIM = 4, 6
+LAYERS = {
+    "default": {},
+    "unit votes": {"routing": Spherical(concentration=4.0, unit_votes=True)},
+    "mutual": {"routing": Spherical(concentration=4.0, mutual=True)},
+    "unit votes, mutual, 5 iterations": {"routing": Spherical(5, 4.0, unit_votes=True, mutual=True)},
+    "dynamic": {"routing": "dynamic"},
+    "uniform, no squash, no bias": {"routing": "uniform", "squash_output": False, "bias": False},
+    "not normalised": {"normalise": False},
+}
+
+
+def layer(feats: int = 5, **options) -> CapsuleConv:
+    torch.manual_seed(1)
+    conv = CapsuleConv(feats, DIM, CAPS, allow_zero_in_degree=True, **options).double().eval()
+    if conv.capsules.bias is not None:
+        torch.nn.init.normal_(conv.capsules.bias, std=0.1)
+    return conv
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    """Numbers in double precision that the page holds as they are, in float32."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).double()
+
+
+def page_of(path, conv, graph, feat, **options) -> tuple[str, dict]:
+    text = explore_graph(conv, graph, feat, path / "graph.html", **options).read_text(encoding="utf-8")
+    return text, stored_in(text)
+
+
+# What the page makes of its data after these changes: couplings and capsules after the layer's iterations
+COMPUTED = """([found, changes]) => {
+  const conv = new NodeConv(asBytes(found));
+  for (const [what, ...how] of changes) conv[what](...how);
+  const { layer, states } = conv.route(10), { c, s } = states[conv.iterations - 1];
+  return [[...c], [...Array(conv.N).keys()].flatMap((node) => [...layer.capsules(s, node)])]; }"""
+
+
+@pytest.fixture(scope="module")
+def computing(chromium):
+    return page_that_computes(chromium, ("layer.js", "node_conv.js"))
+
+
+def computed(computing, data, changes=()) -> tuple[np.ndarray, np.ndarray]:
+    c, out = computing.evaluate(COMPUTED, [data, list(changes)])
+    return np.array(c).reshape(-1, CAPS), np.array(out).reshape(-1, CAPS, DIM)
+
+
+@torch.no_grad()
+def said(conv, graph, feat, weight=None) -> tuple[np.ndarray, np.ndarray]:
+    out, c = conv(graph, feat, weight, get_coupling=True)
+    return c[:, 0].numpy(), out.numpy()
+
+
+def agree(ours, theirs) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
+def test_the_page_computes_the_layer_before_and_after_every_change(computing, tmp_path, options, weighted):
+    graph, conv, feat = dgl.add_self_loop(CLUB), layer(**options), drawn(34, 5)
+    weight = drawn(graph.num_edges()).abs() if weighted else None
+    data = page_of(tmp_path, conv, graph, feat, edge_weight=weight)[1]
+    given = said(conv, graph, feat, weight)
+    agree(computed(computing, data), given)
+    assert computed(computing, data, [["cut", 1, 0], ["add", 0, 1]])[1] == pytest.approx(given[1], abs=1e-5)
+
+    gone = graph.edge_ids([0, 1, 5], [1, 0, 5])
+    left = torch.ones(graph.num_edges(), dtype=torch.bool).index_fill(0, gone, False)
+    graph, weight = dgl.remove_edges(graph, gone), weight[left] if weighted else None
+    changes = [["cut", 1, 0], ["cut", 5, 5]]
+    agree(computed(computing, data, changes), said(conv, graph, feat, weight))
+
+    graph = dgl.add_edges(graph, [12, 20], [20, 12])
+    weight = F.pad(weight, (0, 2), value=1.0) if weighted else None
+    feat[7] = feat[30] / 4 - feat[7]
+    changes += [["add", 12, 20], ["move", 7, feat[7].tolist()]]
+    agree(computed(computing, data, changes), said(conv, graph, feat, weight))
+    agree(computed(computing, data, [*changes, ["reset"]]), given)
+
+
+def test_a_node_that_has_lost_its_edges_is_what_the_layer_makes_of_the_bias(computing, tmp_path):
+    graph, conv, feat = dgl.graph(([0, 1, 0, 0], [1, 2, 2, 2])), layer(), drawn(3, 5)  # two edges are parallel
+    data = page_of(tmp_path, conv, graph, feat)[1]
+    assert not data["two_way"]
+    agree(computed(computing, data), said(conv, graph, feat))
+    agree(computed(computing, data, [["cut", 0, 1], ["cut", 1, 0]]), said(conv, dgl.remove_edges(graph, [0]), feat))
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+@pytest.mark.parametrize("center", [None, 7])
+def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(computing, tmp_path, center, mutual):
+    made = networkx.barabasi_albert_graph(900, 3, seed=0)
+    graph, feat = dgl.from_networkx(made), drawn(900, 5)
+    assert graph.num_edges() == 5382
+    conv = layer(routing=Spherical(mutual=mutual))
+    names = [f"n{n}" for n in range(900)]
+    data = page_of(tmp_path, conv, graph, feat, node_names=names, center=center)[1]
+    shown, whole = [int(name[1:]) for name in data["names"]], data["whole"]
+    assert 1500 < len(data["src"]) <= 2000 and data["sample"] == {"edges": 5382, "around": center and "n7"}
+    inner = [n for n, is_whole in zip(shown, whole, strict=True) if is_whole]
+    arriving = np.bincount(data["dst"], minlength=len(shown))
+    assert all(arriving[at] == made.degree[n] for at, n in enumerate(shown) if whole[at])
+    if center is None:
+        assert min(made.degree[n] for n in inner) >= max(made.degree[n] for n in set(made) - set(inner))
+    else:
+        away = networkx.single_source_shortest_path_length(made, center)
+        assert max(away[n] for n in inner) <= min(away[n] for n in set(made) - set(inner))
+    if mutual:
+        ends = list(zip(data["src"], data["dst"], strict=True))
+        assert {(v, u) for u, v in ends} == set(ends)
+    else:
+        out = computed(computing, data)[1]
+        agree([out[whole]], [said(conv, graph, feat)[1][inner]])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_caps": 1}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
+        ({"competition": "neighbours"}, "conv: expected competition='capsules', got 'neighbours'. The page doesn't"),
+        ({"in_caps": 2}, "conv: expected in_caps=1, got 2"),
+        ({"residual": True}, "conv: expected no residual, got one"),
+        ({"edge_feats": 3}, "conv: expected no edge_feats, got one"),
+        ({"activation": F.elu}, "conv: expected no activation, got one"),
+    ],
+)
+def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, text):
+    conv = CapsuleConv(5, DIM, **{"num_caps": CAPS, **options})
+    with pytest.raises(InputError) as error:
+        explore_graph(conv, CLUB, torch.randn(34, 5), tmp_path / "graph.html")
+    assert str(error.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("labels", [0, 1]),
+        ("node_names", ["a"]),
+        ("positions", np.full((34, 2), np.nan)),
+        ("positions", np.ones((34, 3))),
+    ],
+)
+def test_arguments_that_do_not_fit_are_an_error(tmp_path, name, given):
+    with pytest.raises(InputError, match=f"^{name}: expected"):
+        explore_graph(layer(), CLUB, drawn(34, 5), tmp_path / "graph.html", **{name: given})
+    assert not list(tmp_path.iterdir())
+
+
+def test_both_languages_have_the_same_words(chromium):
+    page = chromium.new_page()
+    for name in ("words.js", "node_words.js"):
+        page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+    kinds = """(language) => {
+      const kind = (value) => value && typeof value === "object"
+        ? Object.fromEntries(Object.entries(value).map(([name, each]) => [name, kind(each)]))
+        : typeof value === "function" ? `function of ${value.length}` : typeof value;
+      return kind(NODE_WORDS[language]); }"""
+    english, german = (page.evaluate(kinds, language) for language in ("en", "de"))
+    assert english == german and len(english) > 50
+    page.close()
+
+
+GRAPH = dgl.add_self_loop(CLUB)
+FEAT = drawn(34, 5)
+LABELS = [networkx.karate_club_graph().nodes[n]["club"] for n in range(34)]
+PLACES = networkx.circular_layout(CLUB.to_networkx())
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A page of each layer."""
+    folder = tmp_path_factory.mktemp("pages")
+    kept = {"labels": LABELS, "positions": PLACES}
+    return {name: page_of(folder, layer(**options), GRAPH, FEAT, **kept)[0] for name, options in LAYERS.items()}
+
+
+@pytest.fixture
+def page(chromium, texts):
+    with opened(chromium, texts["default"], width=1600) as page:
+        yield page
+
+
+def text(page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def read(shown: str) -> float:
+    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
+
+
+def place(page, *nodes: int, toward: float = 0.5) -> dict:
+    """Of a node on the canvas; of two a point on the line from the first to the second."""
+    box = page.locator(".stage > canvas").bounding_box()
+    at = np.array([PLACES[n] for n in range(34)])
+    radius = min(13, 0.135 * (box["width"] * box["height"] / 34) ** 0.5)
+    low, high = at.min(0), at.max(0)
+    unit = min((np.array([box["width"], box["height"]]) - 2 * (2.4 * radius + 6)) / (high - low))
+    spots = (at - (low + high) / 2) * unit * [1, -1] + [box["width"] / 2, box["height"] / 2]
+    point = spots[nodes[0]] if len(nodes) == 1 else spots[nodes[0]] + toward * (spots[nodes[1]] - spots[nodes[0]])
+    return {"x": float(point[0]), "y": float(point[1])}
+
+
+def click(page, *nodes: int, **how) -> None:
+    page.locator(".stage > canvas").click(position=place(page, *nodes, toward=0.7), **how)
+    page.mouse.move(2, 2)
+    settle(page)
+
+
+def arrivals(page) -> dict[int, tuple[float, float]]:
+    """Of the table: c and b by source."""
+    rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
+    return {int(row[0]): (read(row[-2]), read(row[-1])) for row in rows}
+
+
+def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
+    """The largest coupling of each in-edge of a node, by source."""
+    c, _ = said(layer(**options), graph, feat)
+    src, dst = (end.tolist() for end in graph.edges(order="eid"))
+    return {u: float(c[e].max()) for e, (u, v) in enumerate(zip(src, dst, strict=True)) if v == node}
+
+
+def shown_couplings(page) -> dict[int, float]:
+    return {u: c for u, (c, _) in arrivals(page).items()}
+
+
+def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_routes_at_once(page):
+    assert text(page, "#source").startswith(
+        "CapsuleConv, 5 → 4 × 6 · spherical routing, 3 iterations · 34 nodes, 190 edges"
+    )
+    click(page, 2)
+    assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"
+    assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
+    lengths = np.linalg.norm(said(layer(), GRAPH, FEAT)[1][2], axis=-1)
+    assert [read(value) for value in page.locator("#parents .value").all_inner_texts()] == pytest.approx(
+        lengths, abs=5.1e-3
+    )
+
+    click(page, 32, 2)
+    assert text(page, "#subject").startswith("Edge 32 → 2") and text(page, "#join") == "Cut 32 – 2"
+    page.locator("#join").click()
+    settle(page)
+    less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
+    assert text(page, "#child-head") == "10 edges arrive at 2" and text(page, "#join") == "Add 32 – 2"
+    assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
+    assert text(page, "#changes").startswith("2 edges cut. ")
+
+    page.locator("#pick").click()
+    settle(page)
+    assert text(page, "#join-note") == "Click on a node in the graph."
+    click(page, 20)
+    page.locator("#join").click()
+    settle(page)
+    more = dgl.add_edges(less, [20, 2], [2, 20])
+    assert shown_couplings(page) == pytest.approx(couplings(2, more), abs=5.1e-4)
+    click(page, 25, modifiers=["Shift"])
+    assert text(page, "#join") == "Add 25 – 2"
+    page.locator("#reset").click()
+    settle(page)
+    assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
+    assert text(page, "#changes") == "Nothing is changed." and page.locator("#reset").is_disabled()
+
+
+def test_moving_a_nodes_features_routes_its_neighbours_at_once(page):
+    page.locator("#node").select_option("0")
+    page.locator("#other").select_option("33")
+    page.locator("#towards").fill("100")
+    settle(page)
+    moved = FEAT.clone()
+    moved[0] = FEAT[33]
+    page.locator("#node").select_option("1")  # a neighbour
+    settle(page)
+    assert shown_couplings(page) == pytest.approx(couplings(1, feat=moved), abs=5.1e-4)
+    assert abs(couplings(1, feat=moved)[0] - couplings(1)[0]) > 0.01
+    page.locator("#node").select_option("0")
+    page.locator("#feature-2").fill(str(float(FEAT[0, 2])))
+    settle(page)
+    moved[0, 2] = float(page.locator("#feature-2").input_value())
+    page.locator("#node").select_option("1")
+    settle(page)
+    assert shown_couplings(page) == pytest.approx(couplings(1, feat=moved), abs=5.1e-4)
+    assert text(page, "#changes").startswith("Features of 1 node moved. ")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
+    """The logit that iteration 2 computes is the one that iteration 3 begins with."""
+    with opened(chromium, texts[name], width=1600) as page:
+        click(page, 32, 2)
+        computed = []
+        for iteration in (2, 3):
+            page.locator("#iteration").fill(str(iteration))
+            settle(page)
+            row = page.locator("#softmax .chosen td").all_inner_texts()
+            shares = [read(cell) for cell in page.locator("#softmax tbody tr td:last-child").all_inner_texts()]
+            assert sum(shares) == pytest.approx(1, abs=2.1e-3) and max(shares) == arrivals(page)[32][0]
+            computed.append((read(text(page, "#edge .formula").split("= ")[-1]), read(row[1])))
+        if not name.startswith("uniform"):
+            assert computed[0][0] == pytest.approx(computed[1][1], abs=1e-3)
+        out = text(page, "#lines li:nth-child(3)")
+        assert ("squash(4 / " in out or "4 / 11 · s" in out) == (name != "dynamic")
+        above, below, length = map(read, re.findall(r"[\d.]+", out)[-3:])
+        if name == "dynamic":
+            assert above / below == pytest.approx(length, abs=2e-3)
+        else:
+            capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
+            shown = read(page.locator("#parents .value").nth(capsule - 1).inner_text())
+            assert length == pytest.approx(shown, abs=6e-3)
+
+
+def test_time_keys_capsules_matrix_and_languages(page):
+    assert text(page, "#iterations output") == "3 of 10"
+    page.locator("#iteration").fill("1")
+    settle(page)
+    assert text(page, "h1") == "Couplings nearly equal: hardly any routing"
+    page.locator("#iterations button").click()
+    page.wait_for_function("() => document.querySelector('#iterations output').textContent.startsWith('3 of')")
+    page.locator("#iterations button").click()
+    page.keyboard.press("Escape")
+    page.locator(".stage > canvas").focus()
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    first = page.locator("#node").input_value()
+    assert LABELS[int(first)] == "Mr. Hi" and "Class Mr. Hi" in text(page, "#child p")
+    page.locator("#child tbody button").nth(1).click()
+    settle(page)
+    assert page.locator("#other").input_value() == text(page, "#child .chosen td:first-child")
+    page.locator("#votes canvas").focus()
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    assert page.locator("#other").input_value() == text(page, "#child .chosen td:first-child")
+    page.locator("#parents button").nth(2).click()
+    settle(page)
+    assert text(page, "#softmax .chosen td:first-child") == f"capsule 3 of {first}"
+    page.locator("#votes summary").click()
+    page.locator("#line-next").click()
+    settle(page)
+    assert text(page, "#votes .chosen td:first-child") == f"{text(page, '#child .chosen td:first-child')} → {first}"
+    assert text(page, "#lines [aria-current] strong") == "softmax"
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
+    page.get_by_role("button", name="Matrix").click()
+    page.get_by_role("button", name="Show all").click()
+    settle(page)
+    assert text(page, "#child-head") == "A node or an edge"
+    box = page.locator(".stage > canvas").bounding_box()
+    order = sorted(range(34), key=lambda n: (LABELS[n], n))
+    page.locator(".stage > canvas").click(position={"x": 6, "y": 20 + (box["height"] - 24) / 34 * 3.5})
+    settle(page)
+    assert page.locator("#node").input_value() == str(order[3])
+    page.locator("#language").click()
+    settle(page)
+    assert text(page, "#edit-head") == "Den Graphen ändern" and "Kanten kommen bei" in text(page, "#child-head")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1600])
+def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
+    with opened(chromium, texts["mutual"], width=width, height=900, color_scheme=scheme) as page:
+        check_fits(page)
+        check_accessible(page)
+        click(page, 32, 2)
+        page.locator("#join").click()
+        for _ in range(2):  # both views
+            settle(page)
+            check_fits(page)
+            check_accessible(page)
+            page.get_by_role("button", name="Matrix").click()
+        graph = page.locator(".stage").bounding_box()
+        assert graph["y"] + graph["height"] < 900, "the graph is on the first screen"
+
+
+def test_a_graph_can_lose_all_its_edges(chromium, tmp_path):
+    with opened(chromium, page_of(tmp_path, layer(), dgl.graph(([0], [1])), drawn(2, 5))[0]) as page:
+        page.locator("#node").select_option("1")
+        page.locator("#other").select_option("0")
+        page.locator("#join").click()
+        settle(page)
+        assert text(page, "h1") == "0 of 0 edges go to one capsule by more than half"
+        assert text(page, "#child-head") == "0 edges arrive at 1" and "allow_zero_in_degree" in text(page, "#child p")
+        bias = np.linalg.norm(
+            said(layer(), dgl.graph(([0], [1])), drawn(2, 5))[1][0], axis=-1
+        )  # node 0 has none either
+        shown = [read(value) for value in page.locator("#parents .value").all_inner_texts()]
+        assert shown == pytest.approx(bias, abs=5.1e-3)
+
+
+def test_a_larger_graph_says_what_is_shown(chromium, tmp_path):
+    made = dgl.from_networkx(networkx.barabasi_albert_graph(900, 3, seed=0))
+    shown, _ = page_of(tmp_path, layer(20), made, drawn(900, 20), center=7)
+    with opened(chromium, shown, width=400) as page:
+        said = text(page, "#sample")
+        assert "of 5\u202f382 edges: all that arrive at" in said and "nodes, those around 7." in said
+        page.locator("#node").select_option("7")
+        settle(page)
+        assert page.locator("#features div p").count() == 0, "20 features have no sliders"
+        check_fits(page)

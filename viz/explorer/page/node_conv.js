@@ -1,0 +1,187 @@
+// CapsuleConv in the page: features of nodes -> votes along edges -> routing -> capsules of nodes, as the docstring of
+// graphcaps/nn/graph_conv.py has them. Edge e goes from node src[e] to node dst[e] and is a child of the layer. Capsule l
+// of node n is its parent n * K + l, and the vote of e for it is number e * K + l.
+
+// Of each edge the number of the one that goes back, -1 where there is none: of several the first of the first, as
+// reverse_edges of graphcaps/graph/nodes.py.
+function reversesOf(src, dst) {
+  const between = new Map();
+  src.forEach((u, e) => {
+    const key = `${u} ${dst[e]}`;
+    between.set(key, [...(between.get(key) ?? []), e]);
+  });
+  const back = Int32Array.from(src, () => -1);
+  src.forEach((u, e) => {
+    const at = between.get(`${u} ${dst[e]}`).indexOf(e);
+    back[e] = between.get(`${dst[e]} ${u}`)?.[at] ?? -1;
+  });
+  return back;
+}
+
+// The routing of the edges of all nodes at once: a child has K parents, the capsules of the node it goes to.
+class NodeLayer extends Layer {
+  constructor({ src, dst, weight }, conv) {
+    const { K, D, N, routing, iterations, concentration } = conv,
+      votes = [...Array(src.length * K).keys()],
+      arrays = { src: votes.map((e) => Math.floor(e / K)), dst: votes.map((e) => dst[Math.floor(e / K)] * K + (e % K)) };
+    const [from, to] = [arrays.src, arrays.dst].map((values) => ({ values: Int32Array.from(values) }));
+    super({
+      src: from,
+      dst: to,
+      matrix: { values: [] },
+      weight: { values: [], shape: [0, 0, D] },
+      children: src.length,
+      parents: N * K,
+      routing,
+      iterations,
+      concentration,
+    });
+    Object.assign(this, { conv, ends: { src, dst, weight }, back: reversesOf(src, dst) });
+  }
+
+  // (E * K, D): w z.
+  votes() {
+    const { K, D, z } = this.conv,
+      { src, weight } = this.ends,
+      size = K * D,
+      u_hat = new Float64Array(src.length * size);
+    src.forEach((u, e) => {
+      for (let k = 0; k < size; k++) u_hat[e * size + k] = weight[e] * z[u * size + k];
+    });
+    return u_hat;
+  }
+
+  // With `mutual` that of the edge that goes back is added.
+  agreement(u_hat, v) {
+    const own = super.agreement(u_hat, v),
+      { K, mutual } = this.conv;
+    return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
+  }
+
+  // Where votes are compared with the direction of s alone, v is this direction; found when it is asked for.
+  route(u_hat, rounds) {
+    const states = super.route(u_hat, rounds);
+    if (this.routing === "dynamic") return states;
+    return states.map((state) => {
+      let known;
+      const found = () => (known ??= this.directions(u_hat, state.s));
+      return { ...state, get v() { return found().v; }, get agreement() { return found().agreement; } };
+    });
+  }
+
+  directions(u_hat, s) {
+    const lengths = lengthsOf(s, this.dim),
+      v = s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
+    return { v, agreement: super.agreement(u_hat, v) };
+  }
+
+  // The capsules (K, D) of a node that the layer makes of the sums.
+  capsules(s, node) {
+    const { K, D, bias, squash } = this.conv,
+      factor = this.factor(node),
+      means = s.slice(node * K * D, (node + 1) * K * D).map((value, at) => value * factor + (bias ? bias[at] : 0));
+    return squash ? squashed(means, D) : means;
+  }
+
+  nodeOf(parent) {
+    return Math.floor(parent / this.conv.K);
+  }
+
+  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale.
+  factor(node) {
+    const { K, normalise } = this.conv,
+      f = normalise ? this.usual(node) : 1;
+    return f ? K / Math.max(1, this.degree[node * K]) / f : 0;
+  }
+
+  // f of a node: the root mean square of the features that come in.
+  usual(node) {
+    const { src, dst } = this.ends,
+      { power, K } = this.conv,
+      mean = src.reduce((sum, u, e) => sum + (dst[e] === node ? power[u] : 0), 0) / Math.max(1, this.degree[node * K]);
+    return mean > 1e-24 ? Math.sqrt(mean) : 0;
+  }
+}
+
+class NodeConv {
+  // `found` is what graphcaps/explore/of_graph.py writes.
+  constructor(found) {
+    const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
+    const [N, F] = found.feat.shape,
+      [, K, D] = found.matrix.shape;
+    Object.assign(this, found, { N, F, K, D, given: values(found.feat), matrix: values(found.matrix), bias: values(found.bias) });
+    this.weight = values(found.weight) ?? new Float64Array(found.src.length).fill(1);
+    this.reset();
+  }
+
+  reset() {
+    const { src, dst, weight, N, K, D } = this;
+    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()] }; // -1 is that of a new edge
+    this.x = this.given.slice();
+    this.moved = new Set(); // nodes whose features aren't those given
+    this.z = new Float64Array(N * K * D);
+    this.power = new Float64Array(N);
+    for (let n = 0; n < N; n++) this.say(n);
+  }
+
+  featuresOf(n, x = this.x) {
+    return x.subarray(n * this.F, (n + 1) * this.F);
+  }
+
+  move(n, features) {
+    const given = this.featuresOf(n, this.given);
+    this.featuresOf(n).set(features);
+    if (given.every((value, f) => value === features[f])) this.moved.delete(n);
+    else this.moved.add(n);
+    this.say(n);
+  }
+
+  // z of a node, x W, of length 1 for each capsule with `unit_votes`; and the mean square of x.
+  say(n) {
+    const { K, D, matrix, unit_votes: unit } = this,
+      size = K * D,
+      x = this.featuresOf(n),
+      z = this.z.subarray(n * size, (n + 1) * size).fill(0);
+    x.forEach((value, f) => {
+      if (value) for (let k = 0; k < size; k++) z[k] += value * matrix[f * size + k];
+    });
+    if (unit) {
+      const lengths = lengthsOf(z, D);
+      z.forEach((value, at) => (z[at] = value / (lengths[Math.floor(at / D)] > 1e-12 ? lengths[Math.floor(at / D)] : 1)));
+    }
+    this.power[n] = x.reduce((sum, value) => sum + value * value, 0) / x.length;
+  }
+
+  // The edges from u to v, and with `two_way` those back, are there no more.
+  cut(u, v) {
+    const { src, dst } = this.edges,
+      gone = (e) => (src[e] === u && dst[e] === v) || (this.two_way && src[e] === v && dst[e] === u),
+      left = [...src.keys()].filter((e) => !gone(e));
+    for (const name of Object.keys(this.edges)) this.edges[name] = left.map((e) => this.edges[name][e]);
+  }
+
+  // An edge from u to v, and with `two_way` the one back, as far as the page has all that comes in there: one that was
+  // cut comes back, a new one has weight 1.
+  add(u, v) {
+    const ways = this.two_way && u !== v ? [[u, v], [v, u]] : [[u, v]],
+      { edges } = this;
+    for (const [from, to] of ways.filter(([, to]) => !this.isOutside(to))) {
+      const cut = this.src.findIndex((u, e) => u === from && this.dst[e] === to && !edges.number.includes(e));
+      edges.src.push(from);
+      edges.dst.push(to);
+      edges.weight.push(cut < 0 ? 1 : this.weight[cut]);
+      edges.number.push(cut);
+    }
+  }
+
+  // Whether a node only sends votes: those that come in are not in the page.
+  isOutside(n) {
+    return Boolean(this.whole) && !this.whole[n] && !this.mutual;
+  }
+
+  route(rounds) {
+    const layer = new NodeLayer(this.edges, this),
+      u_hat = layer.votes();
+    return { layer, u_hat, states: layer.route(u_hat, rounds) };
+  }
+}

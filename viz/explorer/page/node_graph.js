@@ -1,0 +1,275 @@
+// The graph on a canvas. An edge with a reverse is the half of a line that touches its target, any other one an arrow; or
+// as a matrix, a row for each source and a column for each target.
+
+const SMALLEST = 3, // pixels of a node's radius
+  LARGEST = 13,
+  FEW = 300, // nodes, of more only those chosen have names beside them
+  HEADED = 9, // pixels of an arrow's head
+  ASIDE_CELL = 0.6, // of its strength has a cell beside those of the chosen node
+  OUTLINE = 2.5, // of an edge that goes to another capsule than in the graph as it was given
+  SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
+
+class NodeGraph extends Graph {
+  // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
+  take(conv, layer, order) {
+    const { src, dst } = layer.ends;
+    Object.assign(this, { conv, layer, src, dst, back: layer.back, order, widest: 1 });
+    Object.assign(this, { image: { src }, parents: conv.colors });
+    this.rank = new Map(order.map((node, at) => [node, at]));
+  }
+
+  place() {
+    const { context, width, height } = surface(this.canvas),
+      { at, N } = this.conv;
+    Object.assign(this, { context, width, height });
+    this.radius = Math.min(LARGEST, Math.max(SMALLEST, 0.135 * Math.sqrt((width * height) / N)));
+    this.thick = Math.max(2.5, 0.6 * this.radius);
+    const ends = (axis) => [Math.min(...at.map((p) => p[axis])), Math.max(...at.map((p) => p[axis]))],
+      [x0, x1] = ends(0),
+      [y0, y1] = ends(1),
+      pad = 2.4 * this.radius + 6,
+      unit = Math.min((width - 2 * pad) / (x1 - x0 || 1), (height - 2 * pad) / (y1 - y0 || 1));
+    this.spots = at.map(([x, y]) => [width / 2 + unit * (x - (x0 + x1) / 2), height / 2 - unit * (y - (y0 + y1) / 2)]);
+    this.middle = [width / 2, height / 2];
+    const longest = Math.max(...this.order.map((node) => this.wide(this.conv.names[node]))),
+      named = (height - ABOVE) / N >= LINE;
+    this.left = named ? Math.min(longest, 0.25 * width) + 8 : 4;
+    this.top = ABOVE;
+    this.cells = [(width - this.left - 4) / N, (height - this.top - 4) / N];
+  }
+
+  wide(text) {
+    return scratch.measureText(text).width;
+  }
+
+  radiusOf(node) {
+    return this.conv.whole?.[node] === false ? 0.55 * this.radius : this.radius;
+  }
+
+  // Where an edge's line begins and ends; of a loop its ring {x, y, radius}.
+  line(e) {
+    const [u, v] = [this.src[e], this.dst[e]],
+      [from, to] = [this.spots[u], this.spots[v]];
+    if (u === v) {
+      const away = [to[0] - this.middle[0], to[1] - this.middle[1]],
+        long = Math.hypot(...away) || 1,
+        radius = 0.75 * this.radius,
+        step = this.radius + 0.7 * radius;
+      return { ring: [to[0] + (away[0] / long) * step, to[1] + ((away[1] || 1e-9) / long) * step, radius] };
+    }
+    const long = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1,
+      part = this.back[e] >= 0 ? 0.5 : 0,
+      end = 1 - this.radiusOf(v) / long;
+    const along = (t) => [from[0] + t * (to[0] - from[0]), from[1] + t * (to[1] - from[1])];
+    return { from: along(part), to: along(Math.max(part, end)) };
+  }
+
+  // The capsule of an edge that is drawn: the chosen one, or the one with the largest coupling; and this coupling.
+  strongest(e, chosen) {
+    const { K } = this.conv,
+      own = this.c.subarray(e * K, (e + 1) * K),
+      l = chosen.capsule ?? indexOfLargest(own);
+    return { l, c: own[l] };
+  }
+
+  // Grey where the couplings are equal, the capsule's colour where the edge has chosen it.
+  color(l, c, look) {
+    const equal = 1 / this.conv.K,
+      part = Math.min(1, Math.max(0, (c - equal) / (1 - equal))) ** 0.5,
+      grey = rgbOf(look.muted);
+    return `rgb(${rgbOf(look.parents[l]).map((channel, k) => Math.round(part * channel + (1 - part) * grey[k])).join(" ")})`;
+  }
+
+  alpha(c) {
+    return 0.3 + 0.7 * this.share(c);
+  }
+
+  // How much of its strength an edge keeps: all of it where it arrives at the chosen node.
+  light(e, chosen) {
+    return chosen.node === null || this.dst[e] === chosen.node ? 1 : this.matrix ? ASIDE_CELL : ASIDE;
+  }
+
+  draw(c, chosen, hovered, look) {
+    scratch.font = look.font;
+    this.place();
+    this.c = c;
+    const marked = chosen.child ?? null,
+      edges = [...this.src.keys()],
+      drawn = edges.map((e) => this.strongest(e, chosen));
+    edges.sort((a, b) => this.light(a, chosen) - this.light(b, chosen) || drawn[a].c - drawn[b].c);
+    if (this.matrix) this.drawMatrix(edges, drawn, chosen, hovered, look);
+    else {
+      for (const e of edges) this.drawEdge(e, drawn[e], chosen, e === marked || e === hovered?.edge, look);
+      for (const node of this.order) this.drawNode(node, chosen, hovered, look);
+      this.drawNames(chosen, hovered, look);
+    }
+    this.context.globalAlpha = 1;
+  }
+
+  drawEdge(e, { l, c }, chosen, marked, look) {
+    const { context } = this,
+      wide = this.lineWidth(c),
+      light = this.light(e, chosen);
+    const stroke = (color, width, alpha) => {
+      Object.assign(context, { globalAlpha: alpha, strokeStyle: color, fillStyle: color, lineWidth: width });
+      this.path(e, width);
+    };
+    if (marked) stroke(look.ink, wide + 5, 1);
+    else if (this.rerouted.has(e)) stroke(look.ink, wide + OUTLINE, light);
+    if (marked || this.rerouted.has(e)) stroke(look.paper, wide + 0.5, 1);
+    stroke(this.color(l, c, look), wide, marked ? 1 : light * this.alpha(c));
+  }
+
+  path(e, width) {
+    const { context } = this,
+      { ring, from, to } = this.line(e);
+    context.beginPath();
+    if (ring) context.arc(...ring, 0, 2 * Math.PI);
+    else {
+      context.moveTo(...from);
+      context.lineTo(...to);
+    }
+    context.stroke();
+    if (ring || this.back[e] >= 0) return;
+    const angle = Math.atan2(to[1] - from[1], to[0] - from[0]),
+      size = HEADED * 0.6 + width,
+      corner = (turn) => [to[0] - size * Math.cos(angle + turn), to[1] - size * Math.sin(angle + turn)];
+    context.beginPath();
+    context.moveTo(...to);
+    context.lineTo(...corner(0.45));
+    context.lineTo(...corner(-0.45));
+    context.fill();
+  }
+
+  drawNode(node, chosen, hovered, look) {
+    const { context } = this,
+      own = node === chosen.node,
+      near = node === chosen.other || node === hovered?.node,
+      outside = this.conv.whole?.[node] === false;
+    context.globalAlpha = 1;
+    Object.assign(context, { fillStyle: own ? look.accent : look.paper, strokeStyle: own || near ? look.accent : outside ? look.muted : look.ink });
+    context.lineWidth = near ? 3 : 1.5;
+    this.shape(...this.spots[node], this.radiusOf(node), SHAPES[this.conv.classes.length <= SHAPES.length ? this.conv.labels?.[node] ?? 0 : 0]);
+    context.fill();
+    context.stroke();
+    if (!this.conv.moved.has(node)) return; // a dot: its features are moved
+    context.fillStyle = look.ink;
+    context.beginPath();
+    context.arc(this.spots[node][0] + 0.8 * this.radius, this.spots[node][1] - 0.8 * this.radius, Math.max(3, 0.35 * this.radius), 0, 2 * Math.PI);
+    context.fill();
+  }
+
+  shape(x, y, radius, corners) {
+    const { context } = this,
+      count = Math.abs(corners);
+    context.beginPath();
+    if (!count) return context.arc(x, y, radius, 0, 2 * Math.PI);
+    const start = corners === -4 ? Math.PI / 4 : Math.PI / 2,
+      wide = radius * { 3: 1.35, 4: 1.2 }[count] || radius * 1.1;
+    for (let k = 0; k < count; k++) {
+      const angle = start + (2 * Math.PI * k) / count;
+      context.lineTo(x + wide * Math.cos(angle), y - wide * Math.sin(angle));
+    }
+    context.closePath();
+  }
+
+  // Names in their nodes where there is room, else beside them: those chosen, and others as far as nothing is covered.
+  drawNames(chosen, hovered, look) {
+    const { context, conv, radius, width, spots } = this,
+      picked = (node) => node === chosen.node || node === chosen.other || node === hovered?.node,
+      taken = spots.map(([x, y], node) => ({ node, x: x - radius, y: y - radius, wide: 2 * radius, high: 2 * radius }));
+    const covers = (one, other) =>
+      one.x < other.x + other.wide && other.x < one.x + one.wide && one.y < other.y + other.high && other.y < one.y + one.high;
+    Object.assign(context, { font: look.font, textBaseline: "middle", globalAlpha: 1 });
+    for (const node of [...this.order].sort((a, b) => picked(b) - picked(a))) {
+      const name = conv.names[node],
+        [x, y] = spots[node],
+        wide = this.wide(name),
+        own = node === chosen.node;
+      if (wide <= 1.85 * this.radiusOf(node)) {
+        Object.assign(context, { textAlign: "center", fillStyle: own ? look.paper : look.ink });
+        context.fillText(name, x, y + 0.5);
+        continue;
+      }
+      const right = x + radius + 4 + wide < width,
+        place = { node, x: right ? x + radius + 4 : x - radius - 4 - wide, y: y - 8, wide, high: 16 };
+      if (!picked(node) && (conv.N > FEW || taken.some((other) => other.node !== node && covers(place, other)))) continue;
+      taken.push(place);
+      Object.assign(context, { textAlign: "left", fillStyle: look.paper, globalAlpha: picked(node) ? 0.9 : 0.6 });
+      context.fillRect(place.x - 2, place.y, wide + 4, 16);
+      Object.assign(context, { fillStyle: picked(node) ? look.ink : look.muted, globalAlpha: 1 });
+      context.fillText(name, place.x, y);
+    }
+    context.textAlign = "left";
+  }
+
+  // Left edge, top edge, width and height of an edge's cell.
+  cell(e) {
+    const [wide, high] = this.cells,
+      gap = Math.min(1, 0.1 * high);
+    return [this.left + wide * this.rank.get(this.dst[e]), this.top + high * this.rank.get(this.src[e]), wide - gap, high - gap];
+  }
+
+  drawMatrix(edges, drawn, chosen, hovered, look) {
+    const { context, conv, order, cells, left, top } = this,
+      [wide, high] = cells,
+      { N } = conv;
+    Object.assign(context, { fillStyle: look.shade, globalAlpha: 1 });
+    context.fillRect(left, top, wide * N, high * N);
+    for (const e of edges) {
+      const { l, c } = drawn[e];
+      Object.assign(context, { fillStyle: this.color(l, c, look), globalAlpha: this.light(e, chosen) * this.share(c) });
+      context.fillRect(...this.cell(e));
+    }
+    Object.assign(context, { globalAlpha: 1, strokeStyle: look.ink });
+    for (const e of edges) {
+      const marked = e === chosen.child || e === hovered?.edge;
+      context.lineWidth = marked ? 2.5 : 1;
+      if (marked || this.rerouted.has(e)) context.strokeRect(...this.cell(e));
+    }
+    Object.assign(context, { font: look.font, textBaseline: "middle" });
+    order.forEach((node, at) => {
+      const own = node === chosen.node || node === chosen.other,
+        name = conv.names[node];
+      context.fillStyle = own ? look.accent : look.muted;
+      context.textAlign = "right";
+      if (high >= LINE) context.fillText(name, left - 4, top + high * (at + 0.5), left - 4);
+      context.textAlign = "center";
+      if (this.wide(name) < wide) context.fillText(name, left + wide * (at + 0.5), top / 2);
+    });
+    context.textAlign = "left";
+  }
+
+  // What lies under a point: {node}, {edge}, or null.
+  under(x, y) {
+    if (this.matrix) {
+      const edge = [...this.src.keys()].find((e) => {
+        const [left, top, wide, high] = this.cell(e);
+        return x >= left && x <= left + wide + 1 && y >= top && y <= top + high + 1;
+      });
+      const node = x < this.left ? this.order[Math.floor((y - this.top) / this.cells[1])] : undefined;
+      return edge !== undefined ? { edge } : node !== undefined ? { node } : null;
+    }
+    let best = null,
+      nearest = Infinity;
+    this.spots.forEach((spot, node) => {
+      const away = Math.hypot(x - spot[0], y - spot[1]) - Math.max(this.radiusOf(node) + 1, 6);
+      if (away <= 0 && away < nearest) [best, nearest] = [{ node }, away];
+    });
+    if (best) return best;
+    nearest = REACH;
+    this.src.forEach((_, e) => {
+      const { ring, from, to } = this.line(e),
+        away = ring ? Math.abs(Math.hypot(x - ring[0], y - ring[1]) - ring[2]) : distance([x, y], from, to);
+      if (away <= nearest) [best, nearest] = [{ edge: e }, away];
+    });
+    return best;
+  }
+}
+
+// Of a point from the line between two others.
+function distance([x, y], [x0, y0], [x1, y1]) {
+  const square = (x1 - x0) ** 2 + (y1 - y0) ** 2,
+    t = square ? Math.min(1, Math.max(0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / square)) : 0;
+  return Math.hypot(x - x0 - t * (x1 - x0), y - y0 - t * (y1 - y0));
+}

@@ -1,0 +1,380 @@
+// The graph's page: what is chosen, what is changed, and its panels. A node is chosen, and with it another one or the edge
+// from there, which is a child of the layer.
+
+const stored = await storedData(),
+  conv = new NodeConv(stored),
+  network = { layers: [{ prior: null, concentration: stored.concentration }], decoder: null };
+const ROUNDS = Math.max(10, stored.iterations), // iterations shown
+  SLIDERS = 12, // features that have one each, at most
+  NAMED = 4, // edges that a sentence names
+  PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
+const graph = new NodeGraph($(".stage > canvas"));
+let layer,
+  routed,
+  given, // of each edge of the graph as it was given the capsule that it goes to most
+  base = null; // features that a node is moved from, and those of another one that it is moved to
+
+Object.assign(NOTHING, { node: null, other: null, capsule: null, picking: false });
+Object.assign(now, NOTHING, { r: stored.iterations - 1 });
+
+// Everything that follows from the edges and features.
+function route() {
+  routed = conv.route(ROUNDS);
+  layer = routed.layer;
+  const { states } = routed,
+    { K, N } = conv,
+    count = layer.children;
+  const rows = states.map(({ c }) =>
+    Float64Array.from({ length: count }, (_, e) => c.subarray(e * K, (e + 1) * K).reduce((sum, p) => sum - (p > 0 ? p * Math.log(p) : 0), 0)),
+  );
+  const mean = (row) => row.reduce((sum, value) => sum + value, 0) / (count || 1);
+  image = {
+    src: layer.ends.src,
+    linked: [...Array(count).keys()],
+    c: (_, r) => states[r].c,
+    entropy: (_, r) => rows[r],
+    meanEntropy: (_, r) => mean(rows[r]),
+    lowest: Math.min(Math.log(K), ...rows.map((row) => row.reduce((low, value) => Math.min(low, value), Infinity))),
+  };
+  trace = { ...trace, iterations: ROUNDS, trained: conv.iterations, epochs: [0], level: Math.log(K), degrees: [K], edges: count };
+  trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf((j % K) + 1, conv.names[Math.floor(j / K)]) }));
+  const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
+  graph.take(conv, layer, order);
+  const { c } = states[conv.iterations - 1],
+    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e)));
+  given ??= chosen;
+  const before = conv.edges.number.map((n, e) => given[n] ?? chosen[e]);
+  graph.rerouted = new Set(image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
+}
+
+// After a change of the edges or features.
+function rerouted() {
+  route();
+  numberEdges();
+  choosePair(now.node, now.other);
+}
+
+function edgeBetween(from, to) {
+  const { src, dst } = layer.ends,
+    e = src.findIndex((u, e) => u === from && dst[e] === to);
+  return e < 0 ? null : e;
+}
+
+function choosePair(node, other) {
+  const same = node === now.node && other === now.other;
+  if (!same) base = null;
+  choose({ node, other, child: other === null || node === null ? null : edgeBetween(other, node), picking: false });
+}
+
+function chooseEdge(e) {
+  const { src, dst } = layer.ends;
+  choosePair(dst[e], src[e]);
+  choose({ child: e });
+}
+
+function childName(e) {
+  const { src, dst } = layer.ends;
+  return `${conv.names[src[e]]} → ${conv.names[dst[e]]}`;
+}
+
+const shortName = childName;
+
+// The node that is spoken of where none is chosen: the one where most edges arrive.
+function nodeShown() {
+  return now.node ?? Math.floor(indexOfLargest([...layer.degree]) / conv.K);
+}
+
+function inEdges(node) {
+  const { dst } = layer.ends;
+  return [...dst.keys()].filter((e) => dst[e] === node);
+}
+
+// The lengths of a node's capsules after an iteration.
+function lengthsAt(r, node) {
+  return lengthsOf(layer.capsules(routed.states[r].s, node), conv.D);
+}
+
+// The capsule that is spoken of, among the layer's parents.
+function parentShown() {
+  const { K } = conv,
+    { c } = routed.states[conv.iterations - 1],
+    own = now.child === null ? lengthsAt(conv.iterations - 1, nodeShown()) : couplingsOf(c, now.child);
+  return nodeShown() * K + (now.capsule ?? indexOfLargest([...own]));
+}
+
+function draw() {
+  if (now.child !== null) [now.other, now.node] = [layer.ends.src[now.child], layer.ends.dst[now.child]]; // of the plane
+  const c = at(image.c, now);
+  image.order = inEdges(nodeShown());
+  graph.matrix = now.matrix;
+  $("#as-matrix").setAttribute("aria-pressed", now.matrix);
+  $("#clear").hidden = now.node === null && now.capsule === null && now.other === null;
+  drawHead(c);
+  drawIteration();
+  graph.draw(c, now, now.hovered, look);
+  drawScale($("#scale"), graph, conv.K, look);
+  drawTip(c);
+  drawCapsules(c);
+  drawArrivals(c);
+  drawEdit();
+  drawEntropy($("#entropy canvas"), trace, image, now, now.child, look);
+  drawNumbers();
+  for (const extra of extras) extra(parentShown());
+}
+
+function couplingsOf(c, e) {
+  return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
+}
+
+function drawHead(c) {
+  const choosing = image.linked.filter((e) => Math.max(...couplingsOf(c, e)) > 0.5).length,
+    nearlyEqual = image.meanEntropy(0, Math.round(now.r)) > NEARLY_EQUAL * trace.level,
+    title = words.choice(trace.edges, choosing, nearlyEqual);
+  if ($("h1").textContent !== title) $("h1").textContent = title;
+  $("#lead").textContent = words.lead(conv.K, now.matrix);
+  $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
+  $("#graph-head").textContent = now.matrix ? words.matrixLabel : words.head(conv.two_way);
+}
+
+function drawTip(c) {
+  const tip = $("#tip"),
+    { hovered } = now;
+  tip.hidden = !hovered;
+  if (!hovered) return;
+  const { node, edge, x, y } = hovered,
+    state = routed.states[Math.round(now.r)];
+  if (edge === undefined) tip.textContent = [conv.names[node], classOf(node).trim()].filter(Boolean).join("\n");
+  else {
+    const { l } = graph.strongest(edge, now),
+      vote = edge * conv.K + l,
+      numbers = [fixed(c[vote], 3), fixed(state.b[vote], 2), fixed(state.agreement[vote], 2)];
+    tip.textContent = [childName(edge), sentence(words.capsule(l + 1)), ...words.tipEdge(...numbers)].join("\n");
+  }
+  const { clientWidth: wide, clientHeight: high } = $(".stage");
+  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
+}
+
+function classOf(node) {
+  return conv.labels ? words.class(conv.classes[conv.labels[node]]) : "";
+}
+
+// The capsules of the chosen node with their lengths, or of all with the edges that go there most.
+function drawCapsules(c) {
+  const { K, names } = conv,
+    { node } = now,
+    lengths = node === null || conv.isOutside(node) ? Array(K).fill(0) : [...at((_, r) => lengthsAt(r, node), now)],
+    counts = Array(K).fill(0);
+  image.linked.forEach((e) => counts[indexOfLargest(couplingsOf(c, e))]++);
+  const values = node === null ? counts : lengths,
+    texts = node === null ? counts.map(thousands) : lengths.map((length) => length.toFixed(2)),
+    most = node === null ? Math.max(1, ...counts) : Math.max(1, ...lengths);
+  $("#capsules-head").textContent = node === null ? words.capsulesOfAll : words.capsulesOf(names[node]);
+  $("#parents").classList.toggle("filtered", now.capsule !== null);
+  fill($("#parents"), K, "button", (row, l) => {
+    row.type = "button";
+    row.innerHTML = '<span class="dot"></span><span class="name"></span><span><span class="bar"></span></span><span class="value"></span>';
+    row.addEventListener("click", () => choose({ capsule: now.capsule === l ? null : l }));
+  });
+  values.forEach((value, l) => {
+    const row = $("#parents").children[l];
+    row.style.setProperty("--of", look.parents[l]);
+    row.setAttribute("aria-pressed", l === now.capsule);
+    row.setAttribute("aria-label", words.capsuleLabel(l + 1, node === null ? value : texts[l], node === null ? null : names[node]));
+    row.querySelector(".name").textContent = words.capsule(l + 1);
+    row.querySelector(".bar").style.setProperty("--share", value / most);
+    row.querySelector(".value").textContent = texts[l];
+  });
+}
+
+// What arrives at the chosen node, edge by edge, and what the node makes of it.
+function drawArrivals(c) {
+  const { node } = now,
+    { K } = conv,
+    edges = node === null ? [] : inEdges(node),
+    b = at((_, r) => routed.states[r].b, now);
+  const outside = node !== null && conv.isOutside(node),
+    empty = outside ? words.notHere : edges.length ? "" : words.noneArrives;
+  $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
+  $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0]));
+  $("#child .scroll").hidden = !edges.length;
+  fill($("#child tbody"), edges.length, "tr", (row) => {
+    row.innerHTML = '<td><button type="button"></button></td><td><span class="bar"></span></td><td></td><td></td>';
+    row.querySelector("button").addEventListener("click", () => chooseEdge(Number(row.dataset.edge)));
+  });
+  edges.forEach((e, at) => {
+    const row = $("#child tbody").rows[at],
+      l = now.capsule ?? indexOfLargest(couplingsOf(c, e));
+    row.dataset.edge = e;
+    row.classList.toggle("chosen", e === now.child);
+    row.cells[0].firstChild.textContent = conv.names[layer.ends.src[e]];
+    row.cells[1].firstChild.style.setProperty("--share", c[e * K + l]);
+    row.cells[1].firstChild.style.setProperty("--of", look.parents[l]);
+    row.cells[2].textContent = fixed(c[e * K + l], 3);
+    row.cells[3].textContent = fixed(b[e * K + l], 2);
+  });
+}
+
+// What the layer makes of a node's sums, in letters and in its numbers.
+function outputOf(node) {
+  const { K, bias, squash, normalise } = conv,
+    degree = layer.degree[node * K],
+    f = layer.usual(node),
+    added = bias ? " + bias" : "",
+    wrapped = (text) => (squash ? `squash(${text})` : text);
+  return [wrapped(`${K} / ${normalise ? `(${degree} · ${fixed(f, 3)})` : degree} · s${added}`), layer.factor(node)];
+}
+
+function drawNumbers() {
+  const r = Math.round(now.r),
+    mean = at(image.meanEntropy, now),
+    chosen = now.child !== null ? childName(now.child) : now.node !== null ? conv.names[now.node] : "",
+    selected = chosen && words.isSelected(sentence(chosen));
+  $("#entropy figcaption").textContent = words.meanEntropy(mean.toFixed(3), (mean / trace.level).toFixed(2), `ln ${conv.K} = ${trace.level.toFixed(3)}`);
+  $("#entropy canvas").setAttribute("aria-label", $("#entropy figcaption").textContent);
+  const ends = [counted(conv.N, ...words.nodeWords), counted(trace.edges, ...words.edgeWords)];
+  graph.canvas.setAttribute("aria-label", words.graphLabel(...ends, selected));
+  const text = `${words.moment(r + 1)}: ${$("h1").textContent}.${selected}`;
+  if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
+}
+
+// The panel in which the graph is changed.
+function drawEdit() {
+  const { node, other } = now,
+    { names, two_way: both } = conv,
+    [to, from] = [names[node], names[other]],
+    paired = node !== null && other !== null,
+    joined = paired && (now.child !== null || (both && edgeBetween(node, other) !== null)),
+    possible = paired && (joined || !conv.isOutside(node) || (both && !conv.isOutside(other)));
+  $("#node").value = node ?? "";
+  $("#other").value = other ?? "";
+  $("#pick").setAttribute("aria-pressed", now.picking);
+  $("#pick").disabled = node === null;
+  $("#join").disabled = !possible;
+  $("#join").hidden = !paired;
+  if (paired) $("#join").textContent = (joined ? (both ? words.cutBoth : words.cut) : both ? words.addBoth : words.add)(from, to);
+  $("#join-note").textContent = now.picking ? words.picking : !paired ? words.chooseTwo : possible ? "" : words.outside(to);
+  $("#features").hidden = node === null;
+  if (node !== null) drawFeatures(node, other);
+  const [cuts, added] = changedEdges(),
+    changed = cuts || added || conv.moved.size;
+  $("#reset").disabled = !changed;
+  const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
+  const text = changed ? words.changed(cuts, added, conv.moved.size) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
+  if ($("#changes").textContent !== text) $("#changes").textContent = text;
+}
+
+// How many edges were cut and added.
+function changedEdges() {
+  const kept = conv.edges.number.filter((n) => n >= 0).length;
+  return [stored.src.length - kept, conv.edges.number.length - kept];
+}
+
+function drawFeatures(node, other) {
+  const { F, given, x, N } = conv;
+  $("#features legend").textContent = words.features(conv.names[node]);
+  $("#features p").hidden = other === null || other === node;
+  if (other !== null) $("#features p label").textContent = words.towards(conv.names[other]);
+  if (base === null) $("#towards").value = 0;
+  $("#features p output").textContent = `${$("#towards").value} %`;
+  fill($("#features div"), F <= SLIDERS ? F : 0, "p", (row, f) => {
+    row.innerHTML = `<label for="feature-${f}"></label><input type="range" id="feature-${f}" step="any"><output for="feature-${f}"></output>`;
+    const all = Array.from({ length: N }, (_, n) => given[n * F + f]),
+      [low, high] = [Math.min(...all), Math.max(...all)],
+      more = 0.25 * (high - low || 1);
+    Object.assign(row.children[1], { min: low - more, max: high + more });
+    row.children[1].addEventListener("input", ({ target }) => {
+      const features = conv.featuresOf(now.node).slice();
+      features[f] = Number(target.value);
+      base = null;
+      move(features);
+    });
+  });
+  [...$("#features div").children].forEach(({ children: [label, input, output] }, f) => {
+    label.textContent = words.feature(f + 1);
+    input.value = x[node * F + f];
+    output.textContent = fixed(x[node * F + f], 2);
+  });
+}
+
+function move(features) {
+  conv.move(now.node, features);
+  rerouted();
+}
+
+$("#towards").addEventListener("input", ({ target }) => {
+  base ??= { from: conv.featuresOf(now.node).slice(), to: conv.featuresOf(now.other).slice() };
+  const part = target.value / 100,
+    { from, to } = base;
+  move(from.map((value, f) => (part === 1 ? to[f] : value + part * (to[f] - value))));
+});
+$("#join").addEventListener("click", () => {
+  const { node, other } = now;
+  if (now.child !== null || (conv.two_way && edgeBetween(node, other) !== null)) conv.cut(other, node);
+  else conv.add(other, node);
+  rerouted();
+});
+$("#reset").addEventListener("click", () => {
+  conv.reset();
+  base = null;
+  rerouted();
+});
+$("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
+$("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
+$("#pick").addEventListener("click", () => choose({ picking: !now.picking }));
+
+graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
+  const found = graph.under(x, y);
+  if (found?.node === now.hovered?.node && found?.edge === now.hovered?.edge) return;
+  choose({ hovered: found && { ...found, child: found.edge, x, y } });
+});
+graph.canvas.addEventListener("pointerleave", () => choose({ hovered: null }));
+graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) => {
+  const found = graph.under(x, y);
+  if (found?.node !== undefined && now.node !== null && (now.picking || shiftKey)) choosePair(now.node, found.node);
+  else if (found?.node !== undefined) choosePair(found.node === now.node && now.other === null ? null : found.node, null);
+  else if (found) chooseEdge(found.edge);
+  else choose(NOTHING);
+});
+graph.canvas.addEventListener("keydown", (event) => {
+  const { order } = graph;
+  step(event, order, now.node, (node) => choosePair(node, null));
+});
+
+// Up and down choose the one before and after.
+function step(event, order, chosen, take) {
+  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (!by || !order.length) return;
+  event.preventDefault();
+  const from = chosen === null ? (by > 0 ? -1 : order.length) : order.indexOf(chosen);
+  take(order[(from + by + order.length) % order.length]);
+}
+
+function stepChild(event) {
+  step(event, image.order, now.child, chooseEdge);
+}
+
+// The two lists of nodes, and what stands below the graph.
+function nameNodes() {
+  for (const [id, none] of [["#node", words.none], ["#other", words.none]]) {
+    const options = [["", none], ...conv.names.map((name, n) => [n, name])];
+    fill($(id), options.length, "option", () => {});
+    options.forEach(([value, name], at) => Object.assign($(id).children[at], { value, textContent: name }));
+  }
+  const marks = ["●", "■", "▲", "⬢", "⬟", "◆"];
+  $("#classes").textContent = conv.classes.length <= marks.length ? conv.classes.map((name, at) => `${marks[at]} ${name}`).join("  ") : "";
+  const whole = conv.whole?.filter(Boolean).length;
+  $("#sample").textContent = conv.sample ? words.sample(conv.sample, stored.src.length, whole, conv.mutual) : "";
+}
+
+function renew() {
+  look = lookWith(conv.colors);
+  look.parents = Array.from({ length: conv.N * conv.K }, (_, j) => look.parents[j % conv.K]);
+  route();
+  nameNodes();
+  for (const renewal of renewals) renewal();
+  redraw();
+}
+
+$("#iteration").max = ROUNDS;
+route();

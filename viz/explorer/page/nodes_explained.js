@@ -1,0 +1,39 @@
+// What formulas.js has to know of CapsuleConv: its output, mutual logits, and what a vote is made of. Then the page opens.
+
+const plainOutput = readout,
+  ofOneWay = RULES.spherical;
+
+// Dynamic routing compares votes with the squashed sum; otherwise the output stands in its place.
+readout = (parent, r) => {
+  if (layer.routing === "dynamic") return plainOutput(parent, r);
+  const node = layer.nodeOf(parent),
+    [letters, factor] = outputOf(node);
+  return ["output", `v = ${letters}`, `${fixed(factor, 3)} · s: ‖v‖ = ${fixed(lengthsAt(r, node)[parent % conv.K], 3)}`];
+};
+
+RULES.spherical = (e, r) => {
+  const rule = ofOneWay(e, r);
+  if (!conv.mutual) return rule;
+  const { K } = conv,
+    back = layer.back[Math.floor(e / K)],
+    [own, other] = [e, back * K + (e % K)].map((vote) => ownLogit(vote, r)),
+    edge = childName(back);
+  return {
+    ...rule,
+    letters: `${rule.letters} + ${words.ofBack(edge)}`,
+    numbers: `${fixed(own, 3)} ${plus(other)} = ${fixed(own + other, 3)}`,
+    note: `${rule.note} ${words.bothWays(fixed(own, 3), edge, fixed(other, 3))}`,
+  };
+};
+
+// kappa / rho times the agreement, without that of the edge that goes back.
+function ownLogit(vote, r) {
+  return strengthOf(layer.dst[vote]) * routed.states[r].agreement[vote];
+}
+
+explanations.push(({ child }) => {
+  const { src, weight } = layer.ends;
+  $("#subject").append(words.vote(conv.names[src[child]], conv.unit_votes, weight[child]));
+});
+
+renew();

@@ -1,0 +1,65 @@
+// What every file of a page uses: its elements, colours, and numbers in words.
+
+const $ = (selector) => document.querySelector(selector);
+const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
+const NEARLY_EQUAL = 0.99, // share of the entropy of children that are undecided
+  STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
+
+function channels(hex) {
+  return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
+}
+
+// The contrast of two colours, 1 to 21, as the Web Content Accessibility Guidelines 2.2 define it.
+function contrast(one, other) {
+  const [low, high] = [one, other]
+    .map((color) => {
+      const [red, green, blue] = color
+        .map((channel) => channel / 255)
+        .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    })
+    .sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
+function lighter(hex, paper) {
+  const mixed = (part) => channels(hex).map((channel) => Math.round(channel + part * (255 - channel)));
+  let part = 0.2;
+  while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
+  return `rgb(${mixed(part).join(" ")})`;
+}
+
+// Make the list hold `count` elements; the new ones are handed to make(element, index).
+function fill(list, count, tag, make) {
+  while (list.children.length > count) list.lastChild.remove();
+  while (list.children.length < count) {
+    const element = list.appendChild(document.createElement(tag));
+    make(element, list.children.length - 1);
+  }
+}
+
+function indexOfLargest(lengths) {
+  return lengths.indexOf(Math.max(...lengths));
+}
+
+function small(text) {
+  return Object.assign(document.createElement("small"), { textContent: text });
+}
+
+function counted(number, one, many) {
+  return `${thousands(number)} ${number === 1 ? one : many}`;
+}
+
+function thousands(number) {
+  return String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
+}
+
+function sentence(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
