@@ -135,7 +135,7 @@ class Run:
             return False
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images), ``"last"``, ``"previous"`` or early weights, as ``"epoch-1"``."""
+        """Path of the ``"best"`` (on validation images), ``"last"``, ``"previous"`` or early ``"epoch-1"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Path | None, str]:
