@@ -35,7 +35,7 @@ MENU = {
         "reference/experiments-README",
         "reference/experiments-LOG",
     ],
-    "How it is built": ["architecture", "reference/fused", "testing"],
+    "How it is built": ["architecture", "reference/fused", "testing", "promises"],
     "Reference": [
         "reference/graphcaps",
         "reference/nn",

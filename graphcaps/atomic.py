@@ -10,12 +10,14 @@ from pathlib import Path
 
 from .errors import GraphcapsError
 
-_PREFIX = ".unfinished-"
+UNFINISHED = ".unfinished-"  # what names of files and folders begin with that are being made
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[Path]:
+def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; when the block ends well, it is synced and takes the place of ``path``.
+
+    With ``before``, what stood at ``path`` stands there then. Between the two renamings nothing stands at ``path``.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
@@ -24,21 +26,28 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.stem}-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.stem}-", suffix=path.suffix, dir=path.parent)
         os.close(handle)
         temporary = Path(name)
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files only their owner can read
+        os.chmod(temporary, permitted(0o666))  # mkstemp makes files only their owner can read
+        if before is not None and path.exists():
+            os.replace(path, before)
         os.replace(temporary, path)
     except OSError as error:
         raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def permitted(mode: int) -> int:
+    """The rights of a new file or folder, as the umask leaves them."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return mode & ~umask
 
 
 @contextlib.contextmanager
@@ -61,7 +70,7 @@ def made(folder: Path) -> Iterator[None]:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what writers that were killed left in ``folder``; nobody may be writing there."""
-    for leftover in folder.glob(f"{_PREFIX}*"):
+    for leftover in folder.glob(f"{UNFINISHED}*"):
         leftover.unlink(missing_ok=True)
 
 

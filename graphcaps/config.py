@@ -9,14 +9,17 @@ import dataclasses
 import json
 import shlex
 import typing
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import GraphcapsError, InputError, check_name, expect
+from .errors import GraphcapsError, InputError, check_most, check_name, expect, read_json
 
 FORMAT_VERSION = 2
 OF_THE_MACHINE = ("data", "device")  # settings that may differ when a run is resumed
+OF_THE_FOLDER = ("out", "name", "tensorboard")  # settings that weights don't depend on
+MOST_EPOCHS, MOST_ITERATIONS = 1_000_000, 1_000  # all of them are numbers in a trace
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class TrainConfig:
             elif typing.get_origin(kind) is Literal:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:
-                expect(isinstance(value, Path), key, "a folder", repr(value))
+                expect(isinstance(value, Path) and "\0" not in str(value), key, "a folder", repr(value))
             elif kind in (int, bool, str):
                 expect(type(value) is kind, key, f"of type {kind.__name__}", repr(value))
         for key in ("epochs", "batch_size"):
@@ -210,11 +213,17 @@ class TrainConfig:
         for key in ("iterations", "train_images"):
             number = getattr(self, key)
             expect(number is None or (type(number) is int and number >= 1), key, "an integer >= 1", number)
+        check_most("epochs", self.epochs, MOST_EPOCHS)
+        check_most("iterations", self.routing_iterations, MOST_ITERATIONS)
         rate = self.learning_rate
         numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < 1e30)
         expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
+        for key in ("name", "out"):
+            text = str(getattr(self, key))
+            hidden = {"Cc", "Cs", "Zl", "Zp"} & {unicodedata.category(sign) for sign in text}
+            expect(not hidden, key, "a path in UTF-8 without line breaks and other control characters", repr(text))
 
     def _check_dataset(self) -> None:
         if own_images(str(self.dataset)) is None:
@@ -265,17 +274,32 @@ class TrainConfig:
 
     def to_json(self, **about) -> str:
         """The settings as JSON text, with ``about`` beside them."""
-        settings = {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
-        return json.dumps({"format_version": FORMAT_VERSION, "settings": settings, **about}, indent=2) + "\n"
+        return json.dumps({"format_version": FORMAT_VERSION, "settings": self.as_dict(), **about}, indent=2) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as they are in JSON."""
+        return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
+
+    def check_trained(self, settings: dict[str, Any], source: str) -> None:
+        """Raise ``GraphcapsError`` where weights were trained in other settings than these, which ``source`` has.
+
+        Of images of a person's own, the folder may have moved.
+        """
+        own = self.as_dict()
+        for key in settings.keys() & own.keys() - {*OF_THE_MACHINE, *OF_THE_FOLDER}:
+            trained, now = (short_name(v) if key == "dataset" else v for v in (settings[key], own[key]))
+            if trained != now:
+                then = "Write it back, or train another run"
+                raise GraphcapsError(f"{source}: {key}: expected {trained!r}, as its weights have, got {now!r}. {then}")
 
     @classmethod
     def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
         """Read what ``to_json`` wrote; raise ``GraphcapsError`` for anything else, naming ``source``."""
         try:
-            stored = json.loads(text)
-            version, settings = stored["format_version"], dict(stored["settings"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error!r}") from None
+            stored = read_json(text, format_version=int, settings=dict)
+            version, settings = stored["format_version"], stored["settings"]
+        except ValueError as error:
+            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
         if version != FORMAT_VERSION:
             then = "A run of another version of graphcaps: train it again"
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")

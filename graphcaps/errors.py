@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -60,6 +61,12 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     """
     bounds = f">= {least}" if most is None else f"from {least} to {most}"
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
+
+
+def check_most(name: str, value: int, most: int) -> None:
+    """Raise ``InputError`` where a number is larger than ``most``; of a long one only its beginning is said."""
+    got = repr(value)
+    expect(value <= most, name, f"at most {most}", got[:20] + "..." * (len(got) > 20))
 
 
 def check_flag(name: str, value: object) -> None:
@@ -150,3 +157,38 @@ def check_name(kind: str, name: str, known: Sequence[str]) -> None:
         near = difflib.get_close_matches(str(name), known, n=1)
         then = f"Did you mean '{near[0]}'?" if near else ""
         expect(False, kind, f"one of {', '.join(known)}", repr(name), then)
+
+
+def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
+    """The object in a JSON text, whose ``wanted`` entries are there: of a type, or a number from the least to the most.
+
+    Raises:
+        ValueError: it isn't one; the text says why.
+
+    >>> read_json('{"share": 0.5}', share=(0, 1))
+    {'share': 0.5}
+    >>> read_json('{"share": 7.0}', share=(0, 1))
+    Traceback (most recent call last):
+    ValueError: share: expected a number from 0 to 1, got 7.0
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"no object but {found!r:.40}")
+    check_json(found, **wanted)
+    return found
+
+
+def check_json(found: dict, **wanted: type | tuple[float, float]) -> None:
+    """Raise ``ValueError`` as ``read_json`` does."""
+    for name, kind in wanted.items():
+        value = found.get(name)
+        if isinstance(kind, type):
+            fits, called = type(value) is kind, f"of type {kind.__name__}"
+        else:
+            fits = type(value) in (int, float) and kind[0] <= value <= kind[1]  # type: ignore[operator]
+            called = f"a number from {kind[0]} to {kind[1]}"
+        if not fits:
+            raise ValueError(f"{name}: expected {called}, got {repr(value)[:40]}")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .atomic import replacing
-from .errors import GraphcapsError, check_whole, expect
+from .errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
 
@@ -248,20 +248,24 @@ class RoutingTrace:
         then = "Make one with: graphcaps train"
         try:
             with np.load(path, allow_pickle=False) as stored:
-                head = json.loads(str(stored["head"]))
+                head = read_json(str(stored["head"]))
                 arrays = {name: stored[name] for name in _DIMS if name in stored}
         except FileNotFoundError:
             raise GraphcapsError(f"trace: expected a file at {path}, got none. {then}") from None
         except Exception as error:  # a broken file makes numpy, zipfile and json raise nearly anything
             raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {then}") from None
-        version = head.pop("format_version", None) if isinstance(head, dict) else None
+        version = head.pop("format_version", None)
         if version != FORMAT_VERSION:
             raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
         try:
+            numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
+            check_json(head, class_names=list, tag_names=list, history=dict, about=dict, **numbers)
             head |= {name: tuple(head[name]) for name in ("class_names", "tag_names")}
             trace = cls(**head, **arrays)
             trace.check()
-        except (KeyError, TypeError) as error:
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {then}") from None
         return trace
 

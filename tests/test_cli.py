@@ -126,7 +126,7 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "load_images", stopped)
-    assert call(capsys, *SMALL) == (130, "", "stopped\n")
+    assert call(capsys, *SMALL) == (130, "", "graphcaps: stopped\n")
 
 
 @pytest.mark.parametrize(

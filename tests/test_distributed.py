@@ -100,6 +100,37 @@ def test_two_processes_that_were_stopped_in_mid_epoch_count_each_image_once(tmp_
     assert_alike(run, alone)
 
 
+DYING = """
+import os, signal, sys
+from graphcaps.cli import main
+from graphcaps.training import loop
+
+whole, steps = loop.training_step, iter(range(9))
+
+def dying(*arguments):
+    if os.environ["RANK"] == "1" and next(steps) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(*arguments)
+
+loop.training_step = dying
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_dies_ends_the_others_and_the_run_goes_on_with_one(tmp_path):
+    (tmp_path / "dying.py").write_text(DYING)
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, tmp_path / "dying.py", *flags(tmp_path, "two")]
+    process = started([*command, "--epochs", 2])
+    process.communicate(timeout=600)
+    run = Run.open(tmp_path / "two")
+    (before,) = run.metrics()
+    assert process.returncode != 0 and run.result() is None
+    ended(started([sys.executable, "-m", "graphcaps", "train", "--resume", run.path]))
+    assert run.metrics()[0] == before and len(run.metrics()) == 2 and run.result()["processes"] == 1
+    assert checkpoint.read(run.checkpoint("last"))[1]["state"]["epoch"] == 2
+
+
 @pytest.mark.long
 def test_two_machines_train_the_network_that_one_does(tmp_path, alone):
     """Two agents that meet at an address, as on two machines, here both on the loopback."""

@@ -207,7 +207,8 @@ def parsed(monkeypatch) -> list[dict]:
 
         return noted
 
-    monkeypatch.setattr(cli, "COMMANDS", {name: idle(command) for name, command in cli.COMMANDS.items()})
+    idled = {name: idle(command) for name, command in cli.COMMANDS.items()}
+    monkeypatch.setattr("graphcaps.cli.commands.COMMANDS", idled)
     return given
 
 

@@ -10,7 +10,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -191,93 +190,6 @@ def test_signal_handlers_are_put_back(tmp_path):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     interrupted(small.config(tmp_path), 1)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-class Crash(BaseException):
-    """Nothing catches it, like a power cut."""
-
-
-def crash_at(monkeypatch, write: int) -> None:
-    writes, replace = iter(range(1, 1000)), os.replace
-
-    def crashing(source, target):
-        if next(writes) == write:
-            raise Crash
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", crashing)
-
-
-# config; trace, epoch-0, last; trace, epoch-1, metrics, best, last; trace, metrics, best, last; answers; result
-@pytest.mark.parametrize(
-    "write", [pytest.param(write, marks=[pytest.mark.long] * (write % 4 > 0)) for write in range(1, 16)]
-)
-def test_a_crash_at_any_write_leaves_a_folder_that_resumes(tmp_path, monkeypatch, whole, write):
-    config, run = small.config(tmp_path), tmp_path / "run"
-    with monkeypatch.context() as patch:
-        crash_at(patch, write)
-        with pytest.raises(Crash):
-            train(config, progress=False)
-    if write == 1:
-        assert not run.exists()
-        train(config, progress=False)
-    else:
-        train(TrainConfig(), resume=run, progress=False)
-    assert small.differences(small.content(run), whole) == []
-    assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
-        ".lock", "answers.npz", "best.safetensors", "config.json", "epoch-0.safetensors", "epoch-1.safetensors",
-        "last.safetensors", "metrics.csv", "result.json", "trace.npz",
-    ]  # fmt: skip
-
-
-def test_there_are_fifteen_writes(tmp_path, monkeypatch):
-    crash_at(monkeypatch, 16)
-    train(small.config(tmp_path), progress=False)
-
-
-@pytest.mark.parametrize("target", ["safetensors.torch.save_file", "numpy.savez_compressed"])
-def test_a_full_disk_is_a_clear_error_and_what_was_saved_resumes(tmp_path, monkeypatch, whole, target):
-    from graphcaps import routing_trace
-
-    module, name = {"safetensors.torch.save_file": (checkpoint, "save_file")}.get(target, (np, "savez_compressed"))
-    write, writes = getattr(module, name), iter(range(1, 1000))
-
-    def full(file, *args, **kwargs):
-        if next(writes) == 2:
-            raise OSError(28, "No space left on device")
-        return write(file, *args, **kwargs)
-
-    assert routing_trace.np is np
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, full)
-        with pytest.raises(GraphcapsError, match="expected to be able to write it, got: No space left on device"):
-            train(small.config(tmp_path), progress=False)
-    assert not [path for path in (tmp_path / "run").rglob("*") if "unfinished" in path.name]
-    train(TrainConfig(), resume=tmp_path / "run", progress=False)
-    assert small.differences(small.content(tmp_path / "run"), whole) == []
-
-
-@pytest.mark.long
-def test_a_training_killed_in_mid_epoch_resumes_and_leaves_no_temporary_files(tmp_path):
-    run = tmp_path / "run"
-    flags = "--dataset digits --model compact --epochs 2 --batch-size 50 --device cpu --precision float32"
-    flags += f" --out {tmp_path} --name run"
-    environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "graphcaps", "train", *flags.split()], env=environment)
-    while not (run / "metrics.csv").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(0.3)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    (run / "checkpoints" / ".unfinished-last-abc.safetensors").write_bytes(b"half")
-    assert (
-        subprocess.run([sys.executable, "-m", "graphcaps", "train", "--resume", run], env=environment).returncode == 0
-    )
-    whole = [sys.executable, "-m", "graphcaps", "train", *flags.replace("name run", "name whole").split()]
-    assert subprocess.run(whole, env=environment).returncode == 0
-    assert small.differences(small.content(run), small.content(tmp_path / "whole")) == ["about"]
-    assert not list(run.rglob(".unfinished*"))
 
 
 def weights(run: Path, which: str = "best") -> dict[str, torch.Tensor]:

@@ -1,80 +1,86 @@
 """The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
 
-No module with commands imports torch before a command needs it, so that help and mistakes answer at once.
+No module with commands imports torch before a command needs it, so that help and mistakes answer at once. This one
+imports little, so that Ctrl-C is answered in a line from the first instant on.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import tyro
-
+from .._lazy import attach
 from .._version import __version__
 from ..errors import GraphcapsError, InputError
 from ..threads import before_torch
-from .arguments import GIVEN, flag_of
-from .files import export
-from .networks import evaluate, predict, runs, train
-from .pictures import explain, explore, viz
+from ..training.signals import StopAtOnce
 
-# One function each: its arguments and docstring are what --help shows.
-COMMANDS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
-}
+if TYPE_CHECKING:
+    from .commands import COMMANDS
+else:
+    __getattr__, __dir__ = attach(__name__, {"commands": "COMMANDS"})
 
-DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
+__all__ = ["COMMANDS", "main"]
 
-Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more of each command.
---version prints the version; --debug shows the traceback of an error."""
-
-
-def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the first paragraph of its help alone, for the list of all."""
-
-    @functools.wraps(command)
-    def described(*arguments, **options):
-        return command(*arguments, **options)
-
-    described.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
-    return described
+NARROW = 40  # columns: tyro never ends its help where there are two
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    stop = StopAtOnce()
+    with stop:
+        try:
+            code = _answered(list(sys.argv[1:] if argv is None else argv))
+        except (Exception, KeyboardInterrupt) as error:
+            if not (isinstance(error, KeyboardInterrupt) or stop.signum):  # which a library may make another error of
+                raise
+            print("graphcaps: stopped", file=sys.stderr)
+            code = 128 + (stop.signum or signal.SIGINT)
+        if argv is None:
+            stop.ignore_later()
+    return code
+
+
+def _answered(argv: list[str]) -> int:
+    import logging
+
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
     before_torch()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # what an encoding doesn't have is written as \u2022
+    if shutil.get_terminal_size().columns < NARROW:
+        os.environ["COLUMNS"] = str(NARROW)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
         try:
             if argv[:1] in (["--version"], ["-V"]):
                 print(f"graphcaps {__version__}")
             else:
-                words = argv or ["--help"]
-                commands = COMMANDS
-                if words[0] in ("-h", "--help"):
-                    commands = {name: _in_a_sentence(command) for name, command in COMMANDS.items()}
-                GIVEN.set([flag_of(word) for word in words if word.startswith("--")])
-                tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=DESCRIPTION, args=words)
+                from .commands import call
+
+                call(argv or ["--help"])
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by the caller
+                sys.stdout.flush()
     except SystemExit as error:  # tyro's, after help or wrong usage
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
     except GraphcapsError as error:
         if debug:
             raise
         print(f"graphcaps: {error}", file=sys.stderr)
         signum = getattr(error, "signum", 0)
         return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more at its end
+    except OSError as error:
+        if debug:
+            raise
+        if error.filename is None and sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more at its end
+        if not isinstance(error, BrokenPipeError):
+            print(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0

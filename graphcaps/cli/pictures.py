@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, check_whole, expect
+from ..config import MOST_ITERATIONS
+from ..errors import GraphcapsError, check_most, check_whole, expect
 from .arguments import Folder, Run, run_of
 
 
@@ -61,6 +62,7 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
+        check_most("iterations", iterations, MOST_ITERATIONS)
         from ..trace import random_trace
 
         trace, folder = random_trace(children, parents, iterations, seed), Path("figures-random")

@@ -52,12 +52,15 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
         The trace up to the epoch of the best weights, the network or None, and "" or a sentence.
 
     Raises:
-        GraphcapsError: no trace, or ``data`` doesn't hold the data set.
+        GraphcapsError: no trace, damaged weights, or ``data`` doesn't hold the data set.
     """
     trace = run.trace()
+    best = run.checkpoint("best")
+    if not best.exists():
+        return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
+    model = load_routing(run)
+    epoch = checkpoint.read(best)[1]["state"]["epoch"]
     try:
-        model = load_routing(run)
-        epoch = checkpoint.read(run.checkpoint("best"))[1]["state"]["epoch"]
         found = network_data(model, epoch) | {"early": _early(run, trace.epochs[trace.epochs < epoch].tolist())}
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ..atomic import replacing
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, read_json
 from ..models import ImageNetwork, Limits, from_preset
 from ..routing.names import from_json
 
@@ -23,11 +23,11 @@ EARLY_BYTES = 4_000_000
 """Of the weights of early epochs, over all of these epochs, at most."""
 
 
-def write(path: Path, tensors: dict[str, torch.Tensor], head: dict) -> None:
-    """Write tensors and a JSON head as one file, atomically."""
+def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path | None = None) -> None:
+    """Write tensors and a JSON head as one file, atomically; the file that it replaces goes to ``before``, if given."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **head})
-    with replacing(path) as temporary:
+    with replacing(path, before) as temporary:
         try:
             save_file(tensors, temporary, metadata={"graphcaps": text, "sha256": _sha256(text, tensors)})
         except SafetensorError as error:
@@ -46,7 +46,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]
-        head = json.loads(text)
+        head = read_json(text, format_version=int)
         version = head["format_version"]
     except FileNotFoundError:
         raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}") from None

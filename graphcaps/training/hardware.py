@@ -38,10 +38,12 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
     """Let torch take deterministic kernels only while the block runs, if wanted."""
+    if not wanted:  # what cleans up imports nothing: setting this imports half of torch
+        yield
+        return
     before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
-        torch.use_deterministic_algorithms(True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:

@@ -10,10 +10,14 @@ images are read once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import math
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,8 +86,10 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         run: the run to go on with; None: a new one.
         progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
     """
-    resumed = run is not None
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
+    resumed, main = run is not None, accelerator.is_main_process
+    if run is not None:
+        run.newest_checkpoint()  # its settings are checked before they choose images and a network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
     if config.of_images:  # so that the images are the same where there are others in the folder later
         config = dataclasses.replace(config, size=max(splits.image_shape[1:]))
@@ -94,21 +100,23 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
-    if run is None and accelerator.is_main_process:
-        run = Run.create(config, made_with=made_with(accelerator))
-    if accelerator.num_processes > 1:
-        from accelerate.utils import broadcast_object_list
+    try:
+        with StopSignals() as stop, contextlib.ExitStack() as held:
+            if run is None and main:
+                run = Run.create(config, made_with=made_with(accelerator))
+            if accelerator.num_processes > 1:
+                from accelerate.utils import broadcast_object_list
 
-        run = broadcast_object_list([run])[0]
-    assert run is not None, "the main process has made it"
-    if not accelerator.is_main_process:
-        return Trainer(config, run, network, splits, accelerator, show=False).fit(resumed)
-    with run.lock():
-        try:
-            return Trainer(config, run, network, splits, accelerator, show=progress).fit(resumed)
-        except KeyboardInterrupt:
-            how = "stopped at once; what was saved before is sound"
-            raise Interrupted(run, signal.SIGINT, how) from None
+                run = broadcast_object_list([run])[0]
+            assert run is not None, "the main process has made it"
+            if main:
+                held.enter_context(run.lock())
+            return Trainer(config, run, network, splits, accelerator, progress and main).fit(resumed, stop)
+    except KeyboardInterrupt as error:
+        if run is None:
+            raise
+        how = "stopped at once; what was saved before is sound"
+        raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
 
 
 class Trainer:
@@ -138,21 +146,26 @@ class Trainer:
             world=accelerator.num_processes,
         )
         self.state = State()
+        self.limits = Limits()  # of the weights after the last epoch
+        self.last_is_sound = True  # or not there
         self.trace: RoutingTrace | None = None
         self.writer = tensorboard(run.path) if config.tensorboard and accelerator.is_main_process else None
 
-    def fit(self, resume: bool) -> dict:
+    def fit(self, resume: bool, stop: StopSignals) -> dict:
         """Train to the last epoch, saving as it goes; then test the best network once."""
         state = self.state
-        with StopSignals() as stop, Progress(self.config.epochs, len(self.batches), self.show) as progress:
+        with Progress(self.config.epochs, len(self.batches), self.show) as progress:
             progress.say(introduction(self.config, self.run, self.network, self.splits, self.accelerator))
             self._choose_threads(progress)
-            if resume and self.run.checkpoint("last").exists():
-                state = self._restore(progress)
+            path, damage = self.run.newest_checkpoint() if resume else (None, "")
+            if path is not None:
+                state = self._restore(path, damage, progress)
             state.threads = torch.get_num_threads() if self.device.type == "cpu" else 0
-            if self.trace is None and state.step == 0 and self.accelerator.is_main_process:
-                self._keep_routing()
-                self._save("last")
+            if state.step == 0 and self.accelerator.is_main_process:
+                with self._staying():
+                    if path is None:
+                        self._save("last")
+                    self._save_rest()
             self.started = time.perf_counter() - state.seconds
             while state.epoch < self.config.epochs:
                 self._train_epoch(stop, progress)
@@ -160,6 +173,7 @@ class Trainer:
                 stopped = self._noted_anywhere(stop.signum)
                 if stopped and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, stopped)
+        stop.end()  # from here on nothing is lost by stopping at once
         return self._finish()
 
     def _train_epoch(self, stop: StopSignals, progress: Progress) -> None:
@@ -194,7 +208,8 @@ class Trainer:
                 state.seconds = time.perf_counter() - self.started
                 self._sum_over_processes()
                 if self.accelerator.is_main_process:
-                    self._save("last")
+                    with self._staying():
+                        self._save("last")
                 raise Interrupted(self.run, stopped)
 
     def _asks(self, step: int) -> bool:
@@ -235,14 +250,11 @@ class Trainer:
         if best:
             state.best_epoch, state.best_val_accuracy, state.best_val_loss = state.epoch, val.accuracy, val.loss
         state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
+        self.limits = limits_of(val.evidence, val.right)
         if self.accelerator.is_main_process:
-            # The checkpoint comes last: a crash before it repeats the epoch and writes the rest again.
-            self._keep_routing()
-            self.run.write_metrics(state.history)
-            limits = limits_of(val.evidence, val.right)
-            if best:
-                self._save("best", limits)
-            self._save("last", limits)
+            with self._staying():
+                self._save("last")
+                self._save_rest()
         if self.writer:
             for key, value in row.items():
                 self.writer.add_scalar(key, value, state.epoch)
@@ -257,15 +269,76 @@ class Trainer:
         if self.writer:
             self.writer.close()
         self.accelerator.wait_for_everyone()
-        best = load(self.run, device=str(self.device))
-        with bar("test images", self.show) as on_progress:
-            test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_progress)
-        if self.accelerator.is_main_process:
-            self.run.write_answers(test.predicted, test.labels)
-        found = result(self.config, best, self.state, test, self.accelerator)
-        if self.accelerator.is_main_process:
-            self.run.write_result(found)
+        with self._staying() if self.accelerator.is_main_process else contextlib.nullcontext():
+            best = load(self.run, device=str(self.device))
+            with bar("test images", self.show) as on_progress:
+                test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=self.device), on_progress)
+            found = result(self.config, best, self.state, test, self.accelerator)
+            if self.accelerator.is_main_process:
+                self.run.write_answers(test.predicted, test.labels)
+                self.run.write_result(found)
         return {"run": str(self.run.path), **found}
+
+    def _save_rest(self) -> None:
+        """Write all that follows from the last checkpoint; where a crash came between, a resume does it again."""
+        state = self.state
+        if state.best_epoch == state.epoch > 0:
+            self._save("best")
+        if state.history:
+            self.run.write_metrics(state.history)
+        self._keep_routing()
+
+    @contextlib.contextmanager
+    def _staying(self) -> Iterator[None]:
+        """Look before and after the block, and where it fails, whether the run folder is still there."""
+        self._stay()
+        try:
+            yield
+        except GraphcapsError:
+            self._stay()
+            raise
+        self._stay()
+
+    def _stay(self) -> None:
+        """Where the run folder is gone, save what there is into another beside it, and raise what says so."""
+        if self.run.is_there():
+            return
+        gone, name = self.run, self.run.path.name
+        config = dataclasses.replace(self.config, out=gone.path.parent, name="")
+        names = (f"{name}-saved{f'-{k}' * (k > 1)}" for k in itertools.count(1))
+        self.run = Run.create(config, names, made_with=made_with(self.accelerator))
+        self._forget_best()
+        if self.state.best_epoch:
+            self._save("best")
+        self._save("last")
+        where = f"after epoch {self.state.epoch}" + f" and {self.state.step} steps" * (self.state.step > 0)
+        then = f"The weights {where} are saved in {self.run}. Go on with: graphcaps train --resume {self.run}"
+        raise GraphcapsError(f"run: expected {gone} to stay while it trains, it is gone or another. {then}")
+
+    def _check_best(self, progress: Progress) -> None:
+        """Look whether the best weights, which no checkpoint has again, are those that the training remembers."""
+        state, path = self.state, self.run.checkpoint("best")
+        if not state.best_epoch or (state.step == 0 and state.best_epoch == state.epoch):  # then the last are the best
+            return
+        try:
+            found = checkpoint.read(path)[1]["state"]["epoch"]
+            if found == state.best_epoch:
+                return
+            why = f"checkpoint: expected weights of epoch {state.best_epoch} in {path}, got epoch {found}"
+        except GraphcapsError as error:
+            why = str(error)
+        progress.say(f"{why} (the best weights are chosen from here on)")
+        self._forget_best()
+
+    def _forget_best(self) -> None:
+        """The best weights are lost: those of now stand for them where an epoch has just ended, else later ones do."""
+        state = self.state
+        state.best_epoch, state.best_val_accuracy, state.best_val_loss = 0, -1.0, math.inf
+        if state.history and state.step == 0:
+            row = state.history[-1]
+            state.best_epoch, state.best_val_accuracy, state.best_val_loss = (
+                row[key] for key in ("epoch", "val_accuracy", "val_loss")
+            )
 
     def _keep_routing(self) -> None:
         """Write the trace, with this epoch's routing where that is kept; a network that doesn't route has none."""
@@ -288,24 +361,29 @@ class Trainer:
         if epoch in kept_epochs(self.config.epochs)[:-1][:fit]:
             checkpoint.write(self.run.checkpoint(f"epoch-{epoch}"), tensors, {})
 
-    def _save(self, which: str, limits: Limits | None = None) -> None:
-        tensors = checkpoint.model_tensors(self.network)
+    def _save(self, which: str) -> None:
+        tensors, before = checkpoint.model_tensors(self.network), None
         if which == "last":
+            before = self.run.checkpoint("previous") if self.last_is_sound else None
+            self.last_is_sound = True
             tensors |= checkpoint.optimizer_tensors(self.optimizer) | checkpoint.generator_tensors(self.device)
         head = {
             "preset": self.network.preset,
             "class_names": self.splits.class_names,
             "dataset": self.config.dataset,
+            "settings": self.config.as_dict(),
             "state": dataclasses.asdict(self.state),
-            "limits": limits or Limits(),
+            "limits": Limits() if self.state.step else self.limits,
         }
-        checkpoint.write(self.run.checkpoint(which), tensors, head)
+        checkpoint.write(self.run.checkpoint(which), tensors, head, before)
 
-    def _restore(self, progress: Progress) -> State:
-        path = self.run.checkpoint("last")
+    def _restore(self, path: Path, damage: str, progress: Progress) -> State:
+        if damage:
+            progress.say(f"{damage}Taken instead: {path}")
+        self.last_is_sound = not damage
         head = checkpoint.restore(path, self.network, self.optimizer, self.device)
         try:
-            self.state = State(**head["state"])
+            self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
         except (KeyError, TypeError) as error:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         if not self.accelerator.is_main_process:  # which has the sums over all processes
@@ -314,6 +392,7 @@ class Trainer:
             take_threads(self.state.threads)
         progress.resume(self.state.epoch, self.state.step)
         progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
+        self._check_best(progress)
         if self.accelerator.is_main_process and self.network.routes:
             try:
                 self.trace = self.run.trace()

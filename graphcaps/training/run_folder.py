@@ -1,27 +1,34 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last,epoch-K}.safetensors  figures/
+              checkpoints/{best,last,previous,epoch-K}.safetensors  figures/
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
+import itertools
 import json
 import logging
+import math
+import os
 import shlex
+import shutil
+import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
 
-from ..atomic import remove_unfinished, replacing, write_text
+from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
 from ..config import PRESETS, TrainConfig
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_json, expect, read_json
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -48,28 +55,52 @@ class Run:
         return shlex.quote(str(self.path))
 
     @classmethod
-    def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` and its config.json; raise ``GraphcapsError`` if it is there.
+    def create(cls, config: TrainConfig, names: Iterable[str] = (), **about) -> Run:
+        """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
 
-        Raise ``InputError`` where a setting can't work.
+        It is made beside its place, under a hidden name, and then renamed.
+
+        Args:
+            config: the settings.
+            names: the first of these that is free is taken instead of ``config.name``.
+            about: what else goes into config.json.
+
+        Raises:
+            InputError: a setting can't work.
+            GraphcapsError: the name is taken, or the folder can't be written.
         """
         config.check()
+        cls.check_place(config)
+        numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
-            path = _make_folder(config)
-        except FileExistsError:
-            run = cls(config.out / config.name, config)
-            resume = f", or go on with: graphcaps train --resume {run}"
-            then = "Choose another --name" + resume * (run.path / "config.json").exists()
-            raise GraphcapsError(f"name: expected a new run folder, {run} exists. {then}") from None
+            with made(config.out):
+                hidden = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=config.out))
+                try:
+                    write_text(hidden / "config.json", config.to_json(**about))
+                    hidden.chmod(permitted(0o777))  # mkdtemp's are for their owner alone
+                    for name in names or ([config.name] if config.name else numbered):
+                        with contextlib.suppress(FileExistsError, NotADirectoryError):
+                            return cls(_renamed(hidden, config.out / name), config)
+                    raise cls(config.out / config.name, config)._taken()
+                finally:
+                    shutil.rmtree(hidden, ignore_errors=True)
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-        try:
-            write_text(path / "config.json", config.to_json(**about))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.rmdir()  # without its settings it isn't a run
-            raise
-        return cls(path, config)
+
+    @classmethod
+    def check_place(cls, config: TrainConfig) -> None:
+        """Raise ``GraphcapsError`` where the name is taken or the folder can't be written; nothing is made."""
+        run = cls(config.out / config.name, config)
+        if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
+            raise run._taken()
+        above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
+            raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {why}")
+
+    def _taken(self) -> GraphcapsError:
+        resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
+        return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -87,6 +118,7 @@ class Run:
         """Hold the folder for writing, rid of what killed writers left; raise ``Busy`` while another does."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
+            self.held = os.stat(self.path)
         except filelock.Timeout:
             raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
@@ -95,9 +127,41 @@ class Run:
             remove_unfinished(folder)
         return held
 
+    def is_there(self) -> bool:
+        """Whether the folder is still the one that was locked, with its settings in it."""
+        try:
+            return os.path.samestat(os.stat(self.path), self.held) and (self.path / "config.json").exists()
+        except OSError:
+            return False
+
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images) or ``"last"`` weights, or of early ones, as ``"epoch-1"``."""
+        """Path of the ``"best"`` (on validation images), ``"last"``, ``"previous"`` or early ``"epoch-1"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
+
+    def newest_checkpoint(self) -> tuple[Path | None, str]:
+        """The newest of the last two checkpoints that is sound, None before there is one; what is wrong with others.
+
+        Raises:
+            GraphcapsError: none of them is sound, or config.json isn't what the weights were trained in.
+        """
+        from . import checkpoint
+
+        damage = ""
+        for path in filter(Path.exists, map(self.checkpoint, ("last", "previous"))):
+            try:
+                head = checkpoint.read(path)[1]
+            except GraphcapsError as error:
+                damage += f"{error}. "
+            else:
+                self.check_trained(head)
+                return path, damage
+        if damage:
+            raise GraphcapsError(f"{damage}No other is left: train another run")
+        return None, ""
+
+    def check_trained(self, head: dict) -> None:
+        """Raise ``GraphcapsError`` where config.json isn't what the weights with this head were trained in."""
+        self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per epoch done."""
@@ -115,14 +179,12 @@ class Run:
         """What the run reached, or None while it isn't finished."""
         path = self.path / "result.json"
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            float(result["test_accuracy"])
-            return result
+            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             then = f"Delete it and make it again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error!r}. {then}") from None
+            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the best network's answers to all test images, in their order, beside the labels."""
@@ -150,8 +212,8 @@ class Run:
         try:
             with open(path, encoding="utf-8", newline="") as file:
                 rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-            if rows and not {"epoch", "val_accuracy", "seconds"} <= rows[0].keys():
-                raise ValueError("other columns")
+            for row in rows:
+                check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
             return rows
         except FileNotFoundError:
             return []
@@ -160,8 +222,9 @@ class Run:
 
     def network(self, which: str = "best") -> ImageNetwork:
         """The network with these weights, on the CPU; raise ``GraphcapsError`` where there is no sound checkpoint."""
-        from .checkpoint import read_model
+        from .checkpoint import read, read_model
 
+        self.check_trained(read(self.checkpoint(which))[1])
         return read_model(self.checkpoint(which))
 
     def trace(self) -> RoutingTrace:
@@ -172,24 +235,26 @@ class Run:
         return RoutingTrace.load(self.path / "trace.npz")
 
 
-def _make_folder(config: TrainConfig) -> Path:
-    names = [config.name] if config.name else (f"{config.dataset_name}-{config.model}-{k}" for k in range(1, 10**6))
-    for name in names:
-        path = config.out / name
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            if config.name or not path.parent.is_dir():
-                raise
-        else:
-            return path
-    raise FileExistsError
+def _renamed(hidden: Path, path: Path) -> Path:
+    """Give a folder another name; raise ``FileExistsError`` where that is taken, but by an empty folder."""
+    try:
+        return hidden.rename(path)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError from None
+        raise
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, newest first (by what they wrote last); says which it can't read."""
     found = []
     for path in Path(folder).glob("*/config.json"):
+        if path.parent.name.startswith(UNFINISHED):  # a process that was killed was making it
+            continue
         try:
             found.append(Run.open(path.parent))
         except GraphcapsError as error:

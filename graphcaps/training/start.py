@@ -54,6 +54,8 @@ def train(
         taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()
+    if run is None:
+        Run.check_place(config)
     from ..routing import engine
     from .hardware import determinism
     from .loop import fit

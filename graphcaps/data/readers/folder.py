@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ...atomic import replacing, write_text
-from ...errors import GraphcapsError, InputError, expect
+from ...errors import GraphcapsError, InputError, expect, read_json
 from ...progress import bar
 from ..splits import PART_OF, Found
 from ..user_images import common_size, decodable, fitted, size_and_colour
@@ -111,7 +111,7 @@ def _decoded(path: Path, files: tuple[Path, ...], cache: Path, size: int | None)
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         try:
-            known = json.loads(about.read_text(encoding="utf-8"))
+            known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
             if known["fingerprint"] == fingerprint and size in (known["size"], max(known["shape"][2:])):
                 return _mapped(about.with_suffix(".npy"), known["shape"]), known["bad"]
         except (OSError, ValueError, KeyError, TypeError, EOFError):

@@ -1,0 +1,43 @@
+"""The table of commands, and how a command line is read with it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tyro
+
+from .arguments import GIVEN, flag_of
+from .files import export
+from .networks import evaluate, predict, runs, train
+from .pictures import explain, explore, viz
+
+# One function each: its arguments and docstring are what --help shows.
+COMMANDS: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
+}
+
+DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
+
+Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more of each command.
+--version prints the version; --debug shows the traceback of an error."""
+
+
+def call(words: list[str]) -> None:
+    """Run the command that the words name; ``SystemExit`` after help or wrong usage."""
+    commands = COMMANDS
+    if words[0] in ("-h", "--help"):
+        commands = {name: _in_a_sentence(command) for name, command in COMMANDS.items()}
+    GIVEN.set([flag_of(word) for word in words if word.startswith("--")])
+    tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=DESCRIPTION, args=words)
+
+
+def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the first paragraph of its help alone, for the list of all."""
+
+    @functools.wraps(command)
+    def described(*arguments, **options):
+        return command(*arguments, **options)
+
+    described.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
+    return described

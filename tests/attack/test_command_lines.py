@@ -1,0 +1,118 @@
+"""Hostile command lines and outputs: one line of answer, no traceback, and ``graphcaps runs`` goes on listing runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import graphcaps
+from graphcaps.cli import main
+
+from .. import small
+
+TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out runs"
+NINES, LARGE = "9" * 400, str(2**70)
+REFUSED = [
+    (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected at most"),
+    (f"{TRAIN} --iterations {LARGE}", 2, "iterations: expected at most"),
+    (f"viz --random 20x10 --iterations {LARGE}", 2, "iterations: expected at most"),
+    (f"{TRAIN} --seed {LARGE}", 2, "seed: expected an integer from 0"),
+    (f"{TRAIN} --batch-size {NINES}", 2, "batch_size: expected from 1"),
+    (f"{TRAIN} --learning-rate 1e400", 2, "learning_rate: expected a number > 0"),
+    (f"{TRAIN} --name a\udcffb", 2, "name: expected a path in UTF-8 without line breaks"),
+    (f"{TRAIN} --name a\nb", 2, "name: expected a path in UTF-8 without line breaks"),
+    (f"{TRAIN} --name a\x1b[2Jb", 2, "name: expected a path in UTF-8 without line breaks"),
+    (f"{TRAIN} --name a\udcffb --out x\udcff", 2, "name: expected a path in UTF-8 without line breaks"),
+    (f"{TRAIN} --out x\udcff", 2, "out: expected a path in UTF-8 without line breaks"),
+    (f"{TRAIN} --name ..", 2, "name: expected a folder name without slashes"),
+    (f"{TRAIN} --name {'x' * 300}", 1, "out: expected a folder to write to, got runs: File name too long"),
+    (f"{TRAIN} --out file", 1, "out: expected a folder to write to, got file: Not a directory"),
+    (f"{TRAIN} --name taken", 1, "name: expected a new run folder, runs/taken exists. Choose another --name"),
+    ("train --resume a\udcffb", 1, "run: expected a run folder with a config.json"),
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("runs/taken/deeper").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(("line", "code", "answer"), REFUSED, ids=[ascii(line[-40:]) for line, _, _ in REFUSED])
+def test_a_hostile_command_line_is_answered_in_one_line_and_leaves_nothing(capsys, line, code, answer):
+    assert main(line.split(" ")) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"graphcaps: {answer}") and err.count("\n") == 1
+    assert [path.name for path in Path("runs").iterdir()] == ["taken"]
+    assert main(["runs", "--out", "runs"]) == 0
+    print(f"{ascii(line)[:100]}: {code}, {err[:100]}")
+
+
+PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+RUNS, FULL = "runs --out runs", "/dev/full"
+# Command, its surroundings, where its output goes, exit status, and what it says on the terminal.
+SURROUNDINGS = [
+    (RUNS, {}, FULL, 1, "graphcaps: output: No space left on device\n"),
+    ("--help", {}, FULL, 1, "graphcaps: output: No space left on device\n"),
+    ("--help", {"PYTHONIOENCODING": "cp437", "COLUMNS": "2"}, None, 0, ""),
+    ("train --help", {"PYTHONIOENCODING": "ascii"}, None, 0, ""),
+    ("--help", {"PYTHONIOENCODING": "cp1252"}, None, 0, ""),
+    (f"{TRAIN} --name taken", {}, None, 1, "graphcaps: name: expected a new run folder, runs/taken exists"),
+    (f"{TRAIN} --out /dev/null/x", {}, None, 1, "graphcaps: out: expected a folder to write to"),
+]  # fmt: skip
+WITHOUT_TORCH = (
+    "import sys; from graphcaps.cli import main; code = main(); assert 'torch' not in sys.modules; exit(code)"
+)
+
+
+@pytest.mark.parametrize(("line", "variables", "output", "code", "answer"), SURROUNDINGS)
+def test_hostile_surroundings_are_answered_in_one_line_before_torch_is_loaded(line, variables, output, code, answer):
+    with open(output or os.devnull, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_TORCH, *line.split()], env=PATHS | variables, stdout=stdout,
+            stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == code and done.stderr.startswith(answer) and done.stderr.count("\n") == bool(answer)
+    print(f"{line} {variables} > {output}: {code} {done.stderr}")
+
+
+@pytest.mark.parametrize("encoding", ["cp437", "ascii"])
+def test_a_name_that_an_encoding_does_not_have_is_printed_all_the_same(encoding):
+    shutil.copytree("runs/taken", "runs/袖")
+    Path("runs/袖/config.json").write_text(graphcaps.TrainConfig().to_json())
+    command = [sys.executable, "-m", "graphcaps", *RUNS.split()]
+    done = subprocess.run(command, env=PATHS | {"PYTHONIOENCODING": encoding}, capture_output=True, text=True)
+    assert done.returncode == 0 and r"runs/\u8896" in done.stdout and done.stderr == ""
+
+
+# A signal comes when a module is imported, or as the program calls a function.
+SIGNALLED = """
+import signal, sys
+number, count, seen = int(sys.argv.pop(1)), int(sys.argv.pop(1)), iter(range(10**9))
+def hook(event, arguments):
+    if event == "import" and next(seen) == count:
+        signal.raise_signal(number)
+import graphcaps.cli
+sys.addaudithook(hook)
+sys.exit(graphcaps.cli.main())
+"""
+
+
+@pytest.mark.parametrize("number", [2, 15])
+@pytest.mark.parametrize(
+    "count", [0, 40, *(pytest.param(n, marks=pytest.mark.long) for n in (200, 400, 800, 1200, 1600, 2000, 2400))]
+)
+def test_a_signal_at_any_import_is_one_line(number, count):
+    """Of all imports of a training, from the first on; the last are those of its end, or never come."""
+    command = [sys.executable, "-c", SIGNALLED, str(number), str(count), *TRAIN.split(), "--name", "x"]
+    done = subprocess.run(command, env=PATHS, capture_output=True, text=True)
+    print(f"signal {number} at import {count}: {done.returncode} {done.stderr}")
+    assert done.returncode == 128 + number and done.stderr.startswith("graphcaps: stopped")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,164 @@
+"""Damage to each file of a run: every command answers in words, and what goes on gives what a whole training gives."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from graphcaps import GraphcapsError, TrainConfig, train
+from graphcaps.cli import main
+from graphcaps.training import checkpoint, loop
+from graphcaps.training.run_folder import Run
+
+from .. import small
+
+
+class Hostile:
+    """Its pickle makes a file when it is read."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("was run"),)
+
+
+DAMAGE = {
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "zeros": lambda data: bytes(len(data)),
+    "nested": lambda data: b"[" * 100_000,
+    "pickle": lambda data: pickle.dumps(Hostile()),
+    "deleted": None,
+}
+BEGUN = [
+    "config.json",
+    "metrics.csv",
+    "trace.npz",
+    *(f"checkpoints/{k}.safetensors" for k in ("last", "previous", "best")),
+]
+ENDED = ["config.json", "metrics.csv", "trace.npz", "result.json", "answers.npz", "checkpoints/best.safetensors"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    """A run that was stopped after a step of its second epoch, and the same, ended."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        steps, step = iter(range(1, 99)), loop.training_step
+        stopping = lambda *args: (next(steps) == 4 and signal.raise_signal(signal.SIGTERM), step(*args))[1]  # noqa: E731
+        with patch.context() as stopped, pytest.raises(loop.Interrupted):
+            stopped.setattr(loop, "training_step", stopping)
+            train(small.config(folder, name="begun"), progress=False)
+        shutil.copytree(folder / "begun", folder / "ended")
+        train(TrainConfig(), resume=folder / "ended", progress=False)
+    return {name: folder / name for name in ("begun", "ended")}
+
+
+def answer(capsys, *words: str | Path) -> tuple[int, str]:
+    """Exit status and all that was printed."""
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err and code in (0, 1), printed.err
+    return code, printed.out + printed.err
+
+
+def cases(files: list[str]) -> list:
+    """Each damage to each file; one damage of each file is quick."""
+    found = []
+    for k, file in enumerate(files):
+        for n, how in enumerate(DAMAGE):
+            found.append(pytest.param(file, how, marks=[pytest.mark.long] * (n != k % len(DAMAGE)), id=f"{how}-{file}"))
+    return found
+
+
+def damaged(run: Path, file: str, how: str) -> None:
+    shutil.copytree(run, "run")
+    path = Path("run", file)
+    path.unlink() if how == "deleted" else path.write_bytes(DAMAGE[how](path.read_bytes()))
+
+
+@pytest.mark.parametrize(("file", "how"), cases(BEGUN))
+def test_a_damaged_run_goes_on_to_the_same_weights_or_says_why_not(runs, capsys, file, how):
+    damaged(runs["begun"], file, how)
+    code, printed = answer(capsys, "train", "--resume", "run")
+    if code == 0:
+        assert not [
+            name for name in small.differences(small.content(Path("run")), small.content(runs["ended"]))
+            if name.startswith(("last.", "metrics"))
+        ]  # fmt: skip
+    assert code == (file == "config.json")
+    assert ("Taken instead: run/checkpoints/previous" in printed) == (
+        file.endswith("last.safetensors") and how != "deleted"
+    )
+    assert "chosen from here on" in printed or not file.endswith("best.safetensors")
+    assert not Path("was run").exists()
+    said = [line for line in printed.splitlines() if file in line]
+    print(f"{file}, {how}: {'gave the same weights' if code == 0 else 'refused'}. {said[:1]}")
+
+
+@pytest.mark.parametrize(("file", "how"), cases(ENDED))
+def test_a_damaged_run_is_answered_in_words_by_the_other_commands(runs, capsys, file, how):
+    damaged(runs["ended"], file, how)
+    for words in ("runs --out .", "evaluate run", "explain run --what parts", "explore run --no-open"):
+        code, printed = answer(capsys, *words.split())
+        print(f"{file}, {how}, {words}: {code} {printed.splitlines()[-1][:100]}")
+        assert code == 0 or words.partition(" ")[0] != "runs"
+        assert code == 1 or not (file.endswith("best.safetensors") and "run " in words and "explain" not in words)
+    assert not Path("was run").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"test_accuracy": "high"}', '{"test_accuracy": 7.0}', '{"test_accuracy": NaN}', "[" * 100_000, "[]"]
+)
+def test_a_result_that_is_none_is_said_and_hides_no_run(runs, capsys, caplog, text):
+    shutil.copytree(runs["ended"], "run")
+    Path("run/result.json").write_text(text)
+    code, printed = answer(capsys, "runs", "--out", ".")
+    assert code == 0 and "result.json: expected the result of a run as JSON" in caplog.text and "700" not in printed
+    print(f"{text[:30]}: {caplog.text[-150:]}")
+
+
+@pytest.mark.parametrize(("key", "value"), [("seed", 1), ("batch_size", 20), ("model", "cnn"), ("dataset", "mnist")])
+def test_settings_that_were_changed_since_are_an_error_that_names_them(runs, capsys, key, value):
+    for name, command in (("begun", "train --resume"), ("ended", "evaluate")):
+        path = Path(shutil.copytree(runs[name], name), "config.json")
+        stored = json.loads(path.read_text())
+        before, stored["settings"][key] = stored["settings"][key], value
+        path.write_text(json.dumps(stored))
+        wanted = f"graphcaps: {path}: {key}: expected {before!r}, as its weights have, got {value!r}. Write it back, or"
+        code, printed = answer(capsys, *command.split(), name)
+        assert code == 1 and printed.startswith(wanted)
+        stored["settings"] |= {key: before, "name": "other", "data": "there", "tensorboard": False}
+        path.write_text(json.dumps(stored))
+        Run.open(name).newest_checkpoint()
+
+
+def test_both_checkpoints_damaged_are_an_error_that_names_both(runs):
+    damaged(runs["begun"], "checkpoints/last.safetensors", "half")
+    Path("run/checkpoints/previous.safetensors").write_bytes(b"")
+    with pytest.raises(GraphcapsError, match=r"last\.safetensors.*previous\.safetensors.*No other is left"):
+        train(TrainConfig(), resume="run", progress=False)
+
+
+def test_a_run_of_before_there_were_settings_and_two_checkpoints_goes_on(runs):
+    shutil.copytree(runs["begun"], "run")
+    run = Run.open("run")
+    run.checkpoint("previous").unlink()
+    for which in ("last", "best"):
+        tensors, head = checkpoint.read(run.checkpoint(which))
+        del head["settings"]
+        checkpoint.write(run.checkpoint(which), tensors, head)
+    train(TrainConfig(), resume="run", progress=False)
+    assert small.differences(small.content(Path("run")), small.content(runs["ended"])) == []
