@@ -122,8 +122,10 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on_with_one(tmp_pa
     (tmp_path / "dying.py").write_text(DYING)
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, tmp_path / "dying.py", *flags(tmp_path, "two")]
     process = started([*command, "--epochs", 2])
-    process.communicate(timeout=600)
+    _, said = process.communicate(timeout=600)
     run = Run.open(tmp_path / "two")
+    (ours,) = [line for line in said.splitlines() if line.startswith("graphcaps: ")]  # what else is said is torchrun's
+    assert "process 0 of 2 lost its connection" in ours and f"--resume {run.path}" in ours and "[rank0]" not in said
     (before,) = run.metrics()
     assert process.returncode != 0 and run.result() is None
     ended(started([sys.executable, "-m", "graphcaps", "train", "--resume", run.path]))

@@ -117,6 +117,16 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             raise
         how = "stopped at once; what was saved before is sound"
         raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
+    except RuntimeError as error:
+        # What torch raises where another process's connection has closed: its own class with NCCL, none with gloo.
+        if accelerator.num_processes == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            raise
+        ours, all_of_them = accelerator.process_index, accelerator.num_processes
+        how_on = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
+        raise GraphcapsError(
+            f"process {ours} of {all_of_them} lost its connection to another, which has ended or can't be reached; "
+            f"what torchrun says says which. {how_on}"
+        ) from error
 
 
 class Trainer:
