@@ -119,7 +119,8 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
     except RuntimeError as error:
         # What torch raises where another process's connection has closed: its own class with NCCL, none with gloo.
-        if accelerator.num_processes == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+        lost = isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+        if accelerator.num_processes == 1 or not lost:
             raise
         ours, all_of_them = accelerator.process_index, accelerator.num_processes
         how_on = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
