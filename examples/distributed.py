@@ -8,6 +8,7 @@ features to files and ends. The others map them: they share the pages that they 
 Each trains on its share of the nodes. Gradients are averaged over all, and compared after each epoch.
 """
 
+import gc
 import os
 import resource
 import time
@@ -88,6 +89,10 @@ def main(folder, nodes, edges, epochs, batch_size):
         said = f"epoch {epoch + 1}  process {rank}: {speed:,.0f} nodes/s, at most {memory:,.0f} MB resident; gradients "
         said += f"differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
         print(said, flush=True)
+    # DistributedDataParallel holds on to the group, in a cycle. Without these two lines gloo's threads are still there
+    # when Python ends, which sometimes aborts: "terminate called without an active exception" (torch 2.14).
+    del net, adam
+    gc.collect()
     distributed.destroy_process_group()
 
 
