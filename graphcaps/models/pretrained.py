@@ -23,7 +23,7 @@ from .capsnet import CapsNet
 from .limits import Limits
 
 PRETRAINED = {
-    "mnist": "a268f57738c2aaa2b8fe888d91542582157f73785a47bce8da462fc09bf01404",
+    "mnist": "134be2ca71bb3308cf3ff28b4e4937c0975fc46a19b3a2f85694a04ebc730561",
     "multimnist": "1e7a0279019e7de11766454c9a1a9d377087bae9897ddf9d7a274eab1fa91ae3",
 }
 """The sha256 of each network's file, by the name of the data set that it was trained on."""
