@@ -206,7 +206,7 @@ class NodeCapsules(nn.Module):
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = self._scale(z, edge_weight, edges)
-        by_node = edge_feat is None and self.competition == "capsules" and not self.routing.mutual
+        by_node = edge_feat is None and self.competition == "capsules"
         if by_node and not isinstance(graph, Links):
             s, c = route_nodes(graph, z, scale, self.routing, get_coupling)
         else:

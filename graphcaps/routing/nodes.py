@@ -61,11 +61,15 @@ def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routi
     The fused engine reads a node's votes for each edge, and never makes the votes (E, K_in, K_out, D).
 
     Args:
+        graph: with a reverse for each edge and K_in = 1 where the routing is ``mutual``.
         z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
         scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
     """
     if _has_passes_by_node(z, routing):
-        from .fused.cpu.nodes import route_nodes as fused  # Numba takes half a second to import
+        if routing.mutual:  # Numba takes half a second to import
+            from .fused.cpu.mutual import route_mutually as fused
+        else:
+            from .fused.cpu.nodes import route_nodes as fused
 
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
@@ -73,6 +77,8 @@ def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routi
     votes = z.index_select(0, links(graph, z.device).src)
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
+    if routing.mutual:
+        return route_mutually(graph, votes, routing, get_coupling)
     return route_edges(graph, votes, "capsules", routing, get_coupling)
 
 

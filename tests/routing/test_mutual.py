@@ -118,7 +118,31 @@ def test_what_can_not_be_mutual_is_refused(graph, options, text):
         layer(graph, torch.ones(graph.num_src_nodes(), F))
 
 
-def test_another_engine_is_refused():
-    text = "engine: expected 'auto' or 'torch' with mutual=True, got 'fused'"
-    with pytest.raises(InputError, match=text), engine("fused"):
-        layer_of()(GRAPH, torch.ones(N, F).double())
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
+def test_engine_fused_gives_what_engine_torch_does_on_a_larger_graph(routing, threads, draw):
+    graph = dgl.to_bidirected(dgl.rand_graph(300, 2000))
+    layer, x, weight, slope = layer_of(routing), draw(300, F), draw(graph.num_edges()).abs(), draw(300, K, D)
+    before, found = torch.get_num_threads(), []
+    torch.set_num_threads(threads)
+    try:
+        for name in ("torch", "fused"):
+            with engine(name):
+                given = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
+                out, c = layer(graph, *given, get_coupling=True)
+                learned = [*given, layer.capsules.weight] + [p for p in layer.capsules.routing.parameters()]
+                slopes = torch.autograd.grad(out, learned, slope, materialize_grads=True)
+                found.append((out, c, *slopes, layer(graph, *given)))
+    finally:
+        torch.set_num_threads(before)
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["dgl", "fused"])
+def test_another_engine_is_refused(name):
+    options = {"edge_feats": 1} if name == "fused" else {}  # votes of edges have no fused pass
+    feats = {"edge_feat": torch.ones(len(SRC), 1).double()} if options else {}
+    text = f"engine: expected 'auto' or 'torch' with mutual=True, got '{name}'"
+    with pytest.raises(InputError, match=text), engine(name):
+        layer_of(**options)(GRAPH, torch.ones(N, F).double(), **feats)

@@ -173,6 +173,36 @@ def agree_with_backward(ds, s, at, dw, length, dlength, adds, K, D):
             store(ds, x, fma(factor, slope, multiply(splat(back, D), row)))
 
 
+@inlined
+def gradient_of_length(squares, count, dlength, length, node, dkappa, bend, K):
+    """dkappa of a node with ``count`` rows, and bend (K,): times a vote, what rho's gradient adds to the vote's."""
+    number = length.dtype
+    for j in range(len(K)):
+        mean, mine = get(squares, j) / number.type(count), get(dlength, j)
+        some = mean > LEAST
+        put(dkappa, node * len(K) + j, mine / math.sqrt(mean) if some else number.type(0))
+        of_rho = -mine * get(length, j) / mean / number.type(count)
+        put(bend, j, of_rho if some else number.type(0))
+
+
+@inlined
+def gradient_of_votes(change, bend, rows, k, du, dscale, room):
+    """du += and dscale of row k, of ``change`` (K, D): the gradient of its scaled votes, without that through rho."""
+    K, D = rows.K, rows.D
+    scale, row = scales(rows, k), start_of(rows, k)
+    store(room, 0, multiply(load(bend, 0, K), scale))
+    for j in range(len(K)):
+        x = j * len(D)
+        store(change, x, fma(get(room, j), load(rows.u_hat, row + x, D), load(change, x, D)))
+    if len(dscale) > 0:
+        along = dots(change, 0, rows.u_hat, row, splat(change.dtype.type(0), K), D)
+        store(dscale, get(rows.eid, k) * len(K), along)
+    store(room, 0, scale)
+    for j in range(len(K)):
+        x = j * len(D)
+        store(du, row + x, fma(get(room, j), load(change, x, D), load(du, row + x, D)))
+
+
 @compiled
 def route(begin, end, rows, kappa, iterations, adds, s, c):
     """s (N, K, D) of the last iteration, and unless c is empty its couplings c (rows, K)."""
@@ -252,28 +282,12 @@ def route_backward(begin, end, rows, kappa, iterations, adds, most, grad, du, dk
                 store(db, tile, slope)
                 add_votes(dw, 0, slope, rows, k, room)
             agree_with_backward(ds, sums, at - size, dw, length, dlength, adds, K, D)
-        for j in range(caps):
-            mean, mine = get(squares, j) / number.type(last - first), get(dlength, j)
-            some = mean > LEAST
-            put(dkappa, node * caps + j, mine / math.sqrt(mean) if some else number.type(0))
-            of_rho = -mine * get(length, j) / mean / number.type(last - first)  # times the vote
-            put(bend, j, of_rho if some else number.type(0))
+        gradient_of_length(squares, last - first, dlength, length, node, dkappa, bend, K)
         for k in range(first, last):
             clear(change, 0, size)
-            scale, row = scales(rows, k), start_of(rows, k)
             add_parents(change, equal, ds, 0, K, D, room)
             for r in range(1, iterations):
                 tile = (r * most + k - first) * caps
                 add_parents(change, load(c, tile, K), ds, r * size, K, D, room)
                 add_parents(change, load(db, tile, K), w, r * size, K, D, room)
-            store(room, 0, multiply(load(bend, 0, K), scale))
-            for j in range(caps):
-                x = j * len(D)
-                store(change, x, fma(get(room, j), load(rows.u_hat, row + x, D), load(change, x, D)))
-            if len(dscale) > 0:
-                along = dots(change, 0, rows.u_hat, row, splat(number.type(0), K), D)
-                store(dscale, get(rows.eid, k) * caps, along)
-            store(room, 0, scale)
-            for j in range(caps):
-                x = j * len(D)
-                store(du, row + x, fma(get(room, j), load(change, x, D), load(du, row + x, D)))
+            gradient_of_votes(change, bend, rows, k, du, dscale, room)

@@ -110,7 +110,7 @@ class _RouteNodes(torch.autograd.Function):
         c = u_hat.new_empty(graph.num_edges() if get_coupling else 0, *u_hat.shape[1:3])
         ctx.save_for_backward(u_hat, scale, kappa)
         ctx.how = by_node, iterations, adds
-        given = {"rows": _rows(by_node, u_hat, scale), "kappa": kappa.contiguous()}
+        given = {"rows": rows_of(by_node, u_hat, scale), "kappa": kappa.contiguous()}
         ranges = by_node.ranges(torch.get_num_threads())
         run_on_threads(kernels_nodes.route, ranges, **given, iterations=iterations, adds=adds, s=s, c=c)
         ctx.mark_non_differentiable(c)
@@ -127,13 +127,14 @@ class _RouteNodes(torch.autograd.Function):
         wants_scale = ctx.needs_input_grad[1]
         dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else u_hat.new_empty(0)
         found = {"grad": grad.contiguous(), "du": list(du), "dkappa": dkappa, "dscale": dscale}
-        given = {"rows": _rows(by_node, u_hat, scale), "kappa": kappa.contiguous()}
+        given = {"rows": rows_of(by_node, u_hat, scale), "kappa": kappa.contiguous()}
         how = {"iterations": iterations, "adds": adds, "most": by_node.most}
         run_on_threads(kernels_nodes.route_backward, ranges, **given, **how, **found)
         return sum_of(du), dscale if wants_scale else None, dkappa, *[None] * 4
 
 
-def _rows(by_node: RowsByNode, u_hat: Tensor, scale: Tensor | None) -> Rows:
+def rows_of(by_node: RowsByNode, u_hat: Tensor, scale: Tensor | None) -> Rows:
+    """What kernels read of u_hat and scale."""
     return Rows(
         by_node.indptr.numpy(),
         by_node.source.numpy(),

@@ -8,8 +8,7 @@ an index counts from the array's start, and what has been loaded stays in regist
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
-Each works for float32 and float64. Numba's disk cache looks only at the file of the kernels, so that one holds a
-checksum of this one and of `tiles`.
+Each works for float32 and float64.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""Routing among the capsules of each node where the two directions of an edge share their logits.
+
+    b_e = <u_hat_e, w_v> + <u_hat_e', w_u>        of the edge e = (u, v) and its reverse e' = (v, u)
+
+Everything else is as in `nodes`. In each iteration the nodes are passed once: what is kept of an edge are K products, K
+couplings and, for the gradient, K of db per iteration, never its votes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...._dgl import DGLGraph
+from ....graph import cached_per_structure, reverse_edges
+from ...second_derivative import once_differentiable
+from . import kernels_mutual
+from .memory import empty, zeros
+from .nodes import MOST_SUMS, rows_by_node, rows_of
+from .passes import run_on_threads, sum_of
+
+
+@cached_per_structure
+def reverse_rows(graph: DGLGraph) -> Tensor:
+    """(E,) of each row of ``rows_by_node(graph, 1)`` the row of the reverse edge."""
+    eid = rows_by_node(graph, 1).eid
+    row = torch.empty_like(eid)
+    row[eid.long()] = torch.arange(len(eid), dtype=eid.dtype)
+    return row[reverse_edges(graph)[eid.long()]]
+
+
+def route_mutually(
+    graph: DGLGraph, u_hat: Tensor, scale: Tensor | None, kappa: Tensor | None, iterations: int, get_coupling: bool
+) -> tuple[Tensor, Tensor | None]:
+    """``nodes.route_nodes`` of u_hat (N, 1, K_out, D), on a graph in which each edge has a reverse."""
+    caps, dim = u_hat.shape[2:]
+    of_parent = u_hat.new_zeros(()) if kappa is None else kappa.to(u_hat.dtype)
+    of_parent = of_parent.expand(len(u_hat), caps)
+    if graph.num_edges() == 0 or u_hat.numel() == 0:
+        nothing = u_hat.sum() * 0 + u_hat.new_zeros(len(u_hat), caps, dim)
+        return nothing, u_hat.new_zeros(graph.num_edges(), 1, caps) if get_coupling else None
+    scale = None if scale is None else scale.to(u_hat.dtype).expand(graph.num_edges(), 1, caps)
+    learning = torch.is_grad_enabled()
+    return _RouteMutually.apply(u_hat, scale, of_parent, graph, iterations, kappa is None, get_coupling, learning)
+
+
+class _RouteMutually(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u_hat: Tensor,
+        scale: Tensor | None,
+        kappa: Tensor,
+        graph: DGLGraph,
+        iterations: int,
+        adds: bool,
+        get_coupling: bool,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        by_node, reverse = rows_by_node(graph, 1), reverse_rows(graph)
+        num_rows, num_nodes, caps, dim = len(by_node.source), len(u_hat), *u_hat.shape[2:]
+        s, w = (zeros((num_nodes, iterations, caps, dim), u_hat) for _ in range(2))
+        squares, length = (u_hat.new_zeros(num_nodes, caps) for _ in range(2))
+        c = empty((iterations, num_rows if learning or get_coupling else 0, caps), u_hat)
+        products = empty((2, num_rows, caps), u_hat)
+        given = {"rows": rows_of(by_node, u_hat, scale), "reverse": reverse, "kappa": kappa.contiguous()}
+        sums = {"s": s, "w": w, "squares": squares, "length": length}
+        ranges = by_node.ranges(torch.get_num_threads())
+        for r in range(iterations):
+            between = {"shared": products[r % 2], "c": c[r], "after": products[1 - r % 2]}
+            run_on_threads(
+                kernels_mutual.iterate, ranges, **given, r=r, iterations=iterations, adds=adds, **sums, **between
+            )
+        coupling = u_hat.new_full((num_rows if get_coupling else 0, 1, caps), 1 / caps)
+        if get_coupling and iterations > 1:
+            coupling[by_node.eid.long()] = c[-1].unsqueeze(1)
+        if learning:
+            ctx.save_for_backward(u_hat, scale, s, w, squares, length, c)
+            ctx.how = by_node, reverse, iterations, adds
+        ctx.mark_non_differentiable(coupling)
+        return s[:, -1].clone(), coupling if get_coupling else None
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *of_coupling: Tensor | None) -> tuple[Tensor | None, ...]:
+        u_hat, scale, s, w, squares, length, c = ctx.saved_tensors
+        by_node, reverse, iterations, adds = ctx.how
+        ds, dw, dlength = zeros(s.shape, s), torch.zeros_like(s[:, 0]), torch.zeros_like(length)
+        ds[:, -1] = grad
+        db = empty(c.shape, c)
+        given = {"rows": rows_of(by_node, u_hat, scale), "reverse": reverse, "iterations": iterations, "adds": adds}
+        sums = {"s": s, "length": length, "ds": ds, "dw": dw, "dlength": dlength}
+        ranges = by_node.ranges(torch.get_num_threads())
+        for r in reversed(range(1, iterations)):
+            between = {"r": r, "c": c[r], "db": db[r], "db_above": db[min(r + 1, iterations - 1)]}
+            run_on_threads(kernels_mutual.iterate_backward, ranges, **given, **sums, **between)
+        size = u_hat.numel() * u_hat.element_size()
+        ranges = by_node.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size)))
+        du = zeros((len(ranges), *u_hat.shape), u_hat)  # threads add to the same sources: each to its own sums
+        dkappa, wants_scale = torch.zeros_like(length), ctx.needs_input_grad[1]
+        dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else u_hat.new_empty(0)
+        kept = {"w": w, "squares": squares, "c": c, "db": db}
+        found = {"du": list(du), "dkappa": dkappa, "dscale": dscale}
+        run_on_threads(kernels_mutual.gradient, ranges, **given, **sums, **kept, **found)
+        return sum_of(du), dscale if wants_scale else None, dkappa, *[None] * 5
