@@ -90,6 +90,8 @@ class TrainConfig:
     file,classes."""
     size: int | None = None
     """Your own images are made this large, on the longer side; without it they stay as they are, but from 28 to 64."""
+    channels: Literal[1, 3] | None = None
+    """Your own images are made grey (1) or RGB (3); without it they are grey where none has colour."""
     skip_bad: bool = False
     """Leave files of your own out that can't be read, instead of refusing them all."""
     model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
@@ -128,6 +130,10 @@ class TrainConfig:
     """Of a term in the loss that asks each child over ink to choose the digit whose ink it is: the mean of -ln of that
     coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1, children choose
     plainly."""
+    balance: bool = False
+    """Train on all classes equally often, however many images they have. An epoch is as long as ever: the images of a
+    rare class come several times, of a frequent class some come, and in the next epochs the others. Not where an image
+    shows several classes."""
     train_images: int | None = None
     """Train on that many images only, of each class in proportion, the same for every seed; None: on all."""
     learning_rate: float | None = None
@@ -183,8 +189,15 @@ class TrainConfig:
         expect(0 <= self.seed < 2**63, "seed", "an integer from 0 to 2**63 - 1", self.seed)
         side = self.size
         expect(side is None or (type(side) is int and 8 <= side <= 1024), "size", "an integer from 8 to 1024", side)
-        own = own_images(self.dataset) is not None
-        expect(own or side is None, "size", f"none for {self.dataset}", side, "Images of your own are made any size")
+        channels = self.channels
+        fits = channels is None or (type(channels) is int and channels in (1, 3))
+        expect(fits, "channels", "1 (grey) or 3 (RGB)", repr(channels))
+        if own_images(self.dataset) is None:
+            expect(side is None, "size", f"none for {self.dataset}", side, "Images of your own are made any size")
+            then = "Images of your own are made grey or RGB"
+            expect(channels is None, "channels", f"none for {self.dataset}", channels, then)
+        single = not self.balance or self.dataset != "multimnist"
+        expect(single, "balance", "a class per image", "multimnist, with two")
         paired = self.dataset != "multimnist" or self.augment == "shift"
         expect(paired, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
@@ -237,7 +250,7 @@ class TrainConfig:
         """What ``load_images`` takes beside the name and the folder: nothing where the data set has a name."""
         if own_images(self.dataset) is None:
             return {}
-        return {"size": self.size, "skip_bad": self.skip_bad, "seed": self.seed}
+        return {"size": self.size, "channels": self.channels, "skip_bad": self.skip_bad, "seed": self.seed}
 
     @property
     def dataset_name(self) -> str:

@@ -156,6 +156,10 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
+    assert main(["train", "--dataset", "folder:shapes", "--size", "12", "--balance"]) == 2
+    said = capsys.readouterr().err
+    assert "balance: expected a class per image, got any number. Leave --balance out" in said
+    assert not Path("runs").exists()
     settings = ["--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none", "--device", "cpu"]
     said = says("train", "--dataset", "folder:shapes", *settings)
     assert "3 classes of " in said

@@ -191,7 +191,7 @@ def test_help_lists_the_commands(capsys, words):
 def test_every_flag_has_a_help_text(capsys, name):
     code, out, _ = call(capsys, name, "--help")
     assert code == 0 and COMMANDS[name].__doc__.splitlines()[0] in out
-    out = re.sub(r"\{None\}\||None: (?=[a-z0-9])|\(default: None\)", "", out)
+    out = re.sub(r"\{None(\}\||,)|None: (?=[a-z0-9])|\(default: None\)", "", out)
     assert "None" not in out
 
 

@@ -26,6 +26,7 @@ UNUSUAL = TrainConfig(
     protocol="official",
     prior="learned",
     reconstruction_weight=0.001,
+    balance=True,
     train_images=1000,
     learning_rate=0.02,
     augment="affine",
@@ -77,6 +78,9 @@ def test_the_command_makes_the_same_settings(monkeypatch):
     ("key", "value", "text"),
     [
         ("dataset", "mnits", "dataset: expected one of mnist, fashion-mnist"),
+        ("channels", 3, "channels: expected none for mnist, got 3. Images of your own are made grey or RGB"),
+        ("channels", 2, "channels: expected 1 (grey) or 3 (RGB), got 2"),
+        ("channels", True, "channels: expected 1 (grey) or 3 (RGB), got True"),
         ("epochs", 0, "epochs: expected an integer >= 1, got 0"),
         ("epochs", True, "epochs: expected of type int, got True"),
         ("seed", 2**63, "seed: expected an integer from 0 to"),
@@ -97,6 +101,14 @@ def test_a_value_that_cannot_work_is_refused_by_name(key, value, text):
 def stored(**settings) -> dict:
     text = TrainConfig().to_json()
     return {**json.loads(text), "settings": {**json.loads(text)["settings"], **settings}}
+
+
+def test_a_run_from_before_a_setting_has_its_default():
+    before = stored()
+    del before["settings"]["channels"], before["settings"]["balance"]
+    config = TrainConfig.from_json(json.dumps(before))
+    assert config == TrainConfig()
+    config.check_trained(before["settings"], "config.json")
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,43 @@ def test_batches_are_contiguous_floats_from_zero_to_one(augment):
     assert images.min() >= 0 and images.max() <= 1
 
 
+IMBALANCED = Images(
+    torch.arange(100, dtype=torch.uint8)[:, None, None, None], torch.tensor([2] * 4 + [5] * 26 + [7] * 70)
+)
+
+
+def balanced(**settings):
+    return Batches(IMBALANCED, 15, seed=3, augment="none", balance=True, **settings)
+
+
+def test_balanced_classes_come_equally_often_and_all_of_their_images_in_turn():
+    shown = torch.zeros(100, dtype=torch.int64)
+    for epoch in range(6):
+        images, labels = map(torch.cat, zip(*balanced().epoch(epoch), strict=True))
+        rows = (images * 255).round().long().flatten()
+        assert torch.equal(IMBALANCED.labels[rows], labels)
+        assert sorted(labels.bincount()[[2, 5, 7]].tolist()) == [33, 33, 34]
+        shown += rows.bincount(minlength=100)
+    for label in (2, 5, 7):  # of 200 times that each class was shown
+        times = shown[label == IMBALANCED.labels]
+        assert times.sum() == 200 and times.max() - times.min() <= 1
+    first, other = (torch.cat([labels for _, labels in balanced().epoch(epoch)]) for epoch in (0, 3))
+    assert not torch.equal(first, other) and first[:50].unique().tolist() == [2, 5, 7]
+
+
+def test_balanced_batches_go_on_at_a_step_and_are_those_of_several_processes():
+    whole = list(balanced().epoch(2))
+    assert same(balanced().epoch(2, 4), whole[4:])
+    ranks = [balanced(rank=rank, world=2).epoch(2) for rank in range(2)]
+    assert same([tuple(map(torch.cat, zip(*parts, strict=True))) for parts in zip(*ranks, strict=True)], whole)
+
+
+def test_images_of_several_classes_cannot_be_balanced():
+    images = Images(IMBALANCED.pixels, torch.zeros(100, 3, dtype=torch.bool))
+    with pytest.raises(InputError, match="balance: expected a class per image, got any number. Leave --balance out"):
+        Batches(images, 10, balance=True)
+
+
 def shift_of(image, original):
     """The (down, right) by which ``original`` was moved to give ``image``; None where none up to 4 pixels does."""
     height, width = original.shape[-2:]

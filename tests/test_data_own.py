@@ -106,6 +106,26 @@ def test_images_of_one_size_keep_their_proportions_and_grey_ones_in_colour_files
     assert loaded(tmp_path / "photos", size=32).image_shape == (1, 24, 32)
 
 
+def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes, tmp_path):
+    def pixels(path, kind, channels):
+        splits = loaded(path, kind, channels=channels)
+        return torch.cat([getattr(splits, part).cut().pixels for part in own.PARTS])
+
+    assert pixels(shapes, "folder", 3).shape == (40, 3, 28, 28)
+    picture(shapes / "dark" / "red.png", (255, 0, 0), mode="RGB")
+    for _ in range(2):  # the second time from the cache
+        grey, colour, either = (pixels(shapes, "folder", channels) for channels in (1, 3, None))
+        assert grey.shape == (41, 1, 28, 28) and colour.shape == (41, 3, 28, 28) and torch.equal(colour, either)
+        red = (colour[:, 0] != colour[:, 1]).all(dim=(1, 2))
+        assert torch.equal(grey[~red], colour[~red, :1]) and grey[red].unique().tolist() == [76]  # 0.299 of 255
+    assert len([*(tmp_path / "data" / "cache").glob("*.npy")]) == 3
+    path = write_npz(tmp_path / "a.npz", images=COLOURS, labels=LABELS)
+    wanted = {np.asarray(Image.fromarray(image).convert("L")).tobytes() for image in COLOURS}
+    assert {image.numpy().tobytes() for image in pixels(path, "npz", 1)} == wanted
+    path = write_npz(tmp_path / "b.npz", images=GREYS, labels=LABELS)
+    assert torch.equal(pixels(path, "npz", 3), pixels(path, "npz", None).expand(-1, 3, -1, -1))
+
+
 def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_damaged(shapes, monkeypatch):
     from graphcaps.data.readers import folder
 
@@ -159,15 +179,16 @@ def test_a_file_that_is_a_program_is_not_run(shapes):
 
 def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(shapes, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    config = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
+    settings = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
     run = tmp_path / "runs" / "shapes-compact-1"
 
     def says(*words: str) -> str:
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12" in says("train", *config)
-    assert Run.open(run).config.dataset == "folder:shapes"
+    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12" in says("train", *settings)
+    config = Run.open(run).config
+    assert (config.dataset, config.size, config.channels) == ("folder:shapes", 12, 1)
     network = load(run)
     assert network.class_names == ("dark", "light") == Run.open(run).trace().class_names
     assert Run.open(run).trace().about["dataset"] == "shapes"
@@ -390,12 +411,12 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, monkeypatch, nam
 def test_arrays_are_trained_on_and_found_again(tmp_path):
     digits = datasets.load_digits()
     words = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[digits.target]
-    config = TrainConfig(epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path / "data", name="run")
+    config = TrainConfig(epochs=1, device="cpu", size=12, channels=3, out=tmp_path, data=tmp_path / "data", name="run")
     result = train(config, images=digits.images / 16, labels=words, progress=False)
     assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
     again = Run.open(tmp_path / "run").config
     splits = load_images(again.dataset, again.data, **again.of_images)
-    assert splits.image_shape == (1, 12, 12) and sum(len(getattr(splits, part)) for part in own.PARTS) == 1797
+    assert splits.image_shape == (3, 12, 12) and sum(len(getattr(splits, part)) for part in own.PARTS) == 1797
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=digits.images, labels=words)

@@ -171,6 +171,8 @@ def test_affine_maps_of_pairs_are_refused(tmp_path):
     for augment in ("none", "affine", "anywhere"):
         with pytest.raises(InputError, match="augment: expected shift for multimnist, .* got " + augment):
             config(tmp_path, augment=augment).check()
+    with pytest.raises(InputError, match="balance: expected a class per image, got multimnist, with two"):
+        config(tmp_path, balance=True).check()
 
 
 def test_the_overlay_is_the_sum_and_at_most_1():

@@ -102,12 +102,13 @@ def test_a_resumed_training_has_the_threads_it_had(tmp_path, monkeypatch):
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
+        {"balance": True},
         pytest.param({"dataset": "mnist40", "augment": "anywhere"}, marks=pytest.mark.long),
         pytest.param({"model": "paper"}, marks=pytest.mark.long),
     ],
-    ids=["bfloat16", "torch", "anywhere", "paper"],
+    ids=["bfloat16", "torch", "balance", "anywhere", "paper"],
 )
-def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings):
+def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings, whole):
     if "model" in settings:
         small.use(monkeypatch, small.digits(size=17))
     config = small.config(tmp_path, **settings)
@@ -116,6 +117,7 @@ def test_other_settings_resume_to_the_bit_too(tmp_path, monkeypatch, settings):
     train(config, progress=False)
     differences = small.differences(small.content(resumed), small.content(tmp_path / "run"))
     assert differences == ["about"]  # the run's name
+    assert "last head" in small.differences(small.content(resumed), whole)  # they aren't the usual ones
     assert Run.open(resumed).result()["precision"] == config.precision
 
 

@@ -36,6 +36,8 @@ class Batches:
             equally likely. Of pairs, ``"affine"`` and ``"anywhere"`` are refused, and the others are the same.
         rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
         world: number of processes.
+        balance: an epoch still has N images, of each class as many as of any other, up to one: those of a rare class
+            come several times, of a frequent class some of them, and in the next epochs the others.
 
     Raises:
         InputError: an argument outside its range.
@@ -55,12 +57,14 @@ class Batches:
         augment: str = "none",
         rank: int = 0,
         world: int = 1,
+        balance: bool = False,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
         check_whole("seed", seed, 0)
         expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
         check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
-        self.batch_size = batch_size
+        expect_single(balance, images)
+        self.batch_size, self._balance = batch_size, balance
         self.augment = augment
         self._seed, self._rank, self._world = seed, rank, world
         self._source: PairSource | _ImageSource
@@ -82,8 +86,8 @@ class Batches:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The shuffled, augmented batches of an epoch.
 
-        Each image comes once. A last batch that would leave a process with one image or none joins the one before:
-        batch norm can't train on one image.
+        Each image comes once, unless classes are balanced. A last batch that would leave a process with one image or
+        none joins the one before: batch norm can't train on one image.
 
         Args:
             epoch: >= 0.
@@ -130,8 +134,10 @@ class Batches:
     def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
-        take = self._source.drawn(order, generator)
+        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
+        if self._balance:
+            order = _in_turn(epoch * len(order) + order, labels.cpu(), self._seed)
+        take = self._source.drawn(order.to(labels.device), generator)
         bounds = self._bounds()[start:]
         for first, last in zip(bounds[:-1], bounds[1:], strict=True):
             yield take(self._share(first, last))
@@ -149,6 +155,20 @@ class Batches:
         """This process's part of the batch first..last."""
         size = last - first
         return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
+
+
+def expect_single(balance: bool, images: Images | Pairs) -> None:
+    """Raise ``InputError`` where classes are to be balanced and an image may have several."""
+    fits = not balance or images.objects == 1
+    expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
+
+
+def _in_turn(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """The rows (M,) of turns (M,) from 0: the classes take turns, and the images of each in an order of the seed."""
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    rows, sizes = shuffled[labels[shuffled].argsort(stable=True)], labels.unique(return_counts=True)[1]
+    of, first = turns % len(sizes), sizes.cumsum(0) - sizes
+    return rows[first[of] + turns // len(sizes) % sizes[of]]
 
 
 class _ImageSource:

@@ -110,6 +110,7 @@ def load_images(
     download: bool = True,
     *,
     size: int | None = None,
+    channels: int | None = None,
     skip_bad: bool = False,
     seed: int = 0,
 ) -> ImageSplits:
@@ -123,7 +124,7 @@ def load_images(
             ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
         root: the folder that holds ``MNIST/raw`` and the like, as torchvision lays them out; IDX files may be gzipped.
         download: whether to download what isn't there.
-        size, skip_bad, seed: of one's own images, as ``TrainConfig`` has them; the seed fixes their split.
+        size, channels, skip_bad, seed: of one's own images, as ``TrainConfig`` has them; the seed fixes their split.
 
     Raises:
         InputError: an unknown name, or a file that isn't what it should be (the text says which, and what was wanted).
@@ -131,7 +132,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own := own_images(name):
-        return load_own(*own, root, size, skip_bad, seed)
+        return load_own(*own, root, size, channels, skip_bad, seed)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     _provide(name, spec, root, download)

@@ -28,18 +28,21 @@ IN_MEMORY = 2**31
 """Bytes of pixels, more than which stay in the cache's file."""
 
 
-def load_own(kind: str, path: Path, root: Path, size: int | None, skip_bad: bool, seed: int) -> ImageSplits:
+def load_own(
+    kind: str, path: Path, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
+) -> ImageSplits:
     """As ``load_images`` does ``KIND:PATH``; ``root`` also holds the cache of decoded files.
 
     Where PATH isn't there, its last part is looked for in ``root``.
     """
     dataset = f"{kind}:{path}"
+    expect(channels in (None, 1, 3), "channels", "1 (grey) or 3 (RGB)", repr(channels))
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
     expect(path.exists(), dataset, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")
     files = {"folder": folder.read, "csv": folder.read_list}.get(kind)
-    found = files(path, root / "cache", size, skip_bad) if files else None
-    return split(found or arrays.read(kind, path, size), dataset, seed)
+    found = files(path, root / "cache", size, channels, skip_bad) if files else None
+    return split(found or arrays.read(kind, path, size, channels), dataset, seed)
 
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:

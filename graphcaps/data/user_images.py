@@ -122,8 +122,11 @@ def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
     return max(1, round(height * longer / most)), max(1, round(width * longer / most))
 
 
-def framed(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Pixels (h, w, C) as large as they fit into (height, width, C), padded with the colour of their border."""
+def framed(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
+    """Pixels (h, w, C) as large as they fit into (height, width, channels), padded with the colour of their border."""
+    if values.shape[2] != channels:
+        converted = np.asarray(_image(values).convert("L" if channels == 1 else "RGB"))
+        values = converted.reshape(*values.shape[:2], channels)
     return _padded(_fit(values, height, width), height, width, _background(values))
 
 
@@ -171,11 +174,9 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
     Raises:
         GraphcapsError: it can't be written.
     """
-    from PIL import Image
-
     values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()  # (H, W, C)
     with replacing(path) as temporary:
-        Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values).save(temporary, format="PNG")
+        _image(values).save(temporary, format="PNG")
 
 
 def _background(values: np.ndarray) -> np.ndarray:
@@ -255,12 +256,18 @@ def _transparent(image: Image) -> bool:
     return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
 
 
+def _image(values: np.ndarray) -> Image:
+    """Pixels (h, w, C) as Pillow has them."""
+    from PIL import Image
+
+    return Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)
+
+
 def _fit(values: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resize (h, w, C) to the largest size within (height, width) that keeps its proportions."""
     from PIL import Image
 
     scale = min(height / values.shape[0], width / values.shape[1])
     size = (max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale)))
-    image = Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)
-    resized = np.asarray(image.resize(size, Image.Resampling.BILINEAR))
+    resized = np.asarray(_image(values).resize(size, Image.Resampling.BILINEAR))
     return resized.reshape(*resized.shape[:2], -1)

@@ -25,6 +25,7 @@ import torch
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
+from ..data.batches import expect_single
 from ..errors import GraphcapsError, expect
 from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.limits import limits_of
@@ -91,8 +92,10 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if run is not None:
         run.newest_checkpoint()  # its settings are checked before they choose images and a network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.of_images:  # so that the images are the same where there are others in the folder later
-        config = dataclasses.replace(config, size=max(splits.image_shape[1:]))
+    if config.of_images and run is None:  # so that the images are the same where there are others in the folder later
+        channels, *sides = splits.image_shape
+        config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
+    expect_single(config.balance, splits.train)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     least, most = accelerator.num_processes, len(splits.train)
@@ -155,6 +158,7 @@ class Trainer:
             augment=config.augment,
             rank=accelerator.process_index,
             world=accelerator.num_processes,
+            balance=config.balance,
         )
         self.state = State()
         self.limits = Limits()  # of the weights after the last epoch

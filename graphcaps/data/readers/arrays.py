@@ -29,7 +29,7 @@ Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # by part, images and labels 
 log = logging.getLogger(__name__)
 
 
-def read(kind: str, path: Path, size: int | None = None) -> Found:
+def read(kind: str, path: Path, size: int | None = None, channels: int | None = None) -> Found:
     """Read ``"idx"``, ``"npz"`` or ``"csv"``; a part alone, whatever it is called, is the training images."""
     found = {"idx": read_idx, "npz": read_npz, "csv": read_csv}[kind](path)
     if len(found) == 1:
@@ -39,8 +39,8 @@ def read(kind: str, path: Path, size: int | None = None) -> Found:
     shapes = {images.shape[1:] for images in pixels.values()}
     expect(len(shapes) == 1, str(path), "images of one shape in all parts", " and ".join(map(str, sorted(shapes))))
     expect(len({of.shape[1:] for of in labels}) == 1, str(path), "labels of one shape in all parts", "several")
-    whole, old = np.concatenate(list(pixels.values())), shapes.pop()[:2]  # (N, H, W, C)
-    new = common_size(np.array([old]), size)
+    whole, old = np.concatenate(list(pixels.values())), shapes.pop()  # (N, H, W, C)
+    new = (*common_size(np.array([old[:2]]), size), channels or old[2])
     if new != old:
         whole = np.stack([framed(image, *new) for image in whole])
     whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))

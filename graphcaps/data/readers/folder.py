@@ -33,16 +33,16 @@ VERSION = 1  # of the cache
 log = logging.getLogger(__name__)
 
 
-def read(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found:
+def read(path: Path, cache: Path, size: int | None, channels: int | None, skip_bad: bool) -> Found:
     """Read a folder per class in ``path``, or in its folders train, val and test.
 
     Raises:
         InputError: no folder, a class without an image, or a bad file, unless ``skip_bad``.
     """
-    return _found(path, _listed(path), cache, size, skip_bad)
+    return _found(path, _listed(path), cache, size, channels, skip_bad)
 
 
-def read_list(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Found | None:
+def read_list(path: Path, cache: Path, size: int | None, channels: int | None, skip_bad: bool) -> Found | None:
     """Read the images that a CSV with the columns "file" and "classes" names; None where the CSV is of another kind.
 
     Files are looked for beside the CSV; several classes are joined by "+". Raises ``InputError`` as ``read`` does.
@@ -59,12 +59,14 @@ def read_list(path: Path, cache: Path, size: int | None, skip_bad: bool) -> Foun
     expect(len(listed) > 0, str(path), "a row for each image", "none")
     missing = next((file for file, _, _ in listed if not file.is_file()), None)
     expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
-    return _found(path, listed, cache, size, skip_bad)
+    return _found(path, listed, cache, size, channels, skip_bad)
 
 
-def _found(path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, skip_bad: bool) -> Found:
+def _found(
+    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+) -> Found:
     files, labels, parts = zip(*listed, strict=True)
-    pixels, bad = _decoded(path, files, cache, size)
+    pixels, bad = _decoded(path, files, cache, size, channels)
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:SHOWN], *[f"and {len(bad) - SHOWN} more"] * (len(bad) > SHOWN)])
         wanted, then = f"{len(files)} images that can be read", "Mend or remove them, or leave them out with --skip-bad"
@@ -102,7 +104,9 @@ def _folders(path: Path) -> list[Path]:
     return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
 
 
-def _decoded(path: Path, files: tuple[Path, ...], cache: Path, size: int | None) -> tuple[torch.Tensor, dict[str, str]]:
+def _decoded(
+    path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
+) -> tuple[torch.Tensor, dict[str, str]]:
     """Pixels (N, C, H, W) of all files, mapped, and why one is bad, by its number; from a cache that is of them."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
     listing = [VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
@@ -112,13 +116,15 @@ def _decoded(path: Path, files: tuple[Path, ...], cache: Path, size: int | None)
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         try:
             known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
-            if known["fingerprint"] == fingerprint and size in (known["size"], max(known["shape"][2:])):
+            same = known["fingerprint"] == fingerprint and channels in (known.get("channels"), known["shape"][1])
+            if same and size in (known["size"], max(known["shape"][2:])):
                 return _mapped(about.with_suffix(".npy"), known["shape"]), known["bad"]
         except (OSError, ValueError, KeyError, TypeError, EOFError):
             continue  # damaged, or half of it was deleted
-    about = cache / f"{name}-{size or 'auto'}.json"
-    shape, bad = _decode(files, about.with_suffix(".npy"), size)
-    write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "shape": shape, "bad": bad}))
+    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
+    shape, bad = _decode(files, about.with_suffix(".npy"), size, channels)
+    asked = {"fingerprint": fingerprint, "size": size, "channels": channels}
+    write_text(about, json.dumps({**asked, "shape": shape, "bad": bad}))
     return _mapped(about.with_suffix(".npy"), shape), bad
 
 
@@ -128,14 +134,16 @@ def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
     return torch.from_numpy(pixels)
 
 
-def _decode(files: tuple[Path, ...], stored: Path, size: int | None) -> tuple[list[int], dict[str, str]]:
-    """Write the pixels of all files, a bad one black; grey where no file has colour."""
+def _decode(
+    files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None
+) -> tuple[list[int], dict[str, str]]:
+    """Write the pixels of all files, a bad one black; without ``channels``, grey where no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         heads = [head for head in pool.map(_or_reason(size_and_colour), files) if not isinstance(head, str)]
         expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
         height, width = common_size(np.array([head[:2] for head in heads]), size)
-        shape = [len(files), 3 if any(head[2] for head in heads) else 1, height, width]
-        bad, coloured = {}, False
+        shape = [len(files), channels or (3 if any(head[2] for head in heads) else 1), height, width]
+        bad, coloured = {}, channels is not None
         decode = _or_reason(lambda path: fitted(path, (shape[1], height, width), invert=False)[0])
         with replacing(stored) as temporary:
             pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, tuple(shape))
