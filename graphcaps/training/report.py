@@ -45,7 +45,8 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
         return ""
-    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}"
+    more = "a smaller --batch-size or more --epochs make more"
+    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}; {more}"
 
 
 def result(
