@@ -166,7 +166,8 @@ def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(s
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12" in says("train", *config)
+    said = says("train", *config)
+    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
     assert Run.open(run).config.dataset == "folder:shapes"
     network = load(run)
     assert network.class_names == ("dark", "light") == Run.open(run).trace().class_names
