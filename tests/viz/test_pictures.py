@@ -311,7 +311,7 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     mosaic = axes["perturbed 0"].images[0].get_array()
     assert (mosaic[2 * 13 : 2 * 13 + 12, 3 * 13 : 3 * 13 + 12] == trace.perturbed[0, 2, 3, 0]).all()
     assert "All 4 dimensions of the longest capsule (rows), changed by −0.25 to +0.25" in words(figure)
-    assert words(figure).count("(wrong)") == 1 and "class 7 (wrong)" in words(figure)
+    assert words(figure).count("wrong") == 1 and "class 7\nwrong" in words(figure)
 
 
 def test_the_sheet_shows_the_eight_dimensions_that_change_the_picture_most(trace):
