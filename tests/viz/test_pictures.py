@@ -124,6 +124,10 @@ def test_bars_are_the_lengths_and_the_longest_parent_is_marked(trace):
         assert [width > 0 for width in picture.bars.get_linewidths()] == [j == winner for j in range(10)]
         assert f"longest parent: class {winner} ({lengths[winner]:.2f})" in words(picture.figure)
     assert "true label: class 1" in words(picture.figure)
+    unlabelled = viz.GraphPicture(dataclasses.replace(trace, labels=None), image=1)
+    unlabelled.show(2)
+    second = int(np.argsort(-lengths)[1])
+    assert f"({lengths[winner]:.2f}), then class {second} ({lengths[second]:.2f})" in words(unlabelled.figure)
 
 
 def test_the_untrained_network_crowns_nobody(trace):
