@@ -34,6 +34,7 @@ def introduction(
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
         own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
+        assert isinstance(splits.train, Images)
         own += _blank(splits.train)
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
