@@ -70,7 +70,8 @@ def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finis
     assert lines[0] == "compact on digits: 120 training, 40 validation and 41 test images"
     assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 4 iterations of dynamic routing on engine '")
     assert lines[2] == f"device cpu, float32, run '{run}'"
-    assert lines[3] == "only 6 steps in all: validation may lag far behind training for the first 100"
+    few = "only 6 steps in all: validation may lag far behind training for the first 100; "
+    assert lines[3] == few + "a smaller --batch-size or more --epochs make more"
     for k in (1, 2):
         numbers = r"loss \d\.\d{4}  train \d+\.\d\d%  validation \d+\.\d\d%( \(best\))?  [\d,]+ img/s"
         assert re.fullmatch(rf"epoch {k}/2  {numbers}", lines[3 + k]), lines[3 + k]

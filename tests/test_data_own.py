@@ -186,7 +186,8 @@ def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(s
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert "2 classes of 14 to 14 training images, each 1 x 12 x 12" in says("train", *settings)
+    said = says("train", *settings)
+    assert "2 classes of 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
     config = Run.open(run).config
     assert (config.dataset, config.size, config.channels) == ("folder:shapes", 12, 1)
     network = load(run)

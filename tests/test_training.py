@@ -334,7 +334,9 @@ def test_a_run_folder_is_never_taken_twice(tmp_path, whole):
 
 def test_a_finished_run_is_not_resumed(tmp_path):
     train(small.config(tmp_path, epochs=1), progress=False)
-    with pytest.raises(GraphcapsError, match="resume: expected an unfinished run, .* has finished its 1 epochs"):
+    with pytest.raises(
+        GraphcapsError, match="resume: expected an unfinished run, .*has finished its 1 epochs.*--epochs"
+    ):
         train(TrainConfig(), resume=tmp_path / "run", progress=False)
 
 

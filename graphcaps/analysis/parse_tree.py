@@ -130,9 +130,10 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
         InputError, GraphcapsError: as ``parse_tree``.
     """
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
-    longest = int(trace.lengths[at].argmax())
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    lines = [f"image {image}: longest is {trace.parent_names[longest]} ({trace.lengths[at][longest]:.2f}){label}"]
+    named = np.argsort(-trace.lengths[at], kind="stable")[: 1 if label else 2]  # without it there may be two
+    longest = ", then ".join(f"{trace.parent_names[j]} ({trace.lengths[at][j]:.2f})" for j in named)
+    lines = [f"image {image}: longest is {longest}{label}"]
     if tree.number_of_edges():
         links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
         lines.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")

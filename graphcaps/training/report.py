@@ -10,7 +10,9 @@ import torch
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
+from ..data.images import Images
 from ..models import ImageNetwork, routing_network
+from ..models.limits import BLANK
 from ..models.objects import present
 from ..routing import Attention, Spherical, Uniform, choose_engine
 from ..routing.names import name_of
@@ -32,6 +34,8 @@ def introduction(
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
         own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
+        assert isinstance(splits.train, Images)
+        own += _blank(splits.train)
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
@@ -40,12 +44,23 @@ def introduction(
     )
 
 
+def _blank(images: Images) -> str:
+    """A line where most images show next to nothing, as 12 bits of a camera do in files of 16."""
+    pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
+    share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
+    if share <= 0.5:
+        return ""
+    blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel are less than {BLANK} of 1 apart. "
+    return blank + "In 16-bit files 65535 is white: spread their greys first"
+
+
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
     """A line where training is so short that batch normalisation's running means may not be there yet."""
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
         return ""
-    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}"
+    more = "a smaller --batch-size or more --epochs make more"
+    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}; {more}"
 
 
 def result(

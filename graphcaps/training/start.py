@@ -50,7 +50,8 @@ def train(
         run = Run.open(resume)
         if run.result():
             epochs = run.config.epochs
-            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs")
+            more = "For more of them, train anew with more --epochs, as another run"
+            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs. {more}")
         taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()

@@ -124,6 +124,10 @@ def test_bars_are_the_lengths_and_the_longest_parent_is_marked(trace):
         assert [width > 0 for width in picture.bars.get_linewidths()] == [j == winner for j in range(10)]
         assert f"longest parent: class {winner} ({lengths[winner]:.2f})" in words(picture.figure)
     assert "true label: class 1" in words(picture.figure)
+    unlabelled = viz.GraphPicture(dataclasses.replace(trace, labels=None), image=1)
+    unlabelled.show(2)
+    second = int(np.argsort(-lengths)[1])
+    assert f"({lengths[winner]:.2f}), then class {second} ({lengths[second]:.2f})" in words(unlabelled.figure)
 
 
 def test_the_untrained_network_crowns_nobody(trace):
@@ -311,7 +315,7 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     mosaic = axes["perturbed 0"].images[0].get_array()
     assert (mosaic[2 * 13 : 2 * 13 + 12, 3 * 13 : 3 * 13 + 12] == trace.perturbed[0, 2, 3, 0]).all()
     assert "All 4 dimensions of the longest capsule (rows), changed by −0.25 to +0.25" in words(figure)
-    assert words(figure).count("(wrong)") == 1 and "class 7 (wrong)" in words(figure)
+    assert words(figure).count("wrong") == 1 and "class 7\nwrong" in words(figure)
 
 
 def test_the_sheet_shows_the_eight_dimensions_that_change_the_picture_most(trace):

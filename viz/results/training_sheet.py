@@ -114,8 +114,9 @@ def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None
         below = style.panel(figure, f"reconstruction {n}", left, top + 123, size, size)
         style.show_image(below, trace.reconstructions[n])
         answer, weight = _name(trace, longest[n], 10), "normal" if right else "bold"
-        answer += "" if right else " (wrong)"
-        style.write(figure, left + size / 2, top + rows["longest"], answer, weight=weight, **middle)
+        answer += "" if right else "\nwrong"
+        below_it = {**middle, "va": "top", "linespacing": 1.3}
+        style.write(figure, left + size / 2, top + rows["longest"] - 9, answer, weight=weight, **below_it)
 
 
 def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:

@@ -255,7 +255,9 @@ class GraphPicture:
             weight = "bold" if j == winner else "normal"
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._nudge, fontweight=weight)
         self._show_verdict(winner)
-        answer = f"longest parent: {self._names[longest]} ({lengths[longest]:.{self._digits}f})"
+        two = self._trace.images is not None and self._trace.labels is None  # as where images show two digits
+        named = np.argsort(-lengths, kind="stable")[: 1 + two]
+        answer = "longest parent: " + ", then ".join(f"{self._names[j]} ({lengths[j]:.{self._digits}f})" for j in named)
         line = f"{self.timeline.title(position)}, {'untrained' if winner is None else answer}"
         self._heading.say(choice_in_words(self._trace, couplings), line)
 

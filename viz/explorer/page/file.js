@@ -1,7 +1,7 @@
 // A page from a file: its trace is in it.
 
 const stored = await storedData();
-const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n + 1}`;
+const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
 const nameWithout = () => ($("#without").textContent = words.ofData(stored.without));
 

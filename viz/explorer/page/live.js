@@ -38,7 +38,7 @@ function edgesOf({ src, dst }) {
 function shelved(each, n) {
   const { label, pixels } = each,
     name = stored.parents[label]?.name;
-  if (name === undefined) return { name: `image ${n + 1}`, title: `Test image ${n + 1}`, classes: [], pixels, group: "Test images" };
+  if (name === undefined) return { name: `image ${n}`, title: `Test image ${n}`, classes: [], pixels, group: "Test images" };
   return { name, classes: [label], pixels, wrong: wrongOf(stored, each), group: "One of each class" };
 }
 
