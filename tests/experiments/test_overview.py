@@ -10,14 +10,13 @@ import pytest
 from scipy.stats import ttest_rel
 
 from experiments import plan as plans
-from experiments import run, table
+from experiments import run
 from experiments.__main__ import main
 from experiments.data.cora import load_cora
 from experiments.data.tu import load_graphs
 from experiments.plan import read_plan
 from experiments.tasks import cora, factors, images, molecules, motifs, overview
-from experiments.tasks.overview import COLUMNS, TASKS, of_graphs, of_images
-from graphcaps.errors import GraphcapsError
+from experiments.tasks.overview import COLUMNS, TASKS
 
 from .. import small
 
@@ -118,31 +117,3 @@ def test_cells_are_what_the_trainings_say(tiny):
     low, high = ttest_rel(gat["each"], uniform["each"]).confidence_interval()
     assert gat["name"] == "GAT" and gat["interval"] == pytest.approx([low, high])
     assert set(map(str, graphs["cells"].values())) == {"[]", "None"}
-
-
-def test_a_task_that_fails_does_not_stop_the_others(tiny, monkeypatch, capsys):
-    calls, words, cache, _ = tiny
-
-    def no_papers(*given, **options):
-        raise GraphcapsError("cora: expected files")
-
-    monkeypatch.setattr(cora, "load_cora", no_papers)
-    assert main([*words, "--only", "cora", "mutag"]) == 1
-    assert "experiments: cora: cora: expected files" in capsys.readouterr().err
-    rows = json.loads((cache / "overview.json").read_text())["rows"]
-    assert [len(row["cells"]["uniform"]) for row in rows] == [0, 0, 1]
-
-
-def test_a_wrong_task_is_answered_in_one_line(tmp_path, capsys):
-    assert main(["overview", "--only", "factor-4", "--cache", str(tmp_path / "cache")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("experiments: only: expected one of mnist, pairs, places, anywhere,")
-    assert "got 'factor-4'. Did you mean 'factors-4'?" in error and not (tmp_path / "cache").exists()
-
-
-def test_an_empty_table_has_all_tasks_and_shows_what_can_not_be():
-    rows = [row for t in TASKS.values() for row in (of_graphs(t, {}) if t.train else of_images(t, None, 3))]
-    lines = table.overview({"columns": COLUMNS, "rows": rows}).splitlines()
-    assert len(lines) == 2 + sum(len(task.rows) for task in TASKS.values())
-    assert all({cell(line, k) for k in range(7)} <= {"", "-"} and line.count("|") == 10 for line in lines[2:])
-    assert [cell(lines[3], k) for k in range(7)] == [*[""] * 6, "-"]  # two digits: no CNN
