@@ -11,7 +11,6 @@ from experiments.bench import contention, markdown, memory, nodes, training
 from experiments.bench.__main__ import NAMES, run
 from experiments.bench.formulations import DGL, EINSUM, TORCH, results, why_not
 from experiments.bench.inputs import Setup, Sizes, case
-from experiments.bench.tables import Row, Table
 from graphcaps import GraphcapsError
 
 TINY = Sizes(
@@ -56,13 +55,6 @@ def test_the_network_by_einsum_has_our_loss_and_gradient():
     for right, got in zip(found[0], found[1], strict=True):
         # float32 through two convolutions of 81 * 256 terms, and routing
         assert (got.flatten() - right.flatten()).abs().max() <= 1e-3 * right.abs().max()
-
-
-def test_a_table_has_medians_quartiles_and_ratios():
-    table = Table("t", "", "ms", [Row("a", ""), Row("b", ""), Row("c", "", note="why")], "a")
-    table.fill({"a": [5.0, 1.0, 2.0, 4.0, 3.0], "b": [6.0]})
-    assert table.rows[0].numbers == {"median": 3000, "low": 2000, "high": 4000, "ratio": 1}
-    assert table.rows[1].numbers["ratio"] == 0.5 and table.rows[2].numbers == {} and "why" in table.text()
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from experiments.data import tu
 from experiments.data.beliefs import beliefs
-from experiments.data.cora import load_cora, read_npz
+from experiments.data.cora import load_cora
 from experiments.data.factors import FactorGraph, factor_graph, within
 from experiments.data.motifs import MOTIFS, motif_graphs
 from experiments.data.tu import load_graphs, read_graphs
@@ -73,16 +73,6 @@ def test_beliefs_are_those_of_all_labels_enumerated(size, pairs):
         torch.testing.assert_close(got, wanted, rtol=0, atol=2e-3)
 
 
-def test_a_graph_has_the_papers_sizes_and_mean_degree():
-    data = factor_graph(1, 4)
-    assert data.labels.shape == (1000, 4) and data.num_classes == 16
-    assert [len(part) for part in (data.train, data.val, data.test)] == [600, 200, 200]
-    assert sorted(torch.cat([data.train, data.val, data.test]).tolist()) == list(range(1000))
-    assert 39.5 <= data.graph.num_edges() / 1000 <= 40.5
-    for labels in data.labels.T:
-        assert set(torch.bincount(labels).tolist()) == {62, 63}
-
-
 def test_an_edge_joins_one_class_of_each_of_its_factors_but_for_the_few_between():
     data = factor_graph(3, 4)
     src, dst = data.graph.edges()
@@ -139,27 +129,6 @@ def test_cora_is_what_its_archive_says(data):
     assert torch.allclose(found.features.gather(1, torch.from_numpy(words).long()), torch.full((60, 3), 1 / 3))
     assert torch.allclose(found.features.sum(dim=1), torch.ones(60))
     assert found.labels.tolist() == wanted["labels"].tolist()
-
-
-def changed(name: str, at, value) -> dict[str, np.ndarray]:
-    found = planetoid.arrays()
-    found[name][at] = value
-    return found
-
-
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (changed("edges", 0, 4), "edges: expected each pair once and no self-loops"),
-        (changed("test", 0, 0), "train, val, test: expected no node twice"),
-        ({"labels": np.arange(3)}, "expected arrays feature_indptr, .*, test, got labels"),
-        (planetoid.arrays() | {"test": np.array([print])}, "expected a NumPy archive without objects"),
-    ],
-)
-def test_a_wrong_archive_is_refused_with_its_reason(tmp_path, found, wanted):
-    np.savez(tmp_path / "cora.npz", **found)
-    with pytest.raises(InputError, match=rf"cora\.npz: (.*: )?{wanted}"):
-        read_npz(tmp_path / "cora.npz")
 
 
 # MUTAG and PROTEINS

@@ -8,9 +8,7 @@ import signal
 
 import numpy as np
 import pytest
-import torch
 
-from experiments import table
 from experiments.__main__ import main
 from experiments.plan import plan_names, read_plan
 from experiments.run import Place
@@ -118,21 +116,3 @@ def test_stopped_and_taken_up_it_gives_the_same(place, tmp_path, monkeypatch, ca
         assert ours["images"] == theirs["images"]
     assert len(runs(place)) == 4 and (tmp_path / "to" / "tiny.png").stat().st_size > 1000
     assert (tmp_path / "to" / "tiny.md").read_text().count("\n") == 4
-
-
-def test_affnist_is_measured_beside_the_test_images_whole_and_in_parts(place, tmp_path, monkeypatch):
-    """On the validation images, of which the first 10 are called within."""
-    data = small.digits(size=40)
-    use(monkeypatch, data)
-    monkeypatch.setattr(images, "load_affnist", lambda root: (data.val, "other"))
-    monkeypatch.setattr(images, "within", lambda some: torch.arange(len(some)) < 10)
-    text = TINY.replace("digits", "mnist40").replace("[0, 1]", "[0]").replace("  dynamic: {model: compact}\n", "")
-    results = images.results(written(tmp_path, text + "test_on: [affnist]"), place)
-    parts = {"affnist within": "other (within)", "affnist beyond": "other (beyond)"}
-    assert results["images"] == {"test": "test", "affnist": "other", **parts}
-    (row,) = results["rows"]
-    found, (seed,) = row["images"], row["seeds"]
-    assert [found[name]["count"] for name in ("affnist", *parts)] == [40, 10, 30] and found["affnist"]["sd"] is None
-    assert found["affnist"]["mean"] == pytest.approx(seed["val_accuracy"])  # which training has written down
-    assert seed["wrong"]["affnist within"] + seed["wrong"]["affnist beyond"] == seed["wrong"]["affnist"]
-    assert "| other (within) accuracy (10) |" in table.images(results)

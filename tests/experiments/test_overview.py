@@ -14,8 +14,7 @@ from experiments import run
 from experiments.__main__ import main
 from experiments.data.cora import load_cora
 from experiments.data.tu import load_graphs
-from experiments.plan import read_plan
-from experiments.tasks import cora, factors, images, molecules, motifs, overview
+from experiments.tasks import cora, images, molecules, overview
 from experiments.tasks.overview import COLUMNS, TASKS
 
 from .. import small
@@ -66,21 +65,6 @@ def tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(molecules, "fit", molecule_fit)
     words = ["overview", "--data", str(data), "--device", "cpu", "--cache", str(tmp_path / "cache")]
     return calls, [*words, "--to", str(tmp_path / "to")], tmp_path / "cache", tmp_path / "to"
-
-
-def test_every_task_has_a_control_and_its_plans_have_the_networks_of_its_columns():
-    titles = [title for task in TASKS.values() for title in task.rows]
-    assert len(set(titles)) == len(titles) == 12
-    layers = {"cora": cora.LAYERS, "factors": factors.LAYERS, "motifs": motifs.SETTINGS}
-    for name, task in TASKS.items():
-        assert "uniform" in task.columns and set(task.columns) <= set(COLUMNS)
-        networks = [network for some in task.columns.values() for network in some]
-        if task.train is None:
-            plan = read_plan(name)
-            assert [row.name for row in plan.rows] == networks and plan.against == "uniform"
-            assert ("affnist" in plan.on) == any(images.startswith("affnist") for images in task.rows.values())
-        else:
-            assert sorted(networks) == sorted(layers.get(name.partition("-")[0], molecules.READOUTS))
 
 
 def test_a_stopped_table_is_partial_and_goes_on(tiny, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from experiments.tasks import pruning
 from experiments.tasks.pruning import DRAWS, PrunedCaps, mean_coupling, prune, strongest_edges
 from graphcaps import CapsNet, dynamic_routing, engine
 from graphcaps.analysis.accuracy import evaluate
-from graphcaps.data import Batches, Images, to_float
+from graphcaps.data import Batches, Images
 from graphcaps.nn import CapsuleLayer
 from graphcaps.training.start import train
 
@@ -59,18 +59,6 @@ def model():
     with torch.no_grad():
         model.capsules.weight *= 30  # decided couplings without training
     return model
-
-
-def test_the_mean_coupling_is_that_of_one_image_after_the_other(model, images):
-    found = mean_coupling(model, Batches(images, 7))
-    model.eval()
-    graph, total = model.capsules.graph(), torch.zeros(48, dtype=torch.float64)
-    for image in images.pixels:
-        with torch.no_grad():
-            votes = model.capsules.votes(model.children_of(to_float(image[None])))
-        total += dynamic_routing(graph, votes, return_graph=True)[1].edata["c"][:, 0]
-    torch.testing.assert_close(found, total / 30, rtol=1e-4, atol=1e-6)
-    assert torch.allclose(found.view(16, 3).sum(1), torch.ones(16, dtype=torch.float64)) and found.max() > 0.4
 
 
 def test_every_count_is_what_evaluating_the_pruned_network_gives(model, images):

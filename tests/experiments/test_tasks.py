@@ -50,17 +50,17 @@ def flipped(data, labels):
     return dataclasses.replace(data, labels=labels)
 
 
-def test_training_on_cora_sees_no_test_label(place, monkeypatch, network="capsules"):
-    first = cora.fit(place, network, cora.SETTINGS[network][0], 0, 8)
+def test_training_on_cora_sees_no_test_label(place, monkeypatch):
+    first = cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8)
     papers = load_cora(place.data)
     labels = papers.labels.clone()
     labels[papers.test] = (labels[papers.test] + 1) % papers.num_classes
     monkeypatch.setattr(cora, "load_cora", lambda root: flipped(papers, labels))
-    assert timeless(cora.fit(place, network, cora.SETTINGS[network][0], 0, 8)) == timeless(first)
+    assert timeless(cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8)) == timeless(first)
 
 
-def test_training_on_a_fold_sees_no_test_label(place, monkeypatch, readout="capsules"):
-    job = ("mutag", readout, molecules.SETTINGS[0], 3, 0, 4)
+def test_training_on_a_fold_sees_no_test_label(place, monkeypatch):
+    job = ("mutag", "capsules", molecules.SETTINGS[0], 3, 0, 4)
     first, graphs = molecules.fit(place, *job), load_graphs("MUTAG", place.data)
     labels = graphs.labels.copy()
     labels[graphs.folds[3]] = 1 - labels[graphs.folds[3]]
@@ -68,18 +68,18 @@ def test_training_on_a_fold_sees_no_test_label(place, monkeypatch, readout="caps
     assert timeless(molecules.fit(place, *job)) == timeless(first)
 
 
-def test_training_on_factors_sees_no_test_label_and_learns(place, few, monkeypatch, network="capsules"):
+def test_training_on_factors_sees_no_test_label_and_learns(place, few, monkeypatch):
     settings, data = {"layers": 1, "heads": "own", "lr": 0.02}, few(0, 2)
-    first = factors.fit(place, network, settings, 0, 2, 25)
+    first = factors.fit(place, "capsules", settings, 0, 2, 25)
     assert run.accuracy(first, data.labels[data.test]) > 0.4  # 0.25 by chance
     labels = data.labels.clone()
     labels[data.test] = (labels[data.test] + 1) % data.num_classes
     monkeypatch.setattr(factors, "factor_graph", lambda seed, count: flipped(data, labels))
-    assert timeless(factors.fit(place, network, settings, 0, 2, 25)) == timeless(first)
+    assert timeless(factors.fit(place, "capsules", settings, 0, 2, 25)) == timeless(first)
 
 
-def test_training_on_motifs_sees_no_test_label(place, few, monkeypatch, network="capsules"):
-    job = (network, motifs.SETTINGS[network][0], 0, 4, 3)
+def test_training_on_motifs_sees_no_test_label(place, few, monkeypatch):
+    job = ("capsules", motifs.SETTINGS["capsules"][0], 0, 4, 3)
     first, data = motifs.fit(place, *job), motif_graphs(0, 4, 60)
     labels = data.labels.copy()
     labels[data.test] = 1 - labels[data.test]
