@@ -123,7 +123,9 @@ def test_half_an_image_and_none_are_refused(saved, name):
         refuses(path, "an image file that Pillow reads, got")
 
 
-def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path, side=100_000):
+def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path):
+    side = 100_000
+
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
