@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,10 @@ from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present
 from graphcaps.routing import Uniform
 from graphcaps.trace.recording import record, to_bytes
-from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
 
+from .test_training import interrupted
 from .traces import stored_in
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
@@ -219,21 +218,6 @@ def test_a_trace_shows_the_overlay_the_network_saw(model):
     with torch.no_grad():
         lengths = model(overlaid(layers)).lengths
     assert np.allclose(trace.lengths[0, 2], lengths, atol=1e-5)
-
-
-def interrupted(config: TrainConfig, step: int) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        steps, whole = iter(range(1, 100)), training.training_step
-
-        def stopping(*args):
-            if next(steps) == step:
-                signal.raise_signal(signal.SIGTERM)
-            return whole(*args)
-
-        patch.setattr(training, "training_step", stopping)
-        with pytest.raises(training.Interrupted):
-            train(config, progress=False)
-    return config.out / config.name
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
