@@ -11,10 +11,8 @@ from traces import make_trace, with_pictures
 
 from graphcaps import viz
 from graphcaps.trace import random_trace
-from graphcaps.viz import style
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing.entropy import choice_in_words
-from graphcaps.viz.routing.timeline import wide_range
 
 from .browser import check_fits, contrast, opened, settle
 
@@ -216,40 +214,6 @@ def test_a_parent_filters_lines_and_escape_shows_all_again(page):
     settle(page)
     assert ink(page) == whole
     assert page.locator("#parents button[aria-pressed=true]").count() == 0
-
-
-# Red, green and blue in the middle between the top left corner of a matrix's cells and their numbers
-CELLS = """(points) => {
-  const shown = document.querySelector(".stage > canvas"), { width, height } = shown;
-  const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
-  copy.drawImage(shown, 0, 0);
-  return points.map(([x, y]) => [...copy.getImageData(x, y, 1, 1).data].slice(0, 3)); }"""
-
-
-def test_a_cell_of_the_matrix_is_as_strong_as_its_coupling_and_the_selection_stays(page):
-    c = TRACE.c[-1, -1, 0].astype(np.float64)
-    widest = wide_range(TRACE.c[:, :, 0].astype(np.float64))[1]
-    order = explorer_data(TRACE)["images"][0]["order"]
-    page.get_by_role("button", name="Matrix").click()
-    settle(page)
-    box = page.locator(".stage > canvas").bounding_box()
-    left = 19 + 5 + min(46, 0.94 * (box["height"] - 20) / 16, 0.2 * box["width"])  # behind numbers and pictures
-    wide, high = (box["width"] - 4 - left) / 10, (box["height"] - 20) / 16
-    corner = {e: (left + wide * (e % 10) + 5, 20 + high * order.index(e // 10) + 4) for e in range(160)}
-    shown = np.array(page.evaluate(CELLS, list(corner.values())))
-    shade = np.array([239, 241, 244])
-    for e in range(160):
-        part = min(1, c[e] / widest)
-        wanted = part * 255 * np.array(style.color(e % 10)) + (1 - part) * shade
-        assert np.abs(shown[e] - wanted).max() < 3, e
-    e = int(c.argmax())
-    page.locator(".stage > canvas").click(position=dict(zip("xy", corner[e], strict=True)))
-    settle(page)
-    assert f"child {e // 10} → class {e % 10}\ncoupling c  " in text(page, "#tip")
-    page.get_by_role("button", name="Matrix").click()
-    settle(page)
-    assert text(page, "#child h2") == f"Child {e // 10} divides itself"
-    assert page.locator("#parents button[aria-pressed=true] .name").all_inner_texts() == [f"class {e % 10}"]
 
 
 def test_keys_move_through_time_and_children(page):

@@ -301,18 +301,6 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     assert words(figure).count("(wrong)") == 1 and "class 7 (wrong)" in words(figure)
 
 
-def test_the_sheet_shows_the_eight_dimensions_that_change_the_picture_most(trace):
-    perturbed = np.zeros((2, 16, 11, 1, 12, 12), np.uint8)
-    perturbed[:, 1::2, 10] = 200
-    perturbed[1, 0, 10], perturbed[1, 1] = 255, 0  # of image 1, the first instead of the second
-    figure = viz.sheet(dataclasses.replace(trace, perturbed=perturbed, steps=np.linspace(-0.25, 0.25, 11)))
-    axes = {place.get_label(): place for place in figure.axes}
-    rows = [[label.get_text() for label in axes[f"perturbed {n}"].get_yticklabels()] for n in range(2)]
-    assert rows == [["2", "4", "6", "8", "10", "12", "14", "16"], ["1", "4", "6", "8", "10", "12", "14", "16"]]
-    assert axes["perturbed 0"].images[0].get_array().shape == (8 * 13, 6 * 13)
-    assert "The 8 most visible of 16 dimensions" in words(figure)
-
-
 def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
     figure = viz.confusion(np.array([[8, 2, 0], [0, 9, 1], [0, 0, 10]]), ("ant", "bee", "cow"))
     (axes,) = figure.axes
