@@ -18,6 +18,8 @@ from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.explore.of_run import carried
 from graphcaps.training.run_folder import Run
 
+from .test_data_idx import idx
+
 Image = pytest.importorskip("PIL.Image")
 
 
@@ -177,10 +179,6 @@ def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(s
     (moved / "shapes" / "light").rename(moved / "shapes" / "bright")
     assert main(["evaluate", str(run), "--data", str(moved)]) == 2
     assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
-
-
-def idx(values: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.tobytes()
 
 
 LABELS = np.arange(30, dtype=np.uint8) % 3 + 1

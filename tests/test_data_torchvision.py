@@ -24,16 +24,13 @@ import torch
 from graphcaps.data import DATASETS, load_images
 from graphcaps.errors import GraphcapsError, InputError
 
+from .test_data_idx import idx
+
 datasets = pytest.importorskip("torchvision.datasets")
 
 
 def md5(path):
     return hashlib.md5(path.read_bytes()).hexdigest()
-
-
-def idx(array):
-    array = np.asarray(array, np.uint8)
-    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
 @pytest.fixture
