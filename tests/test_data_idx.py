@@ -122,6 +122,13 @@ def test_one_changed_pixel_is_an_error_where_the_checksum_is_known(raw):
     says(raw, TRAIN_IMAGES, "expected md5", hashlib.md5(content).hexdigest())
 
 
+def test_a_folder_in_place_of_a_file_is_an_error(raw):
+    (raw / TRAIN_IMAGES).unlink()
+    (raw / TRAIN_IMAGES).mkdir()
+    with pytest.raises(InputError, match=f"{TRAIN_IMAGES}: expected a readable file, got"):
+        load(raw)
+
+
 def test_a_missing_file_is_named_with_the_folder_and_both_ways_out(raw):
     (raw / TEST_LABELS).unlink()
     with pytest.raises(GraphcapsError) as caught:

@@ -298,6 +298,10 @@ BAD = {
         lambda to: ("folder", few(to / "own", 9, 2)),
         "3 images or more of each class, .* got 2 of light. Add some",
     ),
+    "no labels": (
+        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)})),
+        "train-labels-idx1-ubyte or its .gz beside train-images-idx3-ubyte, got none",
+    ),
     "web page": (
         lambda to: (
             "idx",

@@ -11,6 +11,7 @@ import hashlib
 import pickle
 import shutil
 import socket
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -219,3 +220,11 @@ def test_without_a_network_the_error_names_digits_and_the_folder(tmp_path, monke
     for word in ("mnist:", "train-images-idx3-ubyte", str(tmp_path / "data"), "--data DIR", "--dataset digits"):
         assert word in str(caught.value)
     assert "\n" not in str(caught.value) and not (tmp_path / "data").exists()
+
+
+def test_a_torchvision_that_does_not_fit_torch_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(
+        GraphcapsError, match=f"torchvision: expected one that fits torch {torch.__version__}".replace("+", r"\+")
+    ):
+        load_images("svhn", tmp_path)
