@@ -20,24 +20,6 @@ def test_a_crash_while_writing_leaves_the_old_file_alone(tmp_path):
     assert os.listdir(tmp_path) == ["file.txt"]
 
 
-def test_a_crash_before_the_first_file_leaves_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "new" / "file.txt") as temporary:
-        temporary.write_text("half")
-        raise KeyboardInterrupt
-    assert os.listdir(tmp_path / "new") == []
-
-
-def test_a_file_is_replaced_when_the_block_ends_well(tmp_path):
-    path = tmp_path / "a" / "b" / "file.txt"
-    write_text(path, "old")
-    with replacing(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-        assert temporary.parent == path.parent and temporary.suffix == ".txt"
-    assert path.read_text() == "new"
-    assert os.listdir(path.parent) == ["file.txt"]
-
-
 def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
     order = []
     fsync, replace = os.fsync, os.replace
@@ -54,11 +36,6 @@ def test_a_file_may_be_read_by_others_as_the_umask_says(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "file.txt").stat().st_mode & 0o777 == 0o644
-
-
-def test_text_is_utf_8_wherever_it_is_written(tmp_path):
-    write_text(tmp_path / "file.txt", "2 × 3 → ü")
-    assert (tmp_path / "file.txt").read_bytes() == "2 × 3 → ü".encode()
 
 
 def test_a_path_that_can_not_be_written_is_named(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -104,12 +103,6 @@ def test_a_terminal_shows_a_bar_and_brackets_in_a_path_are_text(capsys, monkeypa
     assert re.search(r"epoch 2/2  loss \d\.\d{4}  train \d+\.\d\d%  validation", shown)
 
 
-def test_a_run_folder_holds_what_the_help_promises(finished):
-    promised = {"config.json", "metrics.csv", "checkpoints", "trace.npz", "result.json"}
-    assert {path.name for path in finished[0].iterdir()} >= promised
-    assert all(name in COMMANDS["train"].__doc__ for name in promised)
-
-
 def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypatch):
     step = training.training_step
     for signum, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -122,14 +115,6 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
         assert status == 0 and "going on after epoch 0 and 1 steps\n" in printed and "epoch 2/2" in printed
 
 
-def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch):
-    def stopped(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "load_images", stopped)
-    assert call(capsys, *SMALL) == (130, "", "graphcaps: stopped\n")
-
-
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
@@ -139,16 +124,14 @@ def test_ctrl_c_elsewhere_exits_with_130_without_a_traceback(capsys, monkeypatch
         # the default: it may not be the run's
         ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data and --device (a run"
          " keeps its settings), got --batch-size. Drop them"),
-        ("train --epochs 0", 2, "epochs: expected an integer >= 1, got 0"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected from 1 (processes) to 120 (training imag"),
-        ("train --name a/b", 2, "name: expected a folder name without slashes, got 'a/b'. Use --out for the folder ab"),
         ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
-        ("predict nowhere a.png --top 0", 2, "top: expected an integer >= 1, got 0"),
+
         ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --random 20x10 --iterations 0", 2, "iterations: expected an integer >= 1, got 0"),
+
         ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
     ],
 )  # fmt: skip
@@ -158,10 +141,8 @@ def test_a_mistake_is_answered_in_words(capsys, words, code, text):
     assert printed.startswith(f"graphcaps: {text}") and len(printed.splitlines()) == 1
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
-def test_debug_shows_the_traceback(place):
-    words = ["train", "--epochs", "0"]
-    done = process(*(["--debug", *words] if place == "first" else [*words, "--debug"]))
+def test_debug_shows_the_traceback():
+    done = process("train", "--epochs", "0", "--debug")
     assert done.returncode == 1 and done.stderr.startswith("Traceback")
     assert done.stderr.endswith("InputError: epochs: expected an integer >= 1, got 0\n")
 
@@ -172,7 +153,6 @@ def test_debug_shows_the_traceback(place):
         ("train --epoch 3", "--epochs"),
         ("trian", "train"),
         ("train --model papre", "paper"),
-        ("train --epochs many", "--epochs"),
     ],
 )
 def test_an_unknown_word_is_answered_with_the_nearest_right_one(capsys, words, nearest):
@@ -181,7 +161,7 @@ def test_an_unknown_word_is_answered_with_the_nearest_right_one(capsys, words, n
     assert nearest in printed and "Traceback" not in printed
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("words", [[], ["--help"]])
 def test_help_lists_the_commands(capsys, words):
     code, out, _ = call(capsys, *words)
     assert code == 0
@@ -196,7 +176,7 @@ def test_every_flag_has_a_help_text(capsys, name):
     assert "None" not in out
 
 
-@pytest.mark.parametrize("words", ["--help", "train --epochs 0", "train --help"])
+@pytest.mark.parametrize("words", ["train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""
     code = (
@@ -211,10 +191,6 @@ def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     assert "'graphcaps.config'" in loaded
     assert not [name for name in ("torch", "dgl", "matplotlib", "sklearn", "accelerate") if f"'{name}'" in loaded]
     assert min(seconds) < 1.5
-
-
-def test_the_version_is_the_packages(capsys):
-    assert call(capsys, "--version") == (0, f"graphcaps {graphcaps.__version__}\n", "")
 
 
 def test_python_m_graphcaps_is_the_command_line(tmp_path):
@@ -261,12 +237,11 @@ def test_runs_are_listed_newest_first_with_what_they_reached(capsys, finished):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("newest", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished, newest):
+def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished):
     run = finished[0]
     picture = run / "figures" / "confusion.png"
     picture.unlink(missing_ok=True)
-    code, out, _ = call(capsys, "evaluate", *(["--out", run.parent] if newest else [run]))
+    code, out, _ = call(capsys, "evaluate", "--out", run.parent)
     result = Run.open(run).result()
     assert code == 0 and out.startswith(
         f"{Run.open(run)}: compact on digits, weights best on validation images\ntest accuracy "
@@ -318,21 +293,6 @@ def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, fin
     names = ["digits", "affNIST-style", "affNIST-style (within)", "affNIST-style (beyond)"]
     assert [(row["name"], row["images"]) for row in rows] == list(zip(names, (41, 30, 12, 18), strict=True))
     assert rows[2]["correct"] + rows[3]["correct"] == rows[1]["correct"]
-
-
-def test_the_transforms_by_name_are_those_that_there_are():
-    from graphcaps.cli.evaluate_on import NAMES
-    from graphcaps.data.transforms import TRANSFORMS
-
-    assert set(NAMES) == {*TRANSFORMS, "affnist", "equivariance"}
-
-
-def test_evaluate_reads_data_from_another_folder(capsys, finished, monkeypatch):
-    asked = []
-    monkeypatch.setattr("graphcaps.data.load_images", lambda name, root: asked.append((name, root)) or small.digits())
-    call(capsys, "evaluate", finished[0], "--data", "elsewhere")
-    call(capsys, "evaluate", finished[0])
-    assert asked == [("digits", Path("elsewhere")), ("digits", Path("data"))]
 
 
 @pytest.mark.long
@@ -430,21 +390,12 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     assert set(found[0]) == {"image", "answer", "doubts", "classes", "inverted"} and found[0]["inverted"] is False
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("missing.png", "missing.png: expected an image file, got nothing there"),
-        ("text.png", "text.png: expected an image file that Pillow reads, got: cannot identify image file"),
-        ("empty.png", "empty.png: expected an image file that Pillow reads, got: cannot identify image file"),
-    ],
-)
-def test_predict_refuses_what_is_no_image_after_the_good_ones(capsys, finished, tmp_path, name, text):
+def test_predict_refuses_what_is_no_image_after_the_good_ones(capsys, finished, tmp_path):
     write_digit(tmp_path / "good.png", 0)
     (tmp_path / "text.png").write_text("GIF, said the file")
-    (tmp_path / "empty.png").touch()
-    code, out, printed = call(capsys, "predict", finished[0], "good.png", name)
-    assert code == 2 and out.startswith("good.png: ")
-    assert printed.startswith(f"graphcaps: {text}") and "Traceback" not in printed
+    code, out, printed = call(capsys, "predict", finished[0], "good.png", "text.png")
+    assert code == 2 and out.startswith("good.png: ") and "Traceback" not in printed
+    assert printed.startswith("graphcaps: text.png: expected an image file that Pillow reads, got: cannot identify")
 
 
 def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):
@@ -454,53 +405,11 @@ def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):
         assert movie.n_frames > 3
 
 
-@pytest.mark.parametrize("newest", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_viz_draws_a_run_into_its_folder_or_another(capsys, finished, tmp_path, newest):
-    run = finished[0]
-    code, out, _ = call(capsys, "viz", "--what", "sheet", *(["--out", run.parent] if newest else [run, "--to", "x"]))
-    assert code == 0 and out == f"{run / 'figures' if newest else Path('x')}/sheet.png\n"
+def test_viz_draws_a_run_into_a_folder(capsys, finished):
+    code, out, _ = call(capsys, "viz", finished[0], "--what", "sheet", "--to", "x")
+    assert code == 0 and out == "x/sheet.png\n"
     with Image.open(out.strip()) as sheet:
         assert min(sheet.size) > 200
-
-
-def test_viz_refuses_an_image_that_the_trace_does_not_have(capsys, finished):
-    for image in ("10", "-1"):
-        code, out, printed = call(capsys, "viz", finished[0], "--image", image, "--what", "entropy")
-        assert (code, out) == (2, "") and printed.startswith("graphcaps: image: expected ") and "got " in printed
-
-
-def test_viz_writes_the_explorer_of_a_run_and_prints_its_path(capsys, finished, monkeypatch):
-    small.use(monkeypatch)
-    path = finished[0] / "figures" / "explorer.html"
-    code, out, _ = call(capsys, "viz", finished[0], "--format", "html", "--image", "4")
-    assert code == 0 and out == f"{path}\n"
-    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert path.stat().st_size < 4_000_000
-
-
-@pytest.mark.parametrize("format", ["html", "pdf"])
-def test_viz_of_a_trace_of_another_version_or_of_nans_is_a_clear_error(capsys, tmp_path, finished, format):
-    run = Run.create(graphcaps.TrainConfig(out=tmp_path, name="other"))
-    recorded = Run.open(finished[0]).trace()
-    broken = recorded.c.copy()
-    broken[-1, recorded.trained_iterations - 1, 0] = np.nan
-    dataclasses.replace(recorded, c=broken).save(run.path / "trace.npz")
-    code, out, printed = call(capsys, "viz", run.path, "--format", format, "--to", tmp_path / "x")
-    assert (code, out) == (1, "") and "c of image 0: expected finite numbers, got NaN or inf at " in printed
-    with np.load(finished[0] / "trace.npz") as stored:
-        arrays = dict(stored)
-    arrays["head"] = np.array(str(arrays["head"]).replace('"format_version": 2', '"format_version": 1'))
-    np.savez(run.path / "trace.npz", **arrays)
-    code, out, printed = call(capsys, "viz", run.path, "--format", format)
-    assert (code, out) == (1, "") and "trace: expected format 2 in " in printed and "got 1. Make one" in printed
-
-
-def test_viz_of_a_run_without_a_trace_is_a_clear_error(capsys, tmp_path):
-    Run.create(graphcaps.TrainConfig(out=tmp_path / "runs", name="x"))
-    code, _, printed = call(capsys, "viz")
-    lines = printed.splitlines()
-    assert code == 1 and lines[0] == "network: runs/x, the newest run"
-    assert lines[1].startswith("graphcaps: trace: expected a file at runs/x/trace.npz, got none.")
 
 
 @pytest.mark.long

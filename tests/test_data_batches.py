@@ -35,40 +35,30 @@ def test_an_epoch_taken_up_at_a_step_goes_on_bit_for_bit(augment):
 
 
 @pytest.mark.parametrize("augment", AUGMENTS)
-def test_seed_and_epoch_fix_everything_whatever_was_drawn_before(augment):
-    batches = Batches(numbered(50), 8, seed=1, augment=augment)
-    first = list(batches.epoch(3))
-    torch.manual_seed(99)
-    torch.rand(7)
-    list(batches.epoch(0))
-    assert same(batches.epoch(3), first)
+def test_seed_and_epoch_fix_everything_and_leave_the_global_generator_alone(augment):
+    batches, first = Batches(numbered(50), 8, seed=1, augment=augment), []
+    for seed in (0, 99):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        first.append(list(batches.epoch(3)))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert same(*first)
 
 
-def test_drawing_batches_leaves_the_global_generator_alone():
-    before = torch.get_rng_state()
-    list(Batches(numbered(20), 4, augment="affine").epoch(0))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(("seed", "epoch"), [(0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("seed", "epoch"), [(0, 1), (1, 0)])
 def test_another_seed_or_epoch_gives_another_permutation(seed, epoch):
     order = [torch.cat([y for _, y in Batches(numbered(64), 8, seed=s).epoch(e)]) for s, e in ((0, 0), (seed, epoch))]
     assert not torch.equal(*order) and torch.equal(order[0].sort().values, order[1].sort().values)
 
 
-@pytest.mark.parametrize("count", [10, 11, 12, 13])
-def test_every_image_comes_once_an_epoch(count):
-    labels = torch.cat([y for _, y in Batches(numbered(count), 4).epoch(0)])
-    assert sorted(labels.tolist()) == list(range(count))
-
-
 @pytest.mark.parametrize(
     ("count", "batch_size", "expected"),
-    [(12, 4, [4, 4, 4]), (14, 4, [4, 4, 4, 2]), (13, 4, [4, 4, 5]), (3, 2, [3]), (3, 3, [3]), (3, 1, [1, 1, 1])],
+    [(14, 4, [4, 4, 4, 2]), (13, 4, [4, 4, 5]), (3, 2, [3]), (3, 1, [1, 1, 1])],
 )
 def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
     batches = Batches(numbered(count), batch_size)
     assert sizes(batches.epoch(0)) == expected and len(batches) == len(expected)
+    assert sorted(torch.cat([y for _, y in batches.epoch(0)]).tolist()) == list(range(count))
 
 
 def test_images_keep_their_labels_and_pixels():
@@ -77,7 +67,7 @@ def test_images_keep_their_labels_and_pixels():
         assert torch.equal(images, to_float(data.pixels[labels]))
 
 
-@pytest.mark.parametrize("augment", AUGMENTS)
+@pytest.mark.parametrize("augment", ["affine", "anywhere"])
 def test_batches_are_contiguous_floats_from_zero_to_one(augment):
     images, labels = next(Batches(numbered(16, (3, 9, 11)), 6, augment=augment).epoch(0))
     assert images.shape == (6, 3, 9, 11) and images.dtype == torch.float32 and images.is_contiguous()
@@ -145,27 +135,6 @@ def test_each_image_is_shifted_by_a_draw_of_its_own_up_to_two_pixels_each_way():
     assert len(set(shifts[:100])) > 10
 
 
-def test_shifts_are_drawn_anew_each_epoch():
-    data = numbered(50)
-    batches = Batches(data, 50, augment="shift")
-    shifts = []
-    for epoch in (0, 1):
-        images, labels = next(batches.epoch(epoch))
-        shifts.append(
-            [
-                shift_of(image, to_float(data.pixels[k]))
-                for image, k in zip(images[labels.argsort()], range(50), strict=True)
-            ]
-        )
-    assert shifts[0] != shifts[1]
-
-
-def test_affine_draws_differ_within_a_batch():
-    data = Images(numbered(1).pixels.expand(32, -1, -1, -1), torch.arange(32))
-    images, _ = next(Batches(data, 32, augment="affine").epoch(0))
-    assert len({tuple(image.flatten().tolist()) for image in images}) == 32
-
-
 def test_affine_draws_stay_in_their_ranges_and_fill_them():
     height, width = 12, 10
     maps = draw_affine(20_000, (height, width), torch.Generator().manual_seed(0)).double()
@@ -183,24 +152,12 @@ def one_map(angle=0.0, scale=1.0, right=0.0, down=0.0, size=(12, 12)):
     return affine_maps(torch.tensor([angle]), torch.tensor([scale]), torch.tensor([[right], [down]]), size)
 
 
-def test_an_affine_map_by_a_quarter_turn_is_rot90():
-    image = to_float(numbered(1, (2, 12, 12)).pixels)
-    turned = warp(image, one_map(angle=torch.pi / 2))
-    torch.testing.assert_close(turned, torch.rot90(image, 1, (2, 3)), atol=1e-5, rtol=0)
-
-
 def test_an_affine_map_by_whole_pixels_is_that_shift_on_an_image_that_is_not_square():
     image = to_float(numbered(1).pixels)
     moved = warp(image, one_map(right=2.0, down=-1.0, size=(12, 10)))
     expected = torch.zeros_like(image)
     expected[..., :-1, 2:] = image[..., 1:, :-2]
     torch.testing.assert_close(moved, expected, atol=1e-5, rtol=0)
-
-
-def test_an_affine_map_with_a_scale_above_one_enlarges():
-    image = torch.zeros(1, 1, 12, 12)
-    image[..., 4:8, 4:8] = 1
-    assert warp(image, one_map(scale=1.5)).sum() == pytest.approx(16 * 1.5**2, rel=0.05)
 
 
 def test_a_turn_keeps_angles_on_an_image_that_is_not_square():
@@ -214,27 +171,23 @@ def test_a_turn_keeps_angles_on_an_image_that_is_not_square():
 
 
 @pytest.mark.fact(10)
-@pytest.mark.parametrize("augment", AUGMENTS)
-@pytest.mark.parametrize("batch_size", [7])
-def test_in_order_counts_every_image_once_in_order_and_untouched(augment, batch_size):
+def test_in_order_counts_every_image_once_in_order_and_untouched():
     data = numbered(30)
-    batches = list(Batches(data, batch_size, augment=augment).in_order())
+    batches = list(Batches(data, 7, augment="affine").in_order())
     assert torch.equal(torch.cat([labels for _, labels in batches]), data.labels)
     assert torch.equal(torch.cat([images for images, _ in batches]), to_float(data.pixels))
     assert all(images.is_contiguous() for images, _ in batches)
 
 
 @pytest.mark.parametrize("augment", AUGMENTS)
-@pytest.mark.parametrize("count", [41])
-def test_ranks_together_have_the_batches_of_one_process(augment, count):
-    one = Batches(numbered(count), 10, augment=augment, seed=4)
-    ranks = [Batches(numbered(count), 10, augment=augment, seed=4, rank=r, world=2) for r in range(2)]
+def test_ranks_together_have_the_batches_of_one_process(augment):
+    one = Batches(numbered(41), 10, augment=augment, seed=4)
+    ranks = [Batches(numbered(41), 10, augment=augment, seed=4, rank=r, world=2) for r in range(2)]
     seen = []
     for left, right in zip(ranks[0].epoch(1), ranks[1].epoch(1), strict=True):
         assert abs(len(left[1]) - len(right[1])) <= 1 and min(len(left[1]), len(right[1])) >= 2
         seen.append((torch.cat([left[0], right[0]]), torch.cat([left[1], right[1]])))
     together = torch.cat([labels for _, labels in seen])
-    assert sorted(together.tolist()) == list(range(count))
     images = torch.cat([images for images, _ in seen])
     alone = list(one.epoch(1))
     assert torch.equal(together, torch.cat([labels for _, labels in alone]))
@@ -272,11 +225,6 @@ def test_a_batch_larger_than_the_data_is_an_error_in_training_and_none_in_evalua
         with pytest.raises(InputError, match="batch_size: expected at most 8, the number of images, got 9"):
             train()
     assert sizes(batches.in_order()) == [8]
-
-
-def test_a_start_beyond_the_epoch_is_an_error_before_the_first_batch():
-    with pytest.raises(InputError, match="start: expected 0 to 2, the steps of an epoch, got 3"):
-        Batches(numbered(8), 4).epoch(0, 3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

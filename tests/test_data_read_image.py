@@ -65,11 +65,6 @@ def test_a_wide_image_keeps_its_proportions_and_is_padded_with_its_border(saved)
     assert torch.equal(pixels[0, 0], to_float(torch.full((28,), 30, dtype=torch.uint8)))
 
 
-@pytest.mark.parametrize("size", [(1, 3000), (3000, 1)])
-def test_any_proportions_fit(saved, size):
-    assert read_image(saved(np.full(size, 9, np.uint8)), GREY).pixels.shape == GREY
-
-
 def test_colour_becomes_grey_and_grey_becomes_colour(saved):
     colour = np.zeros((32, 32, 3), np.uint8)
     colour[8:24, 8:24] = (255, 0, 0)
@@ -78,11 +73,6 @@ def test_colour_becomes_grey_and_grey_becomes_colour(saved):
     assert torch.equal(read_image(saved(colour), COLOUR).pixels[:, 16, 16], torch.tensor([1.0, 0.0, 0.0]))
     back = read_image(saved(digit()), (3, 28, 28)).pixels
     assert torch.equal(back[0], back[2]) and torch.equal(back[0], to_float(torch.from_numpy(digit())))
-
-
-def test_inverted_paper_is_padded_with_what_the_paper_became(saved):
-    pixels, inverted = read_image(saved(np.full((28, 112), 255, np.uint8)), GREY)
-    assert inverted and pixels.max() == 0
 
 
 def test_what_is_transparent_counts_as_white_paper(saved):
@@ -109,17 +99,14 @@ def test_a_photo_is_turned_as_its_camera_recorded_it(saved):
     assert torch.equal(turned, torch.rot90(to_float(torch.from_numpy(digit()))[None], -1, (1, 2)))
 
 
-@pytest.mark.parametrize("mode", ["1", "CMYK"])
-def test_other_modes_are_read(saved, mode):
-    name = "image.jpg" if mode in ("CMYK", "YCbCr") else "image.png"
-    image = Image.fromarray(digit()).convert("RGB").convert(mode)
-    pixels = read_image(saved(image, name), GREY).pixels
+def test_other_modes_are_read(saved):
+    pixels = read_image(saved(Image.fromarray(digit()).convert("RGB").convert("CMYK"), "image.jpg"), GREY).pixels
     assert (pixels - to_float(torch.from_numpy(digit()))).abs().mean() < 0.05
 
 
-def refuses(path, text, shape=GREY):
+def refuses(path, text):
     with pytest.raises(InputError) as caught:
-        read_image(path, shape)
+        read_image(path, GREY)
     assert str(caught.value).startswith(f"{path}: expected") and text in str(caught.value), str(caught.value)
 
 
@@ -128,22 +115,17 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
     refuses(tmp_path, "got a folder")
 
 
-@pytest.mark.parametrize("content", [b"", b"<html></html>"])
-def test_a_file_that_is_no_image_is_refused(tmp_path, content):
-    path = tmp_path / "image.png"
-    path.write_bytes(content)
-    refuses(path, "an image file that Pillow reads, got")
-
-
 @pytest.mark.parametrize("name", ["image.png", "image.jpg"])
-def test_half_an_image_is_refused(saved, name):
+def test_half_an_image_and_none_are_refused(saved, name):
     path = saved(np.random.RandomState(0).randint(0, 256, (64, 64)).astype(np.uint8), name)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    refuses(path, "an image file that Pillow reads, got")
+    for size in (path.stat().st_size // 2, 0):
+        path.write_bytes(path.read_bytes()[:size])
+        refuses(path, "an image file that Pillow reads, got")
 
 
-@pytest.mark.parametrize("side", [100_000])
-def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path, side):
+def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path):
+    side = 100_000
+
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -151,16 +133,6 @@ def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path, side):
     path = tmp_path / "huge.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
     refuses(path, f"expected at most {Image.MAX_IMAGE_PIXELS} pixels, got: Image size ({side**2} pixels)")
-
-
-def test_only_grey_and_colour_networks_have_files_read_for_them(saved):
-    with pytest.raises(InputError, match="image_shape: expected 1 or 3 channels, got 4"):
-        read_image(saved(digit()), (4, 28, 28))
-
-
-def test_an_unknown_way_to_invert_is_an_error(saved):
-    with pytest.raises(InputError, match="invert: expected \"auto\", True or False, got 'yes'"):
-        read_image(saved(digit()), GREY, invert="yes")
 
 
 @pytest.mark.parametrize("ink, box", [(20 / 28, 20), (1.0, 28)])
@@ -172,11 +144,6 @@ def test_a_drawing_is_cut_out_and_fills_the_share_of_the_frame_that_was_asked_fo
     rows, columns = (pixels > 0.5).any(1).nonzero()[:, 0], (pixels > 0.5).any(0).nonzero()[:, 0]
     assert len(rows) == box and len(columns) == round(box / 3)
     assert abs(int(rows[0]) + int(rows[-1]) - 27) <= 1 and abs(int(columns[0]) + int(columns[-1]) - 27) <= 1
-
-
-def test_an_empty_page_stays_empty(tmp_path):
-    Image.fromarray(np.full((50, 50), 255, np.uint8)).save(tmp_path / "page.png")
-    assert read_image(tmp_path / "page.png", (1, 28, 28), ink=1.0).pixels.max() == 0
 
 
 def five(paper=1.0, ink=0.0):
@@ -213,16 +180,14 @@ def transparent_five(*colour):
 
 
 ON_A_SHEET = {
-    **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (180, 40), (255, 180), (40, 0)]},
-    **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(60, 200), (175, 215), (0, 40)]},
+    **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (255, 180), (40, 0)]},
+    **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(175, 215), (0, 40)]},
     "in a frame of one pixel": framed_five(),
     "with dust": dusty_five(),
     "in a soft shadow": shaded_five(20),
     "at the edge of a shadow": shaded_five(0.2),
-    "yellow on nothing": transparent_five(255, 255, 0),
     "white on nothing": transparent_five(255, 255, 255),
     "black on nothing": transparent_five(0, 0, 0),
-    "10 bits": (five() * 1023).astype(np.uint16),
     "12 bits": (five(0.1, 0.9) * 4095).astype(np.uint16),
 }
 

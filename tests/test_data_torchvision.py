@@ -25,16 +25,13 @@ import torch
 from graphcaps.data import DATASETS, load_images
 from graphcaps.errors import GraphcapsError, InputError
 
+from .test_data_idx import idx
+
 datasets = pytest.importorskip("torchvision.datasets")
 
 
 def md5(path):
     return hashlib.md5(path.read_bytes()).hexdigest()
-
-
-def idx(array):
-    array = np.asarray(array, np.uint8)
-    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
 @pytest.fixture
@@ -71,12 +68,6 @@ def test_a_damaged_svhn_file_is_named_with_both_checksums(svhn):
         InputError, match=r"train_32x32.mat: expected md5 \w{32}, got \w{32}. Delete it .* --dataset digits"
     ):
         load_images("svhn", svhn)
-
-
-def test_another_number_of_images_than_the_data_set_has_is_an_error(svhn, monkeypatch):
-    monkeypatch.setitem(DATASETS, "svhn", replace(DATASETS["svhn"], test=26_032))
-    with pytest.raises(InputError, match=r"svhn test images: expected \(26032, 3, 32, 32\), got \(20, 3, 32, 32\)"):
-        load_images("svhn", svhn, download=False)
 
 
 class Touch:
@@ -120,7 +111,7 @@ def test_cifar10_is_decoded_with_channels_first(cifar10):
     assert splits.test.labels.tolist() == stored["labels"]
 
 
-@pytest.mark.parametrize("name", ["data_batch_3", "test_batch", "batches.meta"])
+@pytest.mark.parametrize("name", ["data_batch_3", "batches.meta"])
 def test_a_hostile_pickle_among_cifar10s_is_never_unpickled(cifar10, tmp_path, name):
     marker = tmp_path / "ran"
     (cifar10 / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(Touch(str(marker))))
@@ -191,16 +182,6 @@ def test_what_is_missing_is_downloaded_once(kmnist):
     assert len(load_images("kmnist", root).train) == 50
 
 
-def test_a_download_keeps_the_files_that_are_there(kmnist):
-    _, root = kmnist
-    labels = root / "KMNIST" / "raw" / "train-labels-idx1-ubyte"
-    labels.parent.mkdir(parents=True)
-    labels.write_bytes(idx(np.arange(60)[::-1] % 10))
-    before = labels.read_bytes()
-    load_images("kmnist", root)
-    assert labels.read_bytes() == before
-
-
 def test_a_download_with_a_wrong_checksum_leaves_nothing_and_the_next_one_works(kmnist):
     served, root = kmnist
     path = served / "t10k-images-idx3-ubyte.gz"
@@ -239,12 +220,6 @@ def test_without_a_network_the_error_names_digits_and_the_folder(tmp_path, monke
     for word in ("mnist:", "train-images-idx3-ubyte", str(tmp_path / "data"), "--data DIR", "--dataset digits"):
         assert word in str(caught.value)
     assert "\n" not in str(caught.value) and not (tmp_path / "data").exists()
-
-
-def test_a_root_that_is_a_file_is_an_error(tmp_path):
-    (tmp_path / "data").write_text("")
-    with pytest.raises(GraphcapsError, match="mnist: expected .* the download failed"):
-        load_images("mnist", tmp_path / "data")
 
 
 def test_a_torchvision_that_does_not_fit_torch_is_named(tmp_path, monkeypatch):

@@ -155,22 +155,11 @@ def test_what_has_no_export_says_so(tmp_path):
     network = small()
     with pytest.raises(InputError, match=r"path: expected a name that doesn't end in .onnx, for a file of format pt2"):
         export.export(network, tmp_path / "net.onnx", "pt2")
-    with pytest.raises(GraphcapsError, match="got nothing there. Write one: graphcaps export RUN"):
-        export.ask(tmp_path / "net.pt2", images(network, 1))
-    for misfits, wanted in (
-        (torch.zeros(0, 1, 12, 12), "one or more, got none, (0, 1, 12, 12)"),
-        (torch.zeros(2, 1, 13, 12), "(B, C=1, H=12, W=12), got (2, 1, 13, 12)"),
-        (torch.full((2, 1, 12, 12), 255.0), "numbers in [0, 1], got 255 to 255. Divide them: images / 255"),
-    ):
-        with pytest.raises(InputError, match=re.escape(f"images: expected {wanted}")):
-            export.export(network, tmp_path / "x", "pt2", images=misfits)
-    with pytest.raises(InputError, match="format: expected one of onnx, pt2, got 'pt'. Did you mean 'pt2'"):
-        export.export(network, tmp_path / "x", "pt")
+    with pytest.raises(InputError, match=re.escape("images: expected (B, C=1, H=12, W=12), got (2, 1, 13, 12)")):
+        export.export(network, tmp_path / "x", "pt2", images=torch.zeros(2, 1, 13, 12))
     with pytest.raises(InputError, match="network: expected torch.float32 on cpu, got torch.float64 on cpu"):
         export.export(small().double(), tmp_path / "x", "pt2")
-    wanted = "network: expected a CapsNet, CNN or MatrixCapsNet, got Linear. graphcaps.load reads one from a run"
-    with pytest.raises(InputError, match=wanted):
-        export.export(torch.nn.Linear(2, 2), tmp_path / "x", "pt2")
+
     network.capsules = torch.nn.Identity()
     with pytest.raises(InputError, match="capsules: expected a last layer in which all children.*got Identity"):
         export.export(network, tmp_path / "x", "pt2")

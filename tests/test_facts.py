@@ -147,7 +147,7 @@ def test_a_call_leaves_the_graph_as_it_was(way, graphs, draw):
 
 
 @pytest.mark.fact(5)
-@pytest.mark.parametrize("length", [0.0, 1e-4, 0.5, 1.0, 3.0, 1e3])
+@pytest.mark.parametrize("length", [0.0, 1e-4, 0.5, 1e3])
 def test_squash_shrinks_the_length_and_keeps_the_direction(dtype, length):
     direction = torch.tensor([[2.0, -1.0, 2.0]], dtype=dtype) / 3
     v = squash(length * direction)
@@ -195,7 +195,7 @@ def test_margin_loss_sums_over_classes_and_averages_over_images(dtype):
 
 @pytest.mark.fact(7)
 @pytest.mark.routings("dynamic")
-@pytest.mark.parametrize("iterations", [1, 2, 5])
+@pytest.mark.parametrize("iterations", [1, 3])
 def test_routing_on_a_complete_graph_equals_dense_routing(way, graphs, iterations, draw):
     votes = draw(12, 2, D)
     dense = votes.reshape(4, 3, 2, D).permute(2, 0, 1, 3).numpy()  # e = i * J + j

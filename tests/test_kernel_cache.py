@@ -51,7 +51,6 @@ def test_the_folder_has_another_name_where_any_source_has_changed(tmp_path):
 @pytest.mark.parametrize(
     ("platform", "name", "value", "folder"),
     [
-        ("linux", "XDG_CACHE_HOME", "relative", ".cache"),
         ("linux", "XDG_CACHE_HOME", "{home}/other", "other"),
         ("darwin", "XDG_CACHE_HOME", "{home}/other", "Library/Caches"),
         ("win32", "LOCALAPPDATA", "{home}/other", "other"),

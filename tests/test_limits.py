@@ -15,7 +15,7 @@ from graphcaps import cli, train
 from graphcaps.data import read_image, to_float, write_image
 from graphcaps.models import CapsNetOutput, Limits, doubts, limits
 from graphcaps.models.cnn import CNNOutput
-from graphcaps.models.limits import BLANK, evidence_of, limits_of, outside
+from graphcaps.models.limits import BLANK, limits_of, outside
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
@@ -35,28 +35,6 @@ def output(*lengths: float, drawn: torch.Tensor = DRAWING) -> CapsNetOutput:
 
 def kinds(found) -> list[str]:
     return [doubt.kind for doubt in found[0]]
-
-
-def test_likeness_is_pearsons_correlation_and_zero_of_one_tone():
-    draw = torch.Generator().manual_seed(0)
-    x, y = torch.rand(2, 5, 3, 4, 6, generator=draw)
-    wanted = [np.corrcoef(a.flatten(), b.flatten())[0, 1] for a, b in zip(x.numpy(), y.numpy(), strict=True)]
-
-    def likeness(images):
-        return evidence_of(images, CapsNetOutput(torch.rand(5, 3), torch.rand(5, 3, 2), y), objects=1)[:, 2]
-
-    np.testing.assert_allclose(likeness(x), wanted, atol=1e-6)
-    assert likeness(torch.full_like(x, 0.3)).abs().max() < 1e-2
-
-
-def test_evidence_is_the_highest_scores_and_how_like_all_reconstructions_together_are():
-    images = torch.rand(1, 1, 6, 6)
-    layers = torch.stack([images[0] / 2, images[0] / 2])[None]  # (1, 2, 1, 6, 6)
-    seen = evidence_of(images, output(0.1, 0.9, 0.3, 0.8, drawn=layers), objects=2)
-    assert torch.allclose(seen, torch.tensor([[0.8, 0.3, 1.0]]))
-    assert evidence_of(images, output(0.1, 0.9, drawn=layers), objects=2).isnan().tolist() == [[False, True, False]]
-    cnn = CNNOutput(torch.rand(1, 4), torch.rand(1, 4))
-    assert evidence_of(images, cnn, objects=1).isnan().tolist() == [[False, False, True]]
 
 
 def test_seven_right_answers_in_a_thousand_are_outside_a_limit_and_wrong_ones_are_not_asked():
@@ -83,9 +61,7 @@ def test_few_right_answers_choose_no_limits():
 @pytest.mark.parametrize(
     ("lengths", "drawn", "wanted"),
     [
-        ((0.1, 0.9, 0.4), DRAWING, []),
-        ((0.6, 0.1, 0.1), DRAWING / 2, []),
-        ((0.1, 0.5, 0.2), DRAWING, ["short"]),
+        ((0.6, 0.1, 0.4), DRAWING / 2, []),
         ((0.5, 0.5, 0.5), DRAWING, ["short"]),
         ((0.7, 0.9, 0.2), DRAWING, ["several"]),
         ((0.1, 0.9, 0.2), 1 - DRAWING, ["unlike"]),
@@ -120,7 +96,7 @@ def test_doubts_say_what_was_found_and_what_is_usual():
     assert pair[1].startswith("more than 2 are long: the third longest capsule has 0.70")
 
 
-@pytest.mark.parametrize("tone", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("tone", [0.0, 1.0])
 def test_a_blank_image_is_doubted_for_that_alone_with_limits_or_without(tone):
     image = torch.full((1, 3, 6, 6), tone)
     image[0, 1, 2, 2] = abs(tone - 0.99 * BLANK)  # the grain of paper
@@ -213,12 +189,3 @@ def test_saved_inputs_are_what_the_network_saw_and_replace_no_image(trained, tmp
     for name, saw in zip(names, saved, strict=True):
         own = read_image(name, (1, 12, 12), ink=1.0)
         assert own.inverted and torch.equal(read_image(saw, (1, 12, 12), invert=False).pixels, own.pixels)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_written_image_is_read_back_to_the_bit(tmp_path, channels):
-    pixels = torch.randint(256, (channels, 9, 7), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    write_image(tmp_path / "new" / "image.png", to_float(pixels))
-    assert torch.equal(
-        read_image(tmp_path / "new" / "image.png", (channels, 9, 7), invert=False).pixels, to_float(pixels)
-    )

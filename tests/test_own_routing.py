@@ -56,14 +56,6 @@ def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name, length)
     torch.testing.assert_close(gradient, right)
 
 
-def test_it_is_refused_by_the_fused_engine_in_a_sentence(nobody, draw):
-    with (
-        engine("fused"),
-        pytest.raises(GraphcapsError, match="engine fused: expected one of Dynamic, Uniform, .* got Nobody of"),
-    ):
-        route(complete_graph(6, 3), draw(18, 4), nobody())
-
-
 class Silent(Routing):
     def forward(self, edges, votes, prior, activation=None):
         return edges.weighted_sum(edges.child_softmax(prior), votes)
@@ -87,18 +79,6 @@ def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):
     trace = recorded["route"]
     assert trace.c.shape == (1, 5, 2, 18)
     assert GraphPicture(trace).figure.canvas is not None
-
-
-@pytest.mark.parametrize("make", [
-    lambda routing: nn.CapsuleLayer(6, 3, child_dim=8, routing=routing),
-    lambda routing: nn.SharedCaps(2, torch.rand(3, 2), num_parents=3, routing=routing),
-    lambda routing: nn.ConvCaps((1, 6), 1, 3, (1, 2), routing=routing),
-], ids=["CapsuleLayer", "SharedCaps", "ConvCaps"])  # fmt: skip
-def test_image_layers_route_by_it(nobody, make):
-    layer, u = make(nobody(iterations=2)), torch.rand(6, 2, 8, requires_grad=True)
-    assert repr(layer.routing) == "Nobody(iterations=2)"
-    layer(u).square().sum().backward()
-    assert u.grad.abs().sum() > 0
 
 
 def test_layers_for_graphs_route_by_it(nobody):

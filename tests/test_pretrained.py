@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import interpolate, pad
 
-import graphcaps
 from experiments import pretrained as maker
 from graphcaps import CapsNet, GraphcapsError, InputError, margin_loss
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
@@ -17,7 +16,6 @@ from graphcaps.data import Batches, load_images, to_float, write_image
 from graphcaps.models import pretrained
 from graphcaps.models.objects import is_correct, longest
 from graphcaps.training.inside import Inside
-from graphcaps.training.run_folder import Run
 from graphcaps.training.start import train
 
 from . import small
@@ -158,23 +156,3 @@ def test_the_newest_run_goes_before_what_is_inside(fresh, capsys, monkeypatch):
         assert capsys.readouterr().err.startswith("network: runs/run, the newest run\n")
     assert main(["predict", "runs/run", "a.png"]) == 0 and "network:" not in capsys.readouterr().err
     assert main(["predict", "mnist", "a.png"]) == 0 and "mnist, inside" in capsys.readouterr().err
-
-
-def test_a_file_made_of_a_run_is_its_network_rounded(tmp_path, monkeypatch):
-    small.use(monkeypatch)
-    train(small.config(tmp_path), progress=False)
-    run, path = Run.open(tmp_path / "run"), tmp_path / "mnist.safetensors"
-    for module in (maker, pretrained):
-        monkeypatch.setattr(module, "path_of", lambda name: path)
-    monkeypatch.setattr(maker, "load_images", lambda name, root: small.digits())
-    sha256 = maker.write(run, tmp_path).split()[-1]
-    with pytest.raises(GraphcapsError, match="the file is damaged"):
-        CapsNet.from_pretrained("mnist")  # it is another's
-    monkeypatch.setitem(pretrained.PRETRAINED, "mnist", sha256)
-    whole, half = graphcaps.load(run).state_dict(), CapsNet.from_pretrained("mnist")
-    assert half.image_shape == (1, 12, 12) and half.class_names == tuple("0123456789")
-    for name, tensor in half.state_dict().items():
-        assert torch.equal(tensor, whole[name].half().float() if tensor.is_floating_point() else whole[name])
-    assert pretrained.read("mnist")[0]["numbers"]["test_images"] == 41
-    with pytest.raises(GraphcapsError, match="stem.1: expected numbers that half precision holds, got larger ones"):
-        maker.rounded({"stem.1": torch.tensor([1e6])})

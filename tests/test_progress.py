@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from graphcaps import progress as shown
 from graphcaps import train
 from graphcaps.cli import main
 from graphcaps.progress import Lines, Progress, bar
@@ -56,19 +53,6 @@ def test_a_bar_is_lines_of_stderr_where_there_is_no_terminal(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_has_a_bar_and_no_lines(monkeypatch):
-    monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    with bar("pruned networks") as on_share:
-        on_share(0.5)
-    assert "pruned networks" in shown.sys.stderr.getvalue() and "left" not in shown.sys.stderr.getvalue()
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_training_says_epoch_step_numbers_and_the_time_left_of_all_epochs(capsys, clock):
     with Progress(epochs=4, steps=10, clock=clock) as progress:
         clock.now += 60
@@ -87,14 +71,6 @@ def test_a_resumed_training_counts_only_its_own_steps(clock):
         clock.now += 60
         progress.step(2, 5, "")
         assert progress.left() == "  about 3 min left"  # 5 steps took 60 s, 15 are left
-
-
-def test_a_training_that_is_nearly_done_does_not_say_how_long_it_takes(clock):
-    with Progress(epochs=2, steps=10, clock=clock) as progress:
-        assert progress.left() == ""
-        clock.now += 40
-        progress.step(1, 5, "")
-        assert progress.left() == ""  # 13 seconds
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +98,6 @@ def test_every_step_of_a_training_and_its_test_are_told(told):
 @pytest.mark.parametrize(
     ("words", "titles"),
     [
-        ("evaluate", {"test images"}),
         ("evaluate --on noisy", {"test images, noisy"}),
         ("explain --what capsules", {"test images"}),
         ("viz --what entropy --over iterations", {"entropy.gif"}),

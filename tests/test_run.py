@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, InputError, TrainConfig, train
+from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.atomic import write_text
 from graphcaps.cli.networks import runs_table
 from graphcaps.data import to_float
@@ -99,28 +99,10 @@ def test_default_names_count_up_and_never_collide(tmp_path):
     assert len(find_runs(tmp_path)) == 40
 
 
-@pytest.mark.parametrize("name", ["../x", "."])
-def test_a_name_with_slashes_is_refused_before_anything_is_written(tmp_path, name):
-    with pytest.raises(InputError, match="name: expected a folder name without slashes, got .* Use --out"):
-        train(small.config(tmp_path / "runs", name=name), progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["x", ""])
-@pytest.mark.parametrize("below", ["", "deeper/still"])
-def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path, name, below):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(GraphcapsError, match="out: expected a folder to write to, got .*file.*: Not a directory"):
-        create(tmp_path / "file" / below, name)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.parametrize("how", ["missing", "binary"])
-def test_what_is_no_run_is_refused(tmp_path, how):
+def test_what_is_no_run_is_refused(tmp_path):
     path = tmp_path / "x"
-    if how == "binary":
-        path.mkdir()
-        (path / "config.json").write_bytes(b"\xff\xfe\x00")
+    path.mkdir()
+    (path / "config.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GraphcapsError, match="run: expected a run folder with a config.json, got .*x. List them with"):
         Run.open(path)
 
@@ -157,13 +139,6 @@ def test_locking_removes_what_killed_writers_left(tmp_path):
     assert found == {*others, ".lock"}
 
 
-def test_a_folder_that_cannot_be_locked_is_a_clear_error(tmp_path):
-    run = create(tmp_path, "x")
-    (run.path / ".lock").mkdir()
-    with pytest.raises(GraphcapsError, match="run: expected to be able to write in .*/x, got: Is a directory"):
-        run.lock()
-
-
 def test_runs_are_found_newest_first(tmp_path):
     for k, name in enumerate(("b", "c", "a")):
         run = create(tmp_path, name)
@@ -185,17 +160,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path, caplog):
     ]
 
 
-@pytest.mark.parametrize("folder", ["missing"])
-def test_without_runs_the_error_says_how_to_train_one(tmp_path, folder):
-    (tmp_path / "file").touch()
-    assert find_runs(tmp_path / folder) == []
-    with pytest.raises(GraphcapsError, match="run: expected a run folder in .*, got none. Train one: graphcaps train"):
-        newest_run(tmp_path / folder)
-
-
-@pytest.mark.parametrize(
-    "text", ["epoch,val_accuracy\n1,high\n", "epoch,val_accuracy\n1\n", "epoch\n1,2\n", "epoch\n1\n"]
-)
+@pytest.mark.parametrize("text", ["epoch,val_accuracy\n1,high\n", "epoch\n1,2\n"])
 def test_broken_metrics_name_their_file_and_hide_no_other_run(tmp_path, caplog, text):
     broken, sound = create(tmp_path, "broken"), create(tmp_path, "sound")
     write_text(broken.path / "metrics.csv", text)
@@ -211,11 +176,6 @@ def test_metrics_come_back(tmp_path):
     run.write_metrics(rows)
     assert (run.path / "metrics.csv").read_text() == "epoch,val_accuracy,seconds\n1,0.5,7\n2,0.666667,142857\n"
     assert run.metrics() == [rows[0], {"epoch": 2, "val_accuracy": 0.666667, "seconds": 142857}]
-
-
-def test_a_folder_is_written_as_a_shell_reads_it(tmp_path):
-    assert str(Run(Path("runs/x"), TrainConfig())) == "runs/x"
-    assert str(Run(Path("my runs/it's"), TrainConfig())) == """'my runs/it'"'"'s'"""
 
 
 @pytest.mark.fact(10)
@@ -235,9 +195,3 @@ def test_a_run_is_loaded_from_anywhere(finished, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path in ("a link", Path("a link"), str(finished[0]) + "/", Path(os.path.relpath(finished[0]))):
         assert graphcaps.load(path).class_names
-
-
-def test_a_run_without_a_checkpoint_says_how_to_get_one(tmp_path):
-    create(tmp_path, "x")
-    with pytest.raises(GraphcapsError, match="checkpoint: expected a file at .* go on with: graphcaps train --resume"):
-        graphcaps.load(tmp_path / "x")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +14,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, InputError, TrainConfig, train
+from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.cli import main
 from graphcaps.data import Images
@@ -29,8 +26,6 @@ from graphcaps.training.loop import Interrupted, one_cycle
 from graphcaps.training.run_folder import Run
 
 from . import small
-
-STEPS = 6  # of small.config: two epochs of three
 
 
 @pytest.fixture(autouse=True)
@@ -316,22 +311,6 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, stop
     assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
 
 
-@pytest.mark.parametrize("batch_size", [121, 10**9])
-def test_a_batch_larger_than_the_data_is_refused_before_a_folder_is_made(tmp_path, batch_size):
-    wanted = f"batch_size: expected from 1 .* to 120 .training images of digits., got {batch_size}"
-    with pytest.raises(InputError, match=wanted):
-        train(small.config(tmp_path, batch_size=batch_size), progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_folder_is_never_taken_twice(tmp_path, whole):
-    train(small.config(tmp_path, epochs=1), progress=False)
-    with pytest.raises(GraphcapsError, match="name: expected a new run folder, .*/run exists. Choose another --name"):
-        train(small.config(tmp_path, seed=1), progress=False)
-    for name in ("digits-compact-1", "digits-compact-2"):
-        assert train(small.config(tmp_path, epochs=1, name=""), progress=False)["run"] == str(tmp_path / name)
-
-
 def test_a_finished_run_is_not_resumed(tmp_path):
     train(small.config(tmp_path, epochs=1), progress=False)
     with pytest.raises(
@@ -487,53 +466,15 @@ def test_convolutions_on_a_gpu_are_the_fastest_unless_deterministic_ones_are_ask
         assert torch.get_float32_matmul_precision() == "highest"
 
 
-@pytest.mark.parametrize("steps", [1, 3, 100])
-def test_the_learning_rate_rises_over_a_third_and_falls_to_nothing(steps):
-    rates = [one_cycle(step, steps, 0.5) for step in range(steps)]
-    top = rates.index(max(rates))
-    assert top == math.ceil(0.3 * steps) or steps < 3
-    assert rates[:top] == sorted(rates[:top]) and rates[top:] == sorted(rates[top:], reverse=True)
-    assert all(0 < rate <= 0.5 for rate in rates)
-    if steps >= 100:
-        assert rates[0] == 0.5 / 25 and max(rates) == pytest.approx(0.5, rel=1e-3) and rates[-1] < 0.5 / 500
+def test_the_learning_rate_rises_over_a_third_and_falls_to_nothing():
+    rates = [one_cycle(step, 100, 0.5) for step in range(100)]
+    assert rates[:30] == sorted(rates[:30]) and rates[30:] == sorted(rates[30:], reverse=True)
+    assert rates[0] == 0.5 / 25 and rates[30] == pytest.approx(0.5, rel=1e-3) and 0 < rates[-1] < 0.5 / 500
+    assert 0 < one_cycle(0, 1, 0.5) <= 0.5
 
 
 def test_every_step_uses_its_own_rate(tmp_path, monkeypatch):
     rates = []
     monkeypatch.setattr(training, "one_cycle", lambda *args: rates.append(args) or one_cycle(*args))
     train(small.config(tmp_path), progress=False)
-    assert rates == [(step, STEPS, 0.005) for step in range(STEPS)]
-
-
-@pytest.mark.long
-def test_two_processes_share_each_batch_and_one_writes(tmp_path):
-    """gloo on the CPU; what each process was given is written down by a wrapper around the batches."""
-    script = tmp_path / "main.py"
-    script.write_text(
-        "import json, os, sys\n"
-        "import torch\n"
-        "from graphcaps.training import loop as training\n"
-        "from graphcaps.cli import main\n"
-        "torch.set_num_threads(1)\n"
-        "rank, seen, written = os.environ['RANK'], [], []\n"
-        "step, replace = training.training_step, os.replace\n"
-        "training.training_step = lambda *args: (seen.append(len(args[2])), step(*args))[1]\n"
-        "os.replace = lambda *args: (written.append(str(args[1])), replace(*args))[1]\n"
-        "code = main(sys.argv[1:])\n"
-        f"open({str(tmp_path)!r} + '/' + rank, 'w').write(json.dumps([seen, written, code]))\n"
-    )
-    flags = (
-        f"train --dataset digits --model compact --epochs 2 --batch-size 101 --device cpu --out {tmp_path} --name run"
-    )
-    launch = "-m torch.distributed.run --standalone --nproc_per_node 2"
-    environment = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *launch.split(), script, *flags.split()], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    (seen0, written0, code0), (seen1, written1, code1) = (json.loads((tmp_path / k).read_text()) for k in "01")
-    assert code0 == code1 == 0 and written1 == [] and len(written0) == 15
-    assert sum(seen0) + sum(seen1) == 2 * 1297 and all(abs(a - b) <= 1 for a, b in zip(seen0, seen1, strict=True))
-    assert done.stdout.count("test accuracy") == 1 and done.stdout.count("epoch 1/2") == 1
-    result = Run.open(tmp_path / "run").result()
-    assert result["processes"] == 2 and result["test_images"] == 250 and result["test_accuracy"] > 0.4
+    assert rates == [(step, 6, 0.005) for step in range(6)]

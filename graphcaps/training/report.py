@@ -33,7 +33,8 @@ def introduction(
     if config.of_images:  # which nobody has counted before
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
-        own = f"\n{len(sizes)} classes of {sizes.min()} to {sizes.max()} training images, each {shape}"
+        each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
+        own = f"\n{len(sizes)} classes of {each} training images, each {shape}"
         assert isinstance(splits.train, Images)
         own += _blank(splits.train)
     return (

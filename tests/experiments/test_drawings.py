@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from experiments import table
 from experiments.tasks import drawings
 from graphcaps.models import CapsNetOutput, Limits
 
@@ -35,18 +34,3 @@ def test_each_kind_of_drawing_is_read_as_the_clean_one_but_for_its_shape():
     for name, image in zip(drawings.DRAWINGS, seen.images, strict=True):
         far = float((image - seen.images[0]).abs().mean())
         assert far < (0.15 if name.startswith(("tilted", "photo: tilted", "thin")) else 0.05), (name, far)
-
-
-def test_the_table_has_a_line_for_each_kind():
-    shares = {"right": 0.996, "doubted": 0.0076, "wrong": 0.002}
-    found = {
-        "command": "python -m experiments drawings RUN",
-        "of": "graphcaps train",
-        "count": 200,
-        "test": {"images": 10000, **shares},
-        "drawings": [{"name": "clean", **shares}],
-        "no_digits": [{"name": "letters", "answered": 0.04}],
-    }
-    text = table.markdown(found)
-    assert "| all 10,000 test images, as they are | 99.6 | 0.8 | 0.2 |\n| clean | 99.6 | 0.8 | 0.2 |" in text
-    assert "| letters | 4.0 |" in text

@@ -10,14 +10,12 @@ import pytest
 from scipy.stats import ttest_rel
 
 from experiments import plan as plans
-from experiments import run, table
+from experiments import run
 from experiments.__main__ import main
 from experiments.data.cora import load_cora
 from experiments.data.tu import load_graphs
-from experiments.plan import read_plan
-from experiments.tasks import cora, factors, images, molecules, motifs, overview
-from experiments.tasks.overview import COLUMNS, TASKS, of_graphs, of_images
-from graphcaps.errors import GraphcapsError
+from experiments.tasks import cora, images, molecules, overview
+from experiments.tasks.overview import COLUMNS, TASKS
 
 from .. import small
 
@@ -69,21 +67,6 @@ def tiny(data, tmp_path, monkeypatch):
     return calls, [*words, "--to", str(tmp_path / "to")], tmp_path / "cache", tmp_path / "to"
 
 
-def test_every_task_has_a_control_and_its_plans_have_the_networks_of_its_columns():
-    titles = [title for task in TASKS.values() for title in task.rows]
-    assert len(set(titles)) == len(titles) == 12
-    layers = {"cora": cora.LAYERS, "factors": factors.LAYERS, "motifs": motifs.SETTINGS}
-    for name, task in TASKS.items():
-        assert "uniform" in task.columns and set(task.columns) <= set(COLUMNS)
-        networks = [network for some in task.columns.values() for network in some]
-        if task.train is None:
-            plan = read_plan(name)
-            assert [row.name for row in plan.rows] == networks and plan.against == "uniform"
-            assert ("affnist" in plan.on) == any(images.startswith("affnist") for images in task.rows.values())
-        else:
-            assert sorted(networks) == sorted(layers.get(name.partition("-")[0], molecules.READOUTS))
-
-
 def test_a_stopped_table_is_partial_and_goes_on(tiny, monkeypatch, capsys):
     calls, words, cache, to = tiny
     with monkeypatch.context() as patched:
@@ -118,31 +101,3 @@ def test_cells_are_what_the_trainings_say(tiny):
     low, high = ttest_rel(gat["each"], uniform["each"]).confidence_interval()
     assert gat["name"] == "GAT" and gat["interval"] == pytest.approx([low, high])
     assert set(map(str, graphs["cells"].values())) == {"[]", "None"}
-
-
-def test_a_task_that_fails_does_not_stop_the_others(tiny, monkeypatch, capsys):
-    calls, words, cache, _ = tiny
-
-    def no_papers(*given, **options):
-        raise GraphcapsError("cora: expected files")
-
-    monkeypatch.setattr(cora, "load_cora", no_papers)
-    assert main([*words, "--only", "cora", "mutag"]) == 1
-    assert "experiments: cora: cora: expected files" in capsys.readouterr().err
-    rows = json.loads((cache / "overview.json").read_text())["rows"]
-    assert [len(row["cells"]["uniform"]) for row in rows] == [0, 0, 1]
-
-
-def test_a_wrong_task_is_answered_in_one_line(tmp_path, capsys):
-    assert main(["overview", "--only", "factor-4", "--cache", str(tmp_path / "cache")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("experiments: only: expected one of mnist, pairs, places, anywhere,")
-    assert "got 'factor-4'. Did you mean 'factors-4'?" in error and not (tmp_path / "cache").exists()
-
-
-def test_an_empty_table_has_all_tasks_and_shows_what_can_not_be():
-    rows = [row for t in TASKS.values() for row in (of_graphs(t, {}) if t.train else of_images(t, None, 3))]
-    lines = table.overview({"columns": COLUMNS, "rows": rows}).splitlines()
-    assert len(lines) == 2 + sum(len(task.rows) for task in TASKS.values())
-    assert all({cell(line, k) for k in range(7)} <= {"", "-"} and line.count("|") == 10 for line in lines[2:])
-    assert [cell(lines[3], k) for k in range(7)] == [*[""] * 6, "-"]  # two digits: no CNN

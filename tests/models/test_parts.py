@@ -17,7 +17,6 @@ import graphcaps
 from graphcaps import CapsNet
 from graphcaps.cli import main
 from graphcaps.data import to_float
-from graphcaps.models.objects import overlaid
 from graphcaps.training.run_folder import Run
 
 SIZE = 19  # 8 types at 4 x 4 positions: too many children for saliency
@@ -75,14 +74,3 @@ def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, mo
     assert (
         len(data["fields"]["places"]) == 16 and data["images"][0]["credit"] and data["network"]["layers"][0]["places"]
     )
-
-
-def test_it_takes_two_objects():
-    net = CapsNet.from_preset("parts", (1, 36, 36), objects=2)
-    layers = torch.rand(3, 2, 1, 36, 36)
-    labels = torch.tensor([[0, 1], [2, 7], [3, 9]])
-    output = net.train()(overlaid(layers), labels)
-    loss = net.loss(output, layers, labels)
-    loss.backward()
-    assert output.reconstruction.shape == layers.shape and all(p.grad.isfinite().all() for p in net.parameters())
-    assert net.capsules.weight.grad.abs().sum() > 0

@@ -22,7 +22,7 @@ def test_up_to_40_pixels_stems_are_as_published(name, size):
     assert [(c.in_channels, c.out_channels, c.kernel_size, c.stride) for c in convs] == AS_PUBLISHED[name]
 
 
-@pytest.mark.parametrize("size", [(41, 41), (64, 64), (48, 64), (96, 96), (161, 161), (224, 224)], ids=str)
+@pytest.mark.parametrize("size", [(41, 41), (48, 64), (161, 161), (224, 224)], ids=str)
 def test_larger_images_have_as_many_children_and_kernels_as_small(size):
     with torch.no_grad():
         for name in AS_PUBLISHED:

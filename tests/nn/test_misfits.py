@@ -39,7 +39,6 @@ BAD_IMAGES = [
         r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are, not",
     ),
     (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
-    (IMAGES.numpy(), "a tensor, got ndarray"),
     (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
 ]
 

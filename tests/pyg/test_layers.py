@@ -16,7 +16,6 @@ from torch_geometric.explain import AttentionExplainer, Explainer  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
     HeteroConv,
     MeanAggregation,
-    to_hetero_with_bases,
 )
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
@@ -59,13 +58,13 @@ def readout_of(**options):
 
 
 @pytest.mark.parametrize("layer", [nn.CapsuleConv, nn.CapsuleReadout, pyg.CapsuleConv, pyg.CapsuleReadout])
-@pytest.mark.parametrize("off", ["squash_output", "bias", "normalise"])
-def test_an_option_is_the_one_of_its_name(layer, off):
+def test_an_option_is_the_one_of_its_name(layer):
     drop = "dropout" if "pyg" in layer.__module__ else "vote_drop"
-    made = layer(F, D, K, in_caps=2, **{off: False, drop: 0.5}).capsules
-    found = made.squash_output, made.bias is not None, made.normalise or not made.squash_output
-    assert found == tuple(off != name for name in ("squash_output", "bias", "normalise"))
-    assert (made.in_caps, made.vote_drop.p) == (2, 0.5)
+    for off in ("squash_output", "bias", "normalise"):
+        made = layer(F, D, K, in_caps=2, **{off: False, drop: 0.5}).capsules
+        found = made.squash_output, made.bias is not None, made.normalise or not made.squash_output
+        assert found == tuple(off != name for name in ("squash_output", "bias", "normalise"))
+        assert (made.in_caps, made.vote_drop.p) == (2, 0.5)
 
 
 def dgl_twin(layer, make, *sizes, **options):
@@ -83,7 +82,6 @@ def assert_same(got, wanted):
     ("loops", "options"),
     [
         (False, {}),
-        (True, {}),
         (True, {"in_caps": 2}),
         (False, {"routing": Spherical(2, concentration=4.0, unit_votes=True)}),
         (True, {"edge_dim": 2, "residual": True}),
@@ -293,26 +291,6 @@ def test_what_a_message_hook_returns_scales_the_votes(draw):
     torch.testing.assert_close(layer(x, edges), wanted, **EXACT)
 
 
-def test_to_hetero_with_bases_weighs_each_kind_of_edge(draw):
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = conv(add_self_loops=False, concat=True)
-
-        def forward(self, x, edge_index):
-            return self.conv(x, edge_index)
-
-    kinds = [("text", "cites", "text"), ("text", "quotes", "text")]
-    net = to_hetero_with_bases(Net(), (["text"], kinds), num_bases=1)
-    (inner,) = (module for module in net.modules() if isinstance(module, pyg.CapsuleConv))
-    inner.edge_type_weight.data = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
-    x, edges = draw(N, F), [edges_of(0), edges_of(1)]
-    found = net({"text": x}, dict(zip(kinds, edges, strict=True)))["text"]
-    weight = torch.tensor([1.0, 0.5], dtype=torch.float64).repeat_interleave(E)
-    inner._message_forward_hooks.clear()
-    torch.testing.assert_close(found, inner(x, torch.cat(edges, dim=1), weight), **EXACT)
-
-
 def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
     monkeypatch.delitem(sys.modules, "graphcaps.pyg")
@@ -327,7 +305,6 @@ ONES = torch.ones(N, F).double()
 @pytest.mark.parametrize(
     "wrong, text",
     [
-        (lambda: pyg.CapsuleConv(0, D, K), "in_channels: expected an integer >= 1, got 0"),
         (lambda: pyg.CapsuleConv(F, -1, K), "out_channels: expected an integer >= 1, got -1"),
         (lambda: pyg.CapsuleConv(F, D, K, edge_dim=0), "edge_dim: expected an integer >= 1, got 0"),
         (lambda: pyg.CapsuleConv((F, 5, 4), D, K), "in_channels: expected a number, or a pair"),

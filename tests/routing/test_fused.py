@@ -66,15 +66,15 @@ WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16)
 
 
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("complete", [True, False], ids=["complete", "sparse"])
 @pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("routing", FUSED)
-def test_linear_votes_equal_the_oracle_in_value_and_every_gradient(routing, kind, complete, draw):
+def test_linear_votes_equal_the_oracle_in_value_and_every_gradient(routing, kind, draw):
     sparse = bipartite_graph(torch.arange(35) * 3 % 7, torch.arange(35) * 2 % 5, 7, 5)
     u, weight, prior = draw(7, LANES + 3, 8), draw(*WEIGHTS[kind]), draw(35)
     votes = LinearVotes(u, weight, torch.arange(35) * 3 % 4 if kind == "by index" else None)
     leaves = [x.requires_grad_() for x in (u, weight, prior)]
-    assert_equals_oracle(complete_graph(7, 5) if complete else sparse, votes, leaves, routing, prior)
+    for graph in (complete_graph(7, 5), sparse):
+        assert_equals_oracle(graph, votes, leaves, routing, prior)
 
 
 @pytest.mark.parametrize("index", [None, torch.arange(12) % 3], ids=["per edge", "by index"])
@@ -131,9 +131,8 @@ def test_a_forked_process_can_route():
     assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
 
 
-@pytest.mark.parametrize("name", ["fused", "dgl"])
 @pytest.mark.parametrize("routing", FUSED)
-@pytest.mark.parametrize("kind", ["given", "transposed", "linear"])
+@pytest.mark.parametrize(("name", "kind"), [("fused", "transposed"), ("fused", "linear"), ("dgl", "given")])
 def test_a_second_derivative_is_refused_not_wrong(routing, name, kind, draw):
     x = draw(*((4, 12) if kind == "transposed" else (12, 4))).requires_grad_()
     votes = {"given": x, "transposed": x.t(), "linear": LinearVotes(x, draw(24, 4, 3))}[kind]
@@ -145,7 +144,7 @@ def test_a_second_derivative_is_refused_not_wrong(routing, name, kind, draw):
             torch.autograd.grad(loss, x, retain_graph=True)
 
 
-@pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
+@pytest.mark.parametrize("number", [float("-inf"), float("nan")])
 def test_a_prior_that_is_no_number_gives_nan(number):
     for prior in (number, torch.full((12, 2), number)):
         assert route(complete_graph(4, 3), torch.randn(12, 2, 5), prior=prior).v.isnan().all()

@@ -32,7 +32,7 @@ SHAPES = {"given": (24,), "per type": (2, 3, 8, 16)}
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize("learned", ["both", "votes", "prior"])
+@pytest.mark.parametrize("learned", ["both", "prior"])
 @pytest.mark.parametrize("routing", [Dynamic(3), Uniform()], ids=["dynamic", "uniform"])
 def test_both_layouts_route_as_the_oracle_in_value_and_gradient(copied, kind, learned, routing, draw):
     batch = (2, 3)

@@ -24,7 +24,7 @@ def couplings(way, graph, votes, **options):
     return torch.stack([c for _, _, c, _, _ in way.watch(graph, votes, **options)])
 
 
-@pytest.mark.parametrize("scale", [10, 1e6, 1e-8])
+@pytest.mark.parametrize("scale", [1e6, 1e-8])
 def test_longer_votes_are_coupled_alike(way, graphs, scale, draw):
     graph, votes = graphs["sparse_7x5"], draw(63, B, D)
     assert_same(couplings(way, graph, scale * votes), couplings(way, graph, votes))

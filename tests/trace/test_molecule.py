@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import subprocess
-import sys
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -19,12 +16,7 @@ from graphcaps.errors import InputError
 from graphcaps.viz import style
 from graphcaps.viz.routing.layout import places
 
-from .molecules import BONDS, NAMES, TAGS, couplings, make_trace
-
-
-def words(figure):
-    return " | ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
-
+from .molecules import BONDS, couplings, make_trace
 
 # Where nodes stand
 
@@ -33,21 +25,7 @@ def lengths_of(at, bonds):
     return np.linalg.norm(at[[i for i, _ in bonds]] - at[[j for _, j in bonds]], axis=1)
 
 
-def crossings(at, bonds):
-    """Pairs of bonds without a common node whose lines cross."""
-
-    def side(a, b, c):
-        return np.sign((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
-
-    found = 0
-    for (i, j), (k, m) in itertools.combinations(bonds, 2):
-        if len({i, j, k, m}) == 4:
-            a, b, c, d = at[[i, j, k, m]]
-            found += side(a, b, c) != side(a, b, d) and side(c, d, a) != side(c, d, b)
-    return found
-
-
-@pytest.mark.parametrize("size", [3, 5, 6, 8])
+@pytest.mark.parametrize("size", [3, 6])
 def test_a_ring_is_a_regular_polygon(size):
     ring = [(k, (k + 1) % size) for k in range(size)]
     at = places(size, np.array(ring))
@@ -56,28 +34,9 @@ def test_a_ring_is_a_regular_polygon(size):
     assert radius == pytest.approx(0.5 / np.sin(np.pi / size), abs=1e-3)
 
 
-TWISTED_AT_FIRST = (
-    "0-1 0-5 1-2 2-3 2-18 3-4 4-5 5-6 6-7 6-11 7-8 8-9 9-10 9-15 10-11 10-12 12-13 12-14 15-16 15-17 18-19 18-20"
-)
-
-
-def test_a_ring_that_is_twisted_from_the_first_start_is_not_from_another():
-    bonds = [tuple(map(int, bond.split("-"))) for bond in TWISTED_AT_FIRST.split()]
-    at = places(21, np.array(bonds))
-    assert lengths_of(at, bonds) == pytest.approx(1, abs=0.1) and crossings(at, bonds) == 0
-
-
-def test_bonds_at_a_ring_stand_at_120_degrees():
-    at = places(9, np.array(BONDS))
-    for middle, (left, right) in {0: (1, 5), 6: (7, 8)}.items():
-        ends = at[[left, right]] - at[middle]
-        cosine = ends[0] @ ends[1] / np.prod(np.linalg.norm(ends, axis=1))
-        assert np.degrees(np.arccos(cosine)) == pytest.approx(120, abs=4)
-
-
 @pytest.mark.parametrize(
     ("nodes", "bonds"),
-    [(1, []), (5, []), (9, [(0, 1), (1, 2), (4, 5), (5, 6), (6, 4)]), (5, itertools.combinations(range(5), 2))],
+    [(1, []), (9, [(0, 1), (1, 2), (4, 5), (5, 6), (6, 4)]), (5, itertools.combinations(range(5), 2))],
 )
 def test_parts_stand_apart(nodes, bonds):
     at = places(nodes, np.array(list(bonds), int).reshape(-1, 2))
@@ -100,21 +59,6 @@ def test_a_node_has_the_colour_of_its_largest_coupling_as_strong_as_it_is_decide
             assert shown == pytest.approx([*wanted, 1], abs=1e-6)
 
 
-def test_undecided_nodes_are_white_and_noise_is_not_zoomed_into():
-    picture = viz.MoleculePicture(make_trace(couplings(speed=1e-6)))
-    assert picture.nodes.get_facecolors() == pytest.approx(1, abs=1e-3)
-    assert picture.full == pytest.approx(0.51)
-
-
-def test_between_iterations_colours_and_bars_are_between():
-    trace = make_trace()
-    picture = viz.MoleculePicture(trace)
-    picture.show(1.5)
-    lengths = trace.lengths[0, :, 0]
-    assert [bar.get_width() for bar in picture.bars] == pytest.approx((lengths[1] + lengths[2]) / 2)
-    assert "iteration 2 → 3 of 3" in words(picture.figure)
-
-
 def test_bars_are_as_long_as_the_class_capsules_and_the_longest_is_bold():
     trace = make_trace()
     picture = viz.MoleculePicture(trace)
@@ -122,13 +66,6 @@ def test_bars_are_as_long_as_the_class_capsules_and_the_longest_is_bold():
     assert [bar.get_width() for bar in picture.bars] == pytest.approx(last)
     bold = [text.get_text() for text in picture.figure.findobj(matplotlib.text.Text) if text.get_weight() == "bold"]
     assert f"{last.max():.2f}" in bold and f"{last.min():.2f}" not in bold
-
-
-def test_letters_are_the_names_of_the_tags_and_each_stands_on_its_node():
-    picture = viz.MoleculePicture(make_trace())
-    assert [text.get_text() for text in picture.letters] == [NAMES[tag] for tag in TAGS]
-    assert [text.get_position() for text in picture.letters] == [tuple(at) for at in picture.nodes.get_offsets()]
-    assert viz.MoleculePicture(make_trace(tag_names=())).letters == []
 
 
 def test_every_bond_of_the_graph_is_drawn_and_no_other():
@@ -139,14 +76,7 @@ def test_every_bond_of_the_graph_is_drawn_and_no_other():
     assert drawn == {tuple(sorted(bond)) for bond in BONDS} and len(bonds.get_segments()) == len(BONDS)
 
 
-def test_words_say_which_graph_and_its_class():
-    picture = viz.MoleculePicture(make_trace(about={"dataset": "made up", "graph": 7}))
-    assert "made up, graph 7, true class: mutagenic" in words(picture.figure)
-    assert "true class" not in words(viz.MoleculePicture(make_trace(label=None)).figure)
-
-
-@pytest.mark.parametrize("medium", [style.SCREEN, style.COLUMN], ids=["screen", "column"])
-@pytest.mark.parametrize("classes", [1, 2, 12])
+@pytest.mark.parametrize(("medium", "classes"), [(style.SCREEN, 12), (style.COLUMN, 2)])
 def test_nothing_reaches_over_the_edge(medium, classes):
     names = tuple(f"a class with a long name {k}" for k in range(classes))
     figure = viz.MoleculePicture(
@@ -158,18 +88,6 @@ def test_nothing_reaches_over_the_edge(medium, classes):
             box = text.get_window_extent()
             inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
             assert inside, (text.get_text(), box)
-
-
-def test_edges_in_another_order_are_the_same_picture():
-    trace, order = make_trace(), np.random.default_rng(0).permutation(18)
-    shuffled = dataclasses.replace(
-        trace,
-        src=trace.src[order],
-        dst=trace.dst[order],
-        **{n: getattr(trace, n)[..., order] for n in ("b", "c", "agreement")},
-    )
-    colors = [viz.MoleculePicture(one).nodes.get_facecolors() for one in (trace, shuffled)]
-    assert np.array_equal(*colors)
 
 
 def test_without_bonds_or_an_edge_to_each_class_there_is_no_such_picture():
@@ -188,7 +106,7 @@ def file(tmp_path):
     return tmp_path / "graph-0.npz"
 
 
-@pytest.mark.parametrize("format", ["gif", "png", "svg"])
+@pytest.mark.parametrize("format", ["gif", "svg"])
 def test_viz_draws_a_file_with_bonds_into_a_folder_beside_it(file, format, capsys):
     assert main(["viz", str(file), "--what", "molecule", "--format", format]) == 0
     path = file.parent / "figures-graph-0" / f"molecule.{format}"
@@ -196,16 +114,9 @@ def test_viz_draws_a_file_with_bonds_into_a_folder_beside_it(file, format, capsy
     if format == "gif":
         film = Image.open(path)
         assert film.size == (720, 400) and film.n_frames == 2 * 5 + 1
-    if format == "png":
-        assert Image.open(path).width == 1020
+
     if format == "svg":  # after the 3 iterations of training, not all 4
         assert ">graph 0, after 3 iterations<" in path.read_text()
-
-
-def test_all_of_a_graph_is_its_molecule_beside_what_every_trace_has(file, capsys):
-    assert main(["viz", str(file), "--format", "svg"]) == 0
-    drawn = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert drawn == ["entropy.svg", "graph.svg", "histogram.svg", "molecule.svg"]
 
 
 @pytest.mark.parametrize(("label", "answer"), [(0, "safe, answered wrong"), (1, "mutagenic, answered right")])
@@ -214,12 +125,3 @@ def test_a_still_names_its_class_and_answer(label, answer, tmp_path):
     (path,) = viz.draw(make_trace(label=label, lengths=lengths), tmp_path, what="molecule", format="svg")
     for phrase in (f"true class: {answer}", "to a class, not importance"):
         assert f">{phrase}<" in path.read_text(), phrase
-
-
-def test_drawing_needs_neither_torch_nor_dgl(file):
-    code = (
-        "import sys; from graphcaps.cli import main; "
-        f"main(['viz', {str(file)!r}, '--format', 'png']); print(sorted({{'torch', 'dgl'}} & set(sys.modules)))"
-    )
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert seen.stdout.splitlines()[-1] == "[]", seen.stderr

@@ -78,10 +78,9 @@ def test_every_layer_is_recorded_and_its_values_and_gradients_are_unchanged(name
     assert not layer._forward_hooks and not layer._forward_pre_hooks
 
 
-@pytest.mark.parametrize("squash", [True, False])
-def test_the_last_iteration_is_the_layers_own(squash):
+def test_the_last_iteration_is_the_layers_own():
     torch.manual_seed(0)
-    conv, graph, feat = CapsuleConv(5, 4, 3, squash_output=squash, routing="spherical"), ring(), torch.randn(6, 5)
+    conv, graph, feat = CapsuleConv(5, 4, 3, squash_output=False, routing="spherical"), ring(), torch.randn(6, 5)
     _, c = conv(graph, feat, get_coupling=True)
     with watch(nn.ModuleList([conv])) as seen:
         conv(graph, feat)
@@ -104,27 +103,6 @@ def test_a_bare_call_is_called_route_and_recorded_as_an_observer_sees_it(draw):
     np.testing.assert_allclose(trace.entropy()[0, -1], entropy, rtol=1e-3)
 
 
-def test_a_layers_last_call_counts_and_nothing_is_recorded_outside_the_block():
-    layer = CapsuleLayer(4, 3)
-    with watch(nn.Sequential(layer)) as seen:
-        layer(torch.ones(4, 2, 8))
-        layer(torch.ones(4, 5, 8))
-    layer(torch.ones(4, 7, 8))
-    assert seen["0"].num_images == 5
-
-
-def test_an_error_in_a_layer_leaves_no_name_behind():
-    layer = CapsuleLayer(4, 3)
-    with watch(nn.Sequential(layer)) as seen:
-        with pytest.raises(InputError):
-            layer(torch.ones(5, 2, 8))
-        route(complete_graph(2, 2), torch.ones(4, 3))
-    assert seen.names == ("route",)
-    with pytest.raises(InputError) as caught:
-        seen["0"]
-    assert str(caught.value) == "name: expected one of ('route',), which have routed, got '0'"
-
-
 def test_what_is_left_out_is_said_and_children_keep_all_of_their_edges():
     with watch(images=2, edges=30) as seen:
         route(complete_graph(20, 10), torch.randn(200, 5, 4))
@@ -133,12 +111,6 @@ def test_what_is_left_out_is_said_and_children_keep_all_of_their_edges():
     assert trace.about == left_out and trace.v is None
     assert trace.c.shape == (1, 3, 2, 30) and trace.lengths.shape == (1, 3, 2, 10)
     assert np.allclose(trace.c[0, 1].reshape(2, 3, 10).sum(-1), 1, atol=1e-3)
-
-
-def test_watching_in_a_watched_block_records_for_both():
-    with watch() as outer, watch() as inner:
-        route(complete_graph(2, 2), torch.ones(4, 3))
-    assert outer.names == inner.names == ("route",)
 
 
 def test_logits_beyond_float16_stay_finite_unless_they_are_not():

@@ -15,9 +15,8 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from traces import make_trace, with_pictures
 
-from graphcaps import CapsNet, viz
+from graphcaps import CapsNet
 from graphcaps.data import to_float
 
 from .browser import answered, check_fits, contrast, draw, opened, settle
@@ -243,16 +242,3 @@ def check_texts_stand_out(page) -> None:
     pairs = {tuple(tuple(map(int, re.findall(r"\d+", color)[:3])) for color in pair) for pair in colors}
     assert len(pairs) > 2
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
-
-
-def test_a_page_without_a_network_has_the_terms_and_the_stops_that_need_no_votes(chromium):
-    with opened(chromium, viz.explorer_page(with_pictures(make_trace())), reduced_motion="reduce") as page:
-        assert page.locator("#why").count() == 0 and page.locator("#terms button").count() == 12
-        page.locator("#begin").click()
-        heads = []
-        for _ in range(4):
-            heads.append(page.locator("#tour-head").inner_text())
-            press_next(page)
-        titles = ["A child", "Entropy", "What the iterations did", "Where it goes wrong"]
-        assert heads == [f"{n} of 4: {title}" for n, title in enumerate(titles, 1)]
-        assert page.locator("#tour").is_hidden()

@@ -114,30 +114,19 @@ UNFIT = [
     "image=<img src=x onerror=alert(1)>",
     "<script>alert(1)</script>",
     "image=99999999999999999999",
-    "image=-1",
-    "image=1.5",
     "image=1&image=2",
-    "image=1&draw=",
     "draw=%%%",
     "draw=gICA",  # a number that doesn't end
     "draw=BQAA",  # a line of five points with one
-    "draw=AA",  # a line of no points
     f"draw={LONG_STEP}",
     f"draw={'A' * 70000}",
     "turn=NaN",
-    "turn=1e9",
-    "thick=",
     "iteration=11",
-    "child=16",
     "parent=constructor",
     "__proto__=1",
-    "compare=dynamic.3",
     "compare=dynamic.99.uniform.1",
     "child=3&unknown=1",
-    "bend=0.5",
     "bend=17.5",
-    "bend=3.26",
-    "bend=3.5.3.6",
 ]
 
 
@@ -231,15 +220,6 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     assert len(root.findall(f"{SVG}image")) == 1  # the picture beside the graph
     links = [value for each in root.iter() for key, value in each.attrib.items() if key.endswith("href")]
     assert links and all(value.startswith("data:image/png;base64,") for value in links)
-
-
-def test_a_saved_svg_of_the_matrix_has_a_cell_for_each_coupling(page):
-    visit(page, "image=2&view=matrix")
-    graph = ElementTree.fromstring(saved(page, "svg")[1]).find(f"{SVG}g[@class='graph']")
-    cells = {(each.get("x"), each.get("y")) for each in graph.findall(f"{SVG}rect")}
-    assert len(cells) == 160 and not graph.findall(f"{SVG}path")
-    assert len(graph.findall(f"{SVG}text")) == 160 + 16 + 10, "couplings, children and parents"
-    visit(page, "image=2")
 
 
 def test_the_page_with_a_comparison_fits_into_400_pixels_and_axe_finds_nothing(chromium, text):

@@ -104,15 +104,6 @@ def test_of_a_large_graph_a_neighbourhood_or_the_largest_degrees_are_drawn_and_s
     assert said in words(viz.NodesPicture(cut, node=500).figure)
 
 
-def test_letters_are_the_names_of_the_nodes_tags():
-    trace = trace_of().with_nodes(node_tags=[0, 1, 0, 1, 0, 1], tag_names=("x", "y"))
-    shown = viz.NodesPicture(trace, node=1)
-    assert shown.shown.tolist() == [0, 1, 3]
-    assert [letter.get_text() for letter in shown.figure.axes[0].texts] == ["x", "y", "y"]
-    numbered = viz.NodesPicture(trace_of(), node=1).figure.axes[0].texts
-    assert [letter.get_text() for letter in numbered] == ["0", "1", "3"]
-
-
 def test_a_file_is_drawn_and_moves(tmp_path, capsys):
     trace_of(epochs=(1,)).save(tmp_path / "routing.npz")
     assert main(["viz", str(tmp_path / "routing.npz"), "--what", "nodes", "--node", "1"]) == 0
@@ -120,10 +111,9 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
     assert capsys.readouterr().out == f"{path}\n" and Image.open(path).n_frames == 2 * 5 + 1
 
 
-@pytest.mark.parametrize("medium", [viz.style.SCREEN, viz.style.COLUMN], ids=["screen", "column"])
 @pytest.mark.parametrize("view", ["graph", "matrix"])
-def test_nothing_reaches_over_the_edge(medium, view):
-    figure = viz.NodesPicture(trace_of(), view=view, medium=medium).figure
+def test_nothing_reaches_over_the_edge(view):
+    figure = viz.NodesPicture(trace_of(), view=view, medium=viz.style.COLUMN).figure
     figure.canvas.draw()
     for text in figure.findobj(matplotlib.text.Text):
         if text.get_text() and text.get_visible():

@@ -9,8 +9,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import InputError
-from graphcaps.analysis.parse_tree import parse_tree
-from graphcaps.viz import PlacesPicture, draw, parts
+from graphcaps.viz import PlacesPicture, draw
 from graphcaps.viz.routing.places import credit_by_place, has_places, places_of, windows
 
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(2) for y in range(4) for x in range(4)], np.int32)
@@ -57,8 +56,3 @@ def test_places_are_drawn_only_where_children_see_different_parts(trace, tmp_pat
     assert (tmp_path / "places.png") in draw(trace, tmp_path, format="png", over="iterations")
     with pytest.raises(InputError, match="fields of its children, got none"):
         draw(dataclasses.replace(trace, fields=None), tmp_path, what="places")
-
-
-def test_no_box_of_a_part_lies_over_another(trace):
-    patches = {axes.get_label(): len(axes.patches) for axes in parts(trace, parse_tree(trace)).axes}
-    assert patches == {"input": 0, "parts": 0, **{f"part {n}": 1 for n in range(12)}}
