@@ -1,6 +1,6 @@
 """Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv` beside GAT's and GCN's layers.
 
-All have as many outputs, on a random graph with ten edges a node. The loss is a squared error, the optimizer Adam.
+All have as many outputs, on a random graph with ten edges a node, each of which goes both ways. The loss is a squared error, the optimizer Adam.
 Memory is measured in a process for each layer: that of the first step on the graph, in which index arrays are made;
 kernels were compiled on a small graph before.
 """
@@ -24,6 +24,7 @@ FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, GAT = "CapsuleConv", "GATConv of DGL"
 LAYERS = {
     CAPSULES: "spherical routing",
+    "CapsuleConv, mutual": "spherical routing, the two directions of an edge share their logits",
     "CapsuleConv, dynamic": "dynamic routing",
     "CapsuleConv on engine torch": "spherical routing, the votes of all edges made",
     GAT: "attention, K heads",
@@ -62,7 +63,8 @@ def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Ca
     """A training step of the layer on a graph with so many edges."""
     generator = torch.Generator().manual_seed(SEED)
     num_nodes = edges // DEGREE
-    graph = dgl.graph(tuple(torch.randint(num_nodes, (2, edges), generator=generator)), num_nodes=num_nodes)
+    there, back = torch.randint(num_nodes, (2, edges // 2), generator=generator)
+    graph = dgl.graph((torch.cat([there, back]), torch.cat([back, there])), num_nodes=num_nodes)
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
     wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
     torch.manual_seed(SEED)
@@ -80,7 +82,7 @@ def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Ca
 def dgl_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
     """The layer, and it as a function of the features alone."""
     alone = {"allow_zero_in_degree": True}
-    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations)
+    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations, mutual="mutual" in name)
     layer = {
         GAT: lambda: dgl.nn.GATConv(FEATS, dim, CAPS, **alone),
         "GraphConv of DGL": lambda: dgl.nn.GraphConv(FEATS, CAPS * dim, **alone),
