@@ -33,11 +33,12 @@ def bench_tables(found: dict) -> str:
 
 def nodes_table(found: dict) -> str:
     """What a full-graph training step takes, of CapsuleConv and of other layers."""
-    machine, table = found["machine"], found["benchmarks"]["nodes"]["tables"][-1]
+    machine, measured = found["machine"], found["benchmarks"]["nodes"]
+    table, command = measured["tables"][-1], measured.get("command", found["command"])
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     basis = {key: _numbers_of(table, table["reference"])[key] for key in ("median", "total")}
     lines = [
-        f"`{found['command']}` on {machine['processor']}, {threads}: {table['about']}.",
+        f"`{command}` on {machine['processor']}, {threads}: {table['about']}.",
         "",
         "| layer | s a step | times GATConv of DGL | peak memory, MB | times GATConv of DGL |",
         "|---|---|---|---|---|",

@@ -1,6 +1,7 @@
 """Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv` beside GAT's and GCN's layers.
 
-All have as many outputs, on a random graph with ten edges a node, each of which goes both ways. The loss is a squared error, the optimizer Adam.
+All have as many outputs, on a random graph with ten edges a node, each of which goes both ways. The loss is a squared
+error, the optimizer Adam.
 Memory is measured in a process for each layer: that of the first step on the graph, in which index arrays are made;
 kernels were compiled on a small graph before.
 """
@@ -21,10 +22,10 @@ from .memory import MB, in_process, peak
 from .tables import Row, Table
 
 FEATS, CAPS, DEGREE = 64, 8, 10
-CAPSULES, GAT = "CapsuleConv", "GATConv of DGL"
+CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
 LAYERS = {
     CAPSULES: "spherical routing",
-    "CapsuleConv, mutual": "spherical routing, the two directions of an edge share their logits",
+    MUTUAL: "spherical routing, the two directions of an edge share their logits",
     "CapsuleConv, dynamic": "dynamic routing",
     "CapsuleConv on engine torch": "spherical routing, the votes of all edges made",
     GAT: "attention, K heads",

@@ -175,6 +175,8 @@ class Trainer:
             path, damage = self.run.newest_checkpoint() if resume else (None, "")
             if path is not None:
                 state = self._restore(path, damage, progress)
+            elif resume:
+                progress.say(f"no weights are in {self.run}: it begins anew, in its settings")
             state.threads = torch.get_num_threads() if self.device.type == "cpu" else 0
             if state.step == 0 and self.accelerator.is_main_process:
                 with self._staying():

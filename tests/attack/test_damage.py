@@ -108,6 +108,14 @@ def test_a_damaged_run_goes_on_to_the_same_weights_or_says_why_not(runs, capsys,
     print(f"{file}, {how}: {'gave the same weights' if code == 0 else 'refused'}. {said[:1]}")
 
 
+def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_anew(runs, capsys):
+    shutil.copytree(runs["begun"], "run")
+    for path in Path("run/checkpoints").glob("*.safetensors"):
+        path.unlink()
+    code, printed = answer(capsys, "train", "--resume", "run")
+    assert code == 0 and "no weights are in run: it begins anew, in its settings" in printed
+
+
 @pytest.mark.parametrize(("file", "how"), cases(ENDED))
 def test_a_damaged_run_is_answered_in_words_by_the_other_commands(runs, capsys, file, how):
     damaged(runs["ended"], file, how)
