@@ -292,6 +292,8 @@ class RoutingTrace:
             values = getattr(self, name)
             inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
             expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
+        if self.images is not None:
+            expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
         named = len(self.class_names) in (0, self.num_parents)
         expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
         if image is not None:

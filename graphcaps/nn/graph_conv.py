@@ -115,8 +115,20 @@ class CapsuleConv(nn.Module):
         check_whole("in_feats", source)
         self.activation = activation
         self.warned_unused_target = own is None  # no warning where the caller declared them unused
-        shared = (squash_output, vote_drop, in_caps, bias, normalise, competition, edge_feats)
-        self.capsules = NodeCapsules(source, out_feats, num_caps, routing, *shared, own if residual else None)
+        self.capsules = NodeCapsules(
+            source,
+            out_feats,
+            num_caps,
+            routing,
+            squash_output=squash_output,
+            vote_drop=vote_drop,
+            in_caps=in_caps,
+            bias=bias,
+            normalise=normalise,
+            competition=competition,
+            edge_feats=edge_feats,
+            target_feats=own if residual else None,
+        )
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""

@@ -96,6 +96,7 @@ class NodeCapsules(nn.Module):
         out_feats: int,
         num_caps: int,
         routing: Routing | str,
+        *,
         squash_output: bool,
         vote_drop: float,
         in_caps: int,

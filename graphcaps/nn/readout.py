@@ -54,7 +54,15 @@ class CapsuleReadout(nn.Module):
         super().__init__()
         check_whole("in_feats", in_feats)
         self.capsules = NodeCapsules(
-            in_feats, out_feats, num_caps, routing, squash_output, vote_drop, in_caps, bias, normalise
+            in_feats,
+            out_feats,
+            num_caps,
+            routing,
+            squash_output=squash_output,
+            vote_drop=vote_drop,
+            in_caps=in_caps,
+            bias=bias,
+            normalise=normalise,
         )
 
     def reset_parameters(self) -> None:

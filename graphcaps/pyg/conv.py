@@ -78,9 +78,20 @@ class CapsuleConv(MessagePassing):
         self.warned_unused_target = own is None  # no warning where the caller declared them unused
         self.cached = cached
         self._routed: RoutedEdges | None = None
-        shared = (squash_output, dropout, in_caps, bias, normalise, competition, edge_dim)
         self.capsules = NodeCapsules(
-            source, out_channels, num_caps, routing, *shared, own if residual else None, names=PYG
+            source,
+            out_channels,
+            num_caps,
+            routing,
+            squash_output=squash_output,
+            vote_drop=dropout,
+            in_caps=in_caps,
+            bias=bias,
+            normalise=normalise,
+            competition=competition,
+            edge_feats=edge_dim,
+            target_feats=own if residual else None,
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:

@@ -58,7 +58,16 @@ class CapsuleReadout(Aggregation):
         check_flag("concat", concat)
         self.concat = concat
         self.capsules = NodeCapsules(
-            in_channels, out_channels, num_caps, routing, squash_output, dropout, in_caps, bias, normalise, names=PYG
+            in_channels,
+            out_channels,
+            num_caps,
+            routing,
+            squash_output=squash_output,
+            vote_drop=dropout,
+            in_caps=in_caps,
+            bias=bias,
+            normalise=normalise,
+            names=PYG,
         )
 
     def reset_parameters(self) -> None:
