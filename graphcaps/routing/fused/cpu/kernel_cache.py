@@ -14,6 +14,8 @@ from typing import Any
 
 import llvmlite
 import numba
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
 
 from ..user_cache import user_cache
 
@@ -42,10 +44,28 @@ def cache_folder() -> Path | None:
 
 
 def compiled(function: Callable) -> Callable:
-    """A kernel as machine code, kept on disk where that can be written; elsewhere each process compiles anew."""
+    """A kernel as machine code, kept on disk where that can be written; elsewhere each process compiles anew.
+
+    Its vectors are written by hand (`simd`). LLVM's passes above the first level make nothing of them that is faster,
+    and the kernels of `kernels_nodes` two to four times as slow (Numba 0.68).
+    """
     before, folder = config.CACHE_DIR, cache_folder()
     try:
         config.CACHE_DIR = str(folder or "")  # Numba looks here when a function is decorated, and never again
-        return numba.njit(function, cache=folder is not None, nogil=True, error_model="numpy")
+        kernel: Any = numba.njit(function, cache=folder is not None, nogil=True, error_model="numpy")
     finally:
         config.CACHE_DIR = before
+    at_full = kernel.compile
+
+    def compile_at_the_first_level(signature: Any) -> Any:
+        _ = cpu_target.target_context  # made once for all of the process, at the level that the user has chosen
+        with global_compiler_lock:
+            level = config.OPT
+            try:
+                config.OPT = type(level)(min(level, 1))
+                return at_full(signature)
+            finally:
+                config.OPT = level
+
+    kernel.compile = compile_at_the_first_level
+    return kernel
