@@ -238,6 +238,8 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     )
     click(page, 2)
     assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"
+    names = [f"capsule {k}" for k in range(CAPS)]  # from 0, as in the arrays and in other pictures
+    assert page.locator("#parents .name").all_inner_texts() == names
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
     lengths = np.linalg.norm(layer_answer(layer(), GRAPH, FEAT)[1][2], axis=-1)
     assert [read(value) for value in page.locator("#parents .value").all_inner_texts()] == pytest.approx(
@@ -329,7 +331,7 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert above / below == pytest.approx(length, abs=2e-3)
         else:
             capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
-            shown = read(page.locator("#parents .value").nth(capsule - 1).inner_text())
+            shown = read(page.locator("#parents .value").nth(capsule).inner_text())
             assert length == pytest.approx(shown, abs=6e-3)
 
 
