@@ -154,6 +154,12 @@ def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, t
     assert str(error.value).startswith(text)
 
 
+def test_a_layer_of_pytorch_geometric_is_an_error_that_says_how_to_take_its_weights(tmp_path):
+    pyg = pytest.importorskip("graphcaps.pyg")
+    with pytest.raises(InputError, match="got graphcaps.pyg.conv.CapsuleConv. .* load_state_dict"):
+        explore_graph(pyg.CapsuleConv(5, DIM, CAPS), CLUB, drawn(34, 5), tmp_path / "graph.html")
+
+
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -161,6 +167,7 @@ def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, t
         ("node_names", ["a"]),
         ("positions", np.full((34, 2), np.nan)),
         ("positions", np.ones((34, 3))),
+        ("positions", {f"member {n}": (n, n) for n in range(34)}),
     ],
 )
 def test_arguments_that_do_not_fit_are_an_error(tmp_path, name, given):
