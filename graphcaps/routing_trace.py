@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,6 +212,7 @@ class RoutingTrace:
             InputError: what doesn't fit.
         """
         expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
+        expect(not isinstance(positions, Mapping), "positions", "[positions[n] for n in graph]", "a dict")
         places = None if positions is None else np.asarray(positions, np.float32)
         return self._tagged(node_tags, tag_names, "V", positions=places)
 

@@ -137,7 +137,11 @@ def explore_graph(
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    expect(isinstance(conv, CapsuleConv), "conv", "a graphcaps.nn.CapsuleConv", type(conv).__name__)
+    kind = type(conv)
+    weights = "Of a layer of graphcaps.pyg make one of graphcaps.nn, and give it the weights by load_state_dict"
+    expect(
+        isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", f"{kind.__module__}.{kind.__name__}", weights
+    )
     capsules, then = conv.capsules, "The page doesn't compute it"
     expect(
         name_of(capsules.routing) in ROUTINGS, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then
@@ -170,6 +174,9 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
 def _places(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
     """[x, y] of each node shown."""
     if positions is not None:
+        if isinstance(positions, Mapping):
+            missing = next((n for n in nodes.tolist() if n not in positions), None)
+            expect(missing is None, "positions", "pairs by the nodes' numbers, from 0", f"none for node {missing}")
         found = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
         fits = found.shape == (len(nodes), 2) and bool(np.isfinite(found).all())
         expect(fits, "positions", "two finite numbers for each node", found.shape)

@@ -154,6 +154,12 @@ def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, t
     assert str(error.value).startswith(text)
 
 
+def test_a_layer_of_pytorch_geometric_is_an_error_that_says_how_to_take_its_weights(tmp_path):
+    pyg = pytest.importorskip("graphcaps.pyg")
+    with pytest.raises(InputError, match="got graphcaps.pyg.conv.CapsuleConv. .* load_state_dict"):
+        explore_graph(pyg.CapsuleConv(5, DIM, CAPS), CLUB, drawn(34, 5), tmp_path / "graph.html")
+
+
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -161,6 +167,7 @@ def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, t
         ("node_names", ["a"]),
         ("positions", np.full((34, 2), np.nan)),
         ("positions", np.ones((34, 3))),
+        ("positions", {f"member {n}": (n, n) for n in range(34)}),
     ],
 )
 def test_arguments_that_do_not_fit_are_an_error(tmp_path, name, given):
@@ -238,6 +245,8 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     )
     click(page, 2)
     assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"
+    names = [f"capsule {k}" for k in range(CAPS)]  # from 0, as in the arrays and in other pictures
+    assert page.locator("#parents .name").all_inner_texts() == names
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
     lengths = np.linalg.norm(layer_answer(layer(), GRAPH, FEAT)[1][2], axis=-1)
     assert [read(value) for value in page.locator("#parents .value").all_inner_texts()] == pytest.approx(
@@ -329,7 +338,7 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert above / below == pytest.approx(length, abs=2e-3)
         else:
             capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
-            shown = read(page.locator("#parents .value").nth(capsule - 1).inner_text())
+            shown = read(page.locator("#parents .value").nth(capsule).inner_text())
             assert length == pytest.approx(shown, abs=6e-3)
 
 

@@ -138,3 +138,5 @@ def test_what_does_not_fit_is_named(tmp_path):
         viz.NodesPicture(make_trace())
     with pytest.raises(InputError, match=r"trace: nodes: expected indices in \[0, 5\), got others"):
         trace_of().with_nodes(np.zeros((5, 2)))
+    with pytest.raises(InputError, match=r"positions: expected \[positions\[n\] for n in graph\], got a dict"):
+        trace_of().with_nodes({n: (n, n) for n in range(6)})

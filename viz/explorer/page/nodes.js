@@ -37,7 +37,7 @@ function route() {
     lowest: Math.min(Math.log(K), ...rows.map((row) => row.reduce((low, value) => Math.min(low, value), Infinity))),
   };
   trace = { ...trace, iterations: ROUNDS, trained: conv.iterations, epochs: [0], level: Math.log(K), degrees: [K], edges: count };
-  trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf((j % K) + 1, conv.names[Math.floor(j / K)]) }));
+  trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf(j % K, conv.names[Math.floor(j / K)]) }));
   const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
   graph.take(conv, layer, order);
   const { c } = states[conv.iterations - 1],
@@ -148,7 +148,7 @@ function drawTip(c) {
     const { l } = graph.strongest(edge, now),
       vote = edge * conv.K + l,
       numbers = [fixed(c[vote], 3), fixed(state.b[vote], 2), fixed(state.agreement[vote], 2)];
-    tip.textContent = [childName(edge), sentence(words.capsule(l + 1)), ...words.tipEdge(...numbers)].join("\n");
+    tip.textContent = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)].join("\n");
   }
   const { clientWidth: wide, clientHeight: high } = $(".stage");
   tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
@@ -180,8 +180,8 @@ function drawCapsules(c) {
     const row = $("#parents").children[l];
     row.style.setProperty("--of", look.parents[l]);
     row.setAttribute("aria-pressed", l === now.capsule);
-    row.setAttribute("aria-label", words.capsuleLabel(l + 1, node === null ? value : texts[l], node === null ? null : names[node]));
-    row.querySelector(".name").textContent = words.capsule(l + 1);
+    row.setAttribute("aria-label", words.capsuleLabel(l, node === null ? value : texts[l], node === null ? null : names[node]));
+    row.querySelector(".name").textContent = words.capsule(l);
     row.querySelector(".bar").style.setProperty("--share", value / most);
     row.querySelector(".value").textContent = texts[l];
   });
