@@ -62,11 +62,13 @@ def iterate(begin, end, rows, reverse, kappa, r, iterations, adds, s, w, squares
     per, room = np.empty(caps, number), np.empty(caps, number)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        if first == last:
-            continue
         at = (node * iterations + r) * size
+        if first == last:
+            clear(s, at, at + size)
+            continue
         clear(sums, 0, size)
         if r == 0:
+            clear(w, at, at + size)
             sum_equally(sums, square, rows, first, last, room)
             per_length(square, last - first, node, kappa, K, per)
             store(squares, node * caps, load(square, 0, K))

@@ -61,7 +61,7 @@ class _RouteMutually(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         by_node, reverse = rows_by_node(graph, 1), reverse_rows(graph)
         num_rows, num_nodes, caps, dim = len(by_node.source), len(u_hat), *u_hat.shape[2:]
-        s, w = (zeros((num_nodes, iterations, caps, dim), u_hat) for _ in range(2))
+        s, w = (empty((num_nodes, iterations, caps, dim), u_hat) for _ in range(2))
         squares, length = (u_hat.new_zeros(num_nodes, caps) for _ in range(2))
         c = empty((iterations, num_rows if learning or get_coupling else 0, caps), u_hat)
         products = empty((2, num_rows, caps), u_hat)
@@ -87,7 +87,8 @@ class _RouteMutually(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *of_coupling: Tensor | None) -> tuple[Tensor | None, ...]:
         u_hat, scale, s, w, squares, length, c = ctx.saved_tensors
         by_node, reverse, iterations, adds = ctx.how
-        ds, dw, dlength = zeros(s.shape, s), torch.zeros_like(s[:, 0]), torch.zeros_like(length)
+        ds, dlength = empty(s.shape, s), torch.zeros_like(length)
+        dw = zeros((len(s) if adds else 0, *s.shape[2:]), s)
         ds[:, -1] = grad
         db = empty(c.shape, c)
         given = {"rows": rows_of(by_node, u_hat, scale), "reverse": reverse, "iterations": iterations, "adds": adds}
