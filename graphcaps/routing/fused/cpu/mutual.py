@@ -18,8 +18,8 @@ from ....graph import cached_per_structure, reverse_edges
 from ...second_derivative import once_differentiable
 from . import kernels_mutual
 from .memory import empty, zeros
-from .nodes import MOST_SUMS, rows_by_node, rows_of
-from .passes import run_on_threads, sum_of
+from .nodes import route_nodes, rows_by_node, rows_of
+from .passes import MOST_SUMS, run_on_threads, sum_of
 
 
 @cached_per_structure
@@ -35,15 +35,12 @@ def route_mutually(
     graph: DGLGraph, u_hat: Tensor, scale: Tensor | None, kappa: Tensor | None, iterations: int, get_coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
     """``nodes.route_nodes`` of u_hat (N, 1, K_out, D), on a graph in which each edge has a reverse."""
-    caps, dim = u_hat.shape[2:]
-    of_parent = u_hat.new_zeros(()) if kappa is None else kappa.to(u_hat.dtype)
-    of_parent = of_parent.expand(len(u_hat), caps)
-    if graph.num_edges() == 0 or u_hat.numel() == 0:
-        nothing = u_hat.sum() * 0 + u_hat.new_zeros(len(u_hat), caps, dim)
-        return nothing, u_hat.new_zeros(graph.num_edges(), 1, caps) if get_coupling else None
-    scale = None if scale is None else scale.to(u_hat.dtype).expand(graph.num_edges(), 1, caps)
     learning = torch.is_grad_enabled()
-    return _RouteMutually.apply(u_hat, scale, of_parent, graph, iterations, kappa is None, get_coupling, learning)
+
+    def apply(*given: Any) -> tuple[Tensor, Tensor | None]:
+        return _RouteMutually.apply(*given, learning)
+
+    return route_nodes(graph, u_hat, scale, kappa, iterations, get_coupling, apply)
 
 
 class _RouteMutually(torch.autograd.Function):

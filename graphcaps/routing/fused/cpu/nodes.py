@@ -11,6 +11,7 @@ place of the votes (E, K_in, K_out, D), which are never made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +73,7 @@ def route_nodes(
     kappa: Tensor | None,
     iterations: int,
     get_coupling: bool,
+    apply: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """s (N_dst, K_out, D) of the last iteration and, if wanted, its couplings (E, K_in, K_out), detached.
 
@@ -82,6 +84,7 @@ def route_nodes(
         kappa: of spherical routing, () or (K_out,); None: dynamic routing.
         iterations: R >= 1; 1 couples equally.
         get_coupling: whether couplings are wanted.
+        apply: what routes, in the place of passes in which a node knows its own rows alone.
     """
     caps_in, caps_out, dim = u_hat.shape[1:]
     of_parent = u_hat.new_zeros(()) if kappa is None else kappa.to(u_hat.dtype)
@@ -90,7 +93,7 @@ def route_nodes(
         nothing = u_hat.sum() * 0 + u_hat.new_zeros(graph.num_dst_nodes(), caps_out, dim)
         return nothing, u_hat.new_zeros(graph.num_edges(), caps_in, caps_out) if get_coupling else None
     scale = None if scale is None else scale.to(u_hat.dtype).expand(graph.num_edges(), caps_in, caps_out)
-    return _RouteNodes.apply(u_hat, scale, of_parent, graph, iterations, kappa is None, get_coupling)
+    return (apply or _RouteNodes.apply)(u_hat, scale, of_parent, graph, iterations, kappa is None, get_coupling)
 
 
 class _RouteNodes(torch.autograd.Function):
