@@ -1,5 +1,6 @@
 """Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
 
+from .beliefs import BeliefConv
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .dense_caps import CapsuleLayer
@@ -12,6 +13,7 @@ from .scaling import scale_layers
 from .shared_caps import SharedCaps
 
 __all__ = [
+    "BeliefConv",
     "CapsuleConv",
     "CapsuleLayer",
     "CapsuleReadout",

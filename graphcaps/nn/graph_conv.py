@@ -166,11 +166,7 @@ class CapsuleConv(nn.Module):
         """
         check_graph(graph)
         check_features("feat", feat)
-        if not self.allow_zero_in_degree and some_without_in_edges(graph):
-            raise dgl.DGLError(
-                "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
-                "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
-            )
+        check_in_edges(graph, self.allow_zero_in_degree)
         if self.capsules.routing.mutual:
             same = len(graph.ntypes) == 1 and not graph.is_block
             wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
@@ -197,6 +193,15 @@ class CapsuleConv(nn.Module):
         if self.activation is None:
             return out
         return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
+
+
+def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
+    """Raise ``DGLError`` where a node has no in-edges, as DGL's layers do, unless that is allowed."""
+    if not allow_zero_in_degree and some_without_in_edges(graph):
+        raise dgl.DGLError(
+            "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
+            "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+        )
 
 
 @cached_per_structure

@@ -1,4 +1,4 @@
-"""CapsuleConv and CapsuleReadout for PyTorch Geometric; those for DGL are in ``graphcaps.nn``.
+"""CapsuleConv, BeliefConv and CapsuleReadout for PyTorch Geometric; those for DGL are in ``graphcaps.nn``.
 
 Parameters have the same names and shapes there, and the same weights give the same numbers. Needs
 ``pip install -e ".[pyg]"``; nothing else in graphcaps imports this package.
@@ -15,7 +15,8 @@ except ModuleNotFoundError as error:
         f'graphcaps.pyg: expected torch_geometric, got no {error.name}. Run: pip install -e ".[pyg]"'
     ) from error
 
+from .beliefs import BeliefConv
 from .conv import CapsuleConv
 from .readout import CapsuleAggregation, CapsuleReadout
 
-__all__ = ["CapsuleAggregation", "CapsuleConv", "CapsuleReadout"]
+__all__ = ["BeliefConv", "CapsuleAggregation", "CapsuleConv", "CapsuleReadout"]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect
 from ..graph import bipartite_graph, complete_graph, links, to_networkx
+from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing import Dynamic, route
 from ..routing.edges import Observer
@@ -85,7 +86,7 @@ class Watched:
     def __enter__(self) -> Watched:
         self._blocks.append(stack := ExitStack())
         for name, part in () if self._module is None else self._module.named_modules():
-            if isinstance(part, NodeCapsules):  # inside CapsuleConv and CapsuleReadout, which have names
+            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # inside layers, which have names
                 stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
                 stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
             else:
@@ -225,14 +226,14 @@ class Watched:
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         self._running.pop()
 
-    def _enter_nodes(self, capsules: NodeCapsules, inputs: Any) -> None:
+    def _enter_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any) -> None:
         graph = inputs[0]
         ends = graph.num_src_nodes(), graph.num_dst_nodes()
         paired = bool(self._running) and self._running[-1][1]
         one_kind = len(graph.ntypes) == 1 or graph.is_block or (ends[0] == ends[1] and not paired)
         self._nodes = _Nodes(graph, capsules.in_caps, capsules.num_caps) if one_kind else None
 
-    def _leave_nodes(self, capsules: NodeCapsules, inputs: Any, outputs: Any) -> None:
+    def _leave_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any, outputs: Any) -> None:
         self._nodes = None
 
     def _record(self, graph: DGLGraph) -> Observer:

@@ -1,0 +1,175 @@
+"""Capsules that say which of D states a node is in, and that the ends of each edge exchange."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .._dgl import DGLGraph, ops
+from ..errors import check_flag, check_tensor, check_whole, expect
+from ..graph import check_graph
+from ..routing.api import uncompiled
+from ..routing.observers import combined_on_nodes
+from .graph_conv import check_in_edges
+from .node_caps import dropped
+
+START = (0.1, 1.0, 1.0)  # epsilon, g, nu
+
+
+class NodeBeliefs(nn.Module):
+    """The weights and iterations of ``graphcaps.nn.BeliefConv``, whose docstring has the formula.
+
+    Args:
+        names: what the caller's library calls the numbers of features and of states, and the features.
+    """
+
+    in_caps = 1
+
+    def __init__(
+        self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: tuple[str, str, str]
+    ):
+        super().__init__()
+        for name, size in ((names[1], out_feats), ("num_caps", num_caps), ("iterations", iterations)):
+            check_whole(name, size)
+        if in_feats is not None:
+            check_whole(names[0], in_feats)
+        self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, out_feats, num_caps, iterations
+        self.feat = names[2]
+        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, out_feats))
+        self.bias = nn.Parameter(torch.empty(num_caps, out_feats))
+        self.logarithms = nn.Parameter(torch.empty(3))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
+        nn.init.zeros_(self.bias)
+        with torch.no_grad():
+            self.logarithms.copy_(torch.tensor(START).log())
+
+    @property
+    def learned(self) -> Tensor:
+        """(3,) > 0: epsilon, g and nu as they are now."""
+        return self.logarithms.exp()
+
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, sizes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Beliefs (N, K, D) and couplings c (E, 1, K), detached, of a graph whose sources are its destinations.
+
+        Args:
+            feat: (N, F), or (N, K, D) logits where the layer has no weights.
+            edge_weight: (E,) or (E, 1), or None.
+            sizes: (B,), nodes of each graph of a batch, in order.
+        """
+        z = self.bias + self._logits(feat, graph.num_dst_nodes())
+        epsilon, gain, nu = self.learned.to(z.dtype)
+        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight.to(z.dtype)
+        expect(weight.numel() == graph.num_edges(), "edge_weight", f"(E={graph.num_edges()},)", tuple(weight.shape))
+        degree = ops.segment_reduce(sizes, ops.copy_e_sum(graph, weight.view(-1, 1)), "mean")  # (B, 1)
+        expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)
+        observer, h = combined_on_nodes(graph, self.num_caps, None), z.softmax(-1)
+        for r in range(self.iterations):
+            a = ops.u_dot_v(graph, h, h)  # (E, K, 1)
+            explained = a.sum(1, keepdim=True)
+            others = (explained - a).clamp_min(0)  # rounding could leave a little less
+            says = gain * torch.log1p(1 / (epsilon + others)) * weight.view(-1, 1, 1)
+            mean = ops.segment_reduce(sizes, h, "mean")  # (B, K, D)
+            h = (z + ops.u_mul_e_sum(graph, h, says) - (expected * mean).repeat_interleave(sizes, 0)).softmax(-1)
+            if observer is not None:
+                observer(r, *(x.detach() for x in (a[..., 0].log(), (a / explained)[..., 0], h, a[..., 0])))
+        return h, (a / explained).detach().transpose(1, 2)
+
+    def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
+        check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
+        if self.weight is None:
+            wanted: tuple[int, ...] = (num_nodes, self.num_caps, self.out_feats)
+            expect(tuple(feat.shape) == wanted, self.feat, f"logits (N, K, D) = {wanted}", tuple(feat.shape))
+            return feat
+        wanted = (num_nodes, len(self.weight))
+        expect(tuple(feat.shape) == wanted, self.feat, f"(N, F) = {wanted}", tuple(feat.shape))
+        return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
+
+
+class BeliefConv(nn.Module):
+    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and renew.
+
+    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state of one of
+    their capsules, and which one is hidden: a friendship because of the same school, or of the same club. With
+    z_v = x_v W + b, the logits of v's own features, h = softmax(z) at first, and in each iteration
+
+        a_ek = <h_uk, h_vk>                                    how probably u and v are in the same state of k
+        w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
+        h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
+
+    So an edge is evidence for the states that its other end may be in: much where no other capsule explains the edge,
+    little where one does. c_ek = a_ek / sum over l of a_el is its coupling. m_k, d D / K times the mean of h_k over the
+    graph's nodes, d their mean in-degree, stands for the pairs of nodes that are not joined. epsilon > 0, g > 0 and
+    nu > 0 are learned.
+
+    This is belief propagation for overlapping groups (Decelle et al. 2011, Physical Review E 84, 066106, has it for one
+    grouping), with beliefs of nodes in the place of messages, and its logarithm taken as linear in h: it is exact where
+    h is 0 or 1. epsilon is there how much rarer an edge between groups is than one within. Differs from
+    ``CapsuleConv``: there a node's votes are fixed, here they are its capsules and change in each iteration. So T
+    iterations see T edges far.
+
+    Args:
+        in_feats: F, features of a node; None where the layer is given logits z, without W.
+        out_feats: D, the states of a capsule.
+        num_caps: K, capsules of each node.
+        iterations: T >= 1.
+        feat_drop: dropout probability of features.
+        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers.
+
+    Shapes:
+        graph, feat (N, in_feats), or (N, num_caps, out_feats) for in_feats=None -> (N, num_caps, out_feats), each
+        capsule's numbers sum to 1; feat (N, in_feats) may be sparse, in torch's COO or CSR
+
+    >>> from graphcaps import dgl
+    >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
+    >>> BeliefConv(10, 2, num_caps=3)(graph, torch.ones(4, 10)).shape
+    torch.Size([4, 3, 2])
+    """
+
+    def __init__(
+        self,
+        in_feats: int | None,
+        out_feats: int,
+        num_caps: int,
+        iterations: int = 8,
+        feat_drop: float = 0.0,
+        allow_zero_in_degree: bool = False,
+    ):
+        super().__init__()
+        check_flag("allow_zero_in_degree", allow_zero_in_degree)
+        self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, ("in_feats", "out_feats", "feat"))
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        self.beliefs.reset_parameters()
+
+    @uncompiled
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, get_coupling: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Exchange beliefs along the graph's edges.
+
+        Args:
+            graph: of one node type and one edge type, N nodes and E edges; no block, whose sources aren't renewed.
+            feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
+            edge_weight: (E,), how much each edge counts; default 1.
+            get_coupling: also give c (E, 1, num_caps), detached.
+
+        Raises:
+            DGLError: a node has no in-edges, and that isn't allowed.
+            InputError: shapes that don't fit, or a graph whose sources aren't its destinations.
+        """
+        check_graph(graph)
+        same = len(graph.ntypes) == 1 and not graph.is_block
+        then = "Beliefs of both ends are renewed: take CapsuleConv"
+        expect(same, "graph", "nodes of one kind", "a block" if graph.is_block else graph.ntypes, then)
+        check_in_edges(graph, self.allow_zero_in_degree)
+        found = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
+        return found if get_coupling else found[0]
