@@ -1,0 +1,95 @@
+"""Readers of graphs with kinds of edges take what their archives say, and refuse others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
+from graphcaps.errors import InputError
+
+from . import related
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+# Readers
+
+
+def test_pairs_are_joined_both_ways_and_have_the_kinds_of_either_direction():
+    ends = np.array([[2, 0, 1, 2, 0], [0, 2, 1, 1, 2]])
+    graph, kinds = joined(ends, np.eye(5, dtype=bool), 4)
+    assert [each.tolist() for each in graph.edges()] == [[0, 1, 2, 2], [2, 2, 0, 1]] and graph.num_nodes() == 4
+    wanted = [[True, True, False, False, True], [False, False, False, True, False]]
+    assert kinds.tolist() == wanted * 2
+
+
+def test_every_graph_has_edges_and_kinds_both_ways_and_disjoint_parts(data):
+    folder = data / "graphs"
+    found = [human_go(folder / "humango.npz", 0), umls(folder / "umls.npz", 0)]
+    found += [published_factors(folder / "factors-4.npz"), drawn_factors(0, 4)]
+    for each in found:
+        src, dst = (ends.view(2, -1) for ends in each.graph.edges())
+        assert torch.equal(src[0], dst[1]) and torch.equal(src[1], dst[0]) and (src != dst).all()
+        assert torch.equal(*each.kinds.chunk(2)) and each.kinds.shape[1] == len(each.names)
+        parts = torch.cat([each.train, each.val, each.test])
+        assert len(parts.unique()) == len(parts) == len(each.items) == len(each.labels)
+        assert not each.own or each.labels.shape[1] == len(each.names)
+
+
+def test_proteins_are_split_by_the_seed_and_their_features_are_of_one_scale(data):
+    one, other = (human_go(data / "graphs" / "humango.npz", seed) for seed in (0, 1))
+    assert [len(part) for part in (one.train, one.val, one.test)] == [36, 12, 12]
+    assert one.names == related.KINDS and one.train.tolist() != other.train.tolist()
+    torch.testing.assert_close(one.features.std(dim=0), torch.ones(5))
+
+
+def test_concepts_are_joined_by_training_triples_alone_and_no_pair_is_in_two_parts(data):
+    found, arrays = umls(data / "graphs" / "umls.npz", 3), related.umls()
+    pairs = [{tuple(sorted(row)) for row in arrays[name][:, ::2].tolist()} for name in ("train", "valid", "test")]
+    train, valid, test = ({pair for pair in part if pair[0] != pair[1]} for part in pairs)
+    for numbers, wanted in ((found.train, train), (found.val, valid - train), (found.test, test - train - valid)):
+        there = found.labels[numbers, 0] == 1
+        assert set(map(tuple, found.items[numbers[there]].tolist())) == wanted and 2 * len(wanted) == len(numbers)
+        apart = set(map(tuple, found.items[numbers[~there]].tolist()))
+        assert not apart & (train | valid | test) and len(apart) == len(wanted)
+    edges = torch.stack(found.graph.edges(), dim=1)
+    assert torch.equal(edges[: len(train)], found.items[: len(train)])
+
+
+def test_the_kinds_of_a_published_graph_are_the_factors_of_one_class(data):
+    found, arrays = published_factors(data / "graphs" / "factors-8.npz"), related.factors(8)
+    src, dst = found.graph.edges()
+    assert torch.equal(found.kinds, found.labels[src] == found.labels[dst]) and found.labels.max() == 15
+    assert torch.equal(found.features.nonzero().T, torch.stack(found.graph.edges()).T.unique(dim=0).T)
+    assert found.graph.num_edges() == 2 * arrays["edges"].shape[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "value", "wanted"),
+    [
+        ("humango", "confidence", np.ones((3, 3)), r"confidence: expected \(M, R\) with .*'R': 3.*, got \(3, 3\)"),
+        ("humango", "labels", np.full((60, 3), 2), "labels: expected integers from 0 to 1, got 2 to 2, int64"),
+        ("humango", "features", np.ones((60, 5)), "features: expected finite numbers, no column constant"),
+        ("umls", "valid", np.array([[0, 1, 40]]), "valid, heads and tails: expected integers from 0 to 39"),
+        ("umls", "test", np.zeros((0, 3), int), "test, heads and tails: .* got none"),
+        ("factors-4", "edges", np.array([[0.0], [1.0]]), "edges: expected integers from 0 to 95, got .* float64"),
+        ("factors-4", "features_indptr", np.arange(97), "features_indptr: expected 97 ascending numbers"),
+        ("factors-4", "val", np.arange(96), "expected no node in two parts"),
+        ("factors-4", "val", None, "expected arrays labels, edges, .*, got edges"),
+    ],
+)
+def test_a_wrong_archive_is_named_with_its_array(data, name, array, value, wanted):
+    path = data / "graphs" / f"{name}.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays.pop(array)
+    np.savez(path, **arrays, **({} if value is None else {array: value}))
+    read = {"humango": lambda: human_go(path, 0), "umls": lambda: umls(path, 0)}.get(name)
+    with pytest.raises(InputError, match=f"{name}.npz.*{wanted}"):
+        (read or (lambda: published_factors(path)))()
+
+
+def test_a_missing_archive_is_said(tmp_path):
+    with pytest.raises(InputError, match="humango.npz: expected a NumPy archive without objects, got: .*No such file"):
+        human_go(tmp_path / "humango.npz", 0)
