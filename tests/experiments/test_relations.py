@@ -1,12 +1,20 @@
-"""Readers of graphs with kinds of edges take what their archives say, and refuse others."""
+"""Graphs with kinds of edges are what their archives say; trainings see no kind; what is found of them is counted."""
 
 from __future__ import annotations
+
+import dataclasses
+import json
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
+from experiments.__main__ import main
 from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
+from experiments.run import Place
+from experiments.tasks import relations
+from graphcaps import dgl
 from graphcaps.errors import InputError
 
 from . import related
@@ -93,3 +101,63 @@ def test_a_wrong_archive_is_named_with_its_array(data, name, array, value, wante
 def test_a_missing_archive_is_said(tmp_path):
     with pytest.raises(InputError, match="humango.npz: expected a NumPy archive without objects, got: .*No such file"):
         human_go(tmp_path / "humango.npz", 0)
+
+
+# What is trained and counted
+
+
+@pytest.mark.parametrize("name", ["HumanGO", "UMLS", "4 factors, published"])
+def test_training_sees_no_kind_and_no_test_label(data, tmp_path, monkeypatch, name):
+    place, settings = Place(data, tmp_path), relations.SETTINGS["mutual"][0]
+    first, found = relations.fit(place, "mutual", settings, 0, name, 3), relations.DATA[name](data, 0)
+    labels, classes = found.labels.clone(), int(found.labels.max()) + 1
+    labels[found.test] = (labels[found.test] + 1) % classes
+    other = dataclasses.replace(found, labels=labels, kinds=found.kinds[torch.randperm(len(found.kinds))])
+    monkeypatch.setitem(relations.DATA, name, lambda root, seed: other)
+    second = relations.fit(place, "mutual", settings, 0, name, 3)
+    same = ("val_accuracy", "val_loss", "epoch", "parameters")
+    assert [second[key] for key in same] == [first[key] for key in same] and second["test"] != first["test"]
+
+
+def test_couplings_that_are_the_kinds_score_one_and_equal_ones_what_chance_does(data):
+    found = relations.DATA["HumanGO"](data, 0)
+    known = relations.recovery(found.kinds.float()[:, [2, 0, 1]], found, 0)
+    assert known["information"] == known["unseen"] == pytest.approx(1) and known["precision"] == pytest.approx(1)
+    assert tuple(known["precisions"]) == related.KINDS
+    equal = relations.recovery(torch.ones(len(found.kinds), 3), found, 0)
+    assert equal["information"] == 0 and equal["precision"] == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_precisions_are_scikit_learns_with_equal_scores_too():
+    torch.manual_seed(0)
+    scores, kinds = torch.randint(0, 20, (500,)).float(), torch.rand(500, 3) < 0.2
+    wanted = [average_precision_score(kind, scores) for kind in kinds.T]
+    assert relations.precisions(scores, kinds).tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_kind_is_a_part_of_its_own_where_it_is_told():
+    torch.manual_seed(0)
+    graph, kinds = joined(np.array([[0, 1], [1, 2]]), np.array([[True, False], [True, True]]), 3)
+    graph = dgl.add_self_loop(graph)
+    graph.edata["shares"] = relations.shares(graph, kinds)
+    layer, feat = relations.Told(4, 2, 2), torch.randn(3, 4)
+    parts = layer.linear(feat).view(3, 2, 2)
+    wanted = [[parts[:, 0].mean(0), parts[1:, 1].mean(0)], [parts[1:, 0].mean(0), parts[1:, 1].mean(0)]]
+    found = layer(graph, feat)
+    torch.testing.assert_close(found[1:], torch.stack([torch.stack(row) for row in wanted]))
+    torch.testing.assert_close(found[0], torch.stack([parts[:2, 0].mean(0), parts[0, 1]]))
+
+
+def test_a_quick_look_has_a_row_for_each_graph_and_network(data, tmp_path, capsys):
+    words = ["relations", "--quick", "--data", str(data), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--only", "UMLS", "4 factors, published"]) == 0
+    (found,) = (json.loads(path.read_text())["relations"] for path in (tmp_path / "cache").glob("relations.json"))
+    names = [*relations.NETWORKS, *relations.FLOORS]
+    assert [(row["data"], row["name"]) for row in found] == [
+        (each, name) for each in ("UMLS", "4 factors, published") for name in names
+    ]
+    assert all(("test_mean" in row) == (row["name"] in relations.NETWORKS) for row in found)
+    assert all((row["trained"] is None) == (row["name"] in relations.WITHOUT) for row in found)
+    printed = capsys.readouterr().out
+    assert "| 4 factors, published | GCN | " in printed and "k-means, products | - | " in printed
+    assert main([*words, "--only", "WordNet"]) == 2
