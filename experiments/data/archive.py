@@ -47,7 +47,7 @@ def check_numbers(path: Path, name: str, numbers: np.ndarray, end: int) -> np.nd
     """As int64, where they are whole numbers from 0 to below ``end``.
 
     Raises:
-        InputError: they aren't, or there are none.
+        InputError: others, or none.
     """
     whole = numbers.size > 0 and numbers.dtype.kind in "iu"
     got = f"{numbers.min()} to {numbers.max()}, {numbers.dtype}" if numbers.size else "none"

@@ -1,7 +1,8 @@
 """Graphs whose edges are of several kinds: proteins, medical concepts, and nodes with latent factors.
 
 Networks are given the graph without the kinds, and a task of its nodes or of pairs of them. The kinds say afterwards
-what a network has found. They are read from NumPy archives, which are checked, or drawn.
+what a network has found. They are read from NumPy archives, which are checked, or drawn. What is wrong with an archive
+is an ``InputError`` that names the array.
 """
 
 from __future__ import annotations
@@ -51,9 +52,6 @@ def human_go(path: Path, seed: int) -> Related:
 
     Kinds are those of the interactions of two proteins in IntAct. The seed splits the nodes: 60 % to train on, 20 % to
     choose by, 20 % to test.
-
-    Raises:
-        InputError: not such an archive; the text names the array.
     """
     axes = {"edges": "2 M", "kinds": "R", "confidence": "M R", "labels": "N L", "features": "N F"}
     arrays = read_shaped(path, **axes)
@@ -76,9 +74,6 @@ def umls(path: Path, seed: int) -> Related:
     related in the training, validation or test triples, each in the first of them, and as many unrelated pairs in each
     part, which the seed draws. The first E / 2 items are the pairs of the edges, in their order. Features say which
     node it is.
-
-    Raises:
-        InputError: not such an archive; the text names the array.
     """
     arrays = read_shaped(path, entities="N", relations="R", train="A 3", valid="B 3", test="C 3")
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
@@ -107,29 +102,18 @@ def published_factors(path: Path) -> Related:
     """A graph with latent factors as LGD-GCN (Guo et al. 2022, https://github.com/jingweio/LGD-GCN) keeps it.
 
     Which factor generated an edge isn't published: its kinds are the factors in which both ends have the same class.
-
-    Raises:
-        InputError: not such an archive; the text names the array.
+    Features are a node's row of the adjacency matrix, as there.
     """
-    axes = {"labels": "N K", "edges": "2 M", "features_indptr": "S", "features_indices": "E"}
-    arrays = read_shaped(path, **axes, train="A", val="B", test="C")
+    arrays = read_shaped(path, labels="N K", edges="2 M", train="A", val="B", test="C")
     nodes, size = arrays["labels"].shape
     labels = check_numbers(path, "labels", arrays["labels"] - 16 * np.arange(size), 16)
     edges = check_numbers(path, "edges", arrays["edges"], nodes)
-    starts, columns = (
-        arrays["features_indptr"],
-        check_numbers(path, "features_indices", arrays["features_indices"], nodes),
-    )
-    whole = len(starts) == nodes + 1 and starts[0] == 0 and starts[-1] == len(columns) and (np.diff(starts) >= 0).all()
-    expect(whole, f"{path}: features_indptr", f"{nodes + 1} ascending numbers from 0 to {len(columns)}", starts)
-    features = torch.zeros(nodes, nodes)
-    features[np.repeat(np.arange(nodes), np.diff(starts)), columns] = 1
     parts = [check_numbers(path, name, arrays[name], nodes) for name in ("train", "val", "test")]
     expect(len(np.unique(np.concatenate(parts))) == sum(map(len, parts)), str(path), "no node in two parts", "some")
-    graph, kinds = joined(edges, (labels[edges[0]] == labels[edges[1]]), nodes)
-    names = tuple(f"factor {k}" for k in range(size))
-    split = map(_ascending, parts)
-    return Related(graph, features, kinds, names, torch.arange(nodes), torch.from_numpy(labels), *split, own=True)
+    graph, kinds = joined(edges, labels[edges[0]] == labels[edges[1]], nodes)
+    features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
+    names, items, split = tuple(f"factor {k}" for k in range(size)), torch.arange(nodes), map(_ascending, parts)
+    return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *split, own=True)
 
 
 def drawn_factors(seed: int, factors: int) -> Related:

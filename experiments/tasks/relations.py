@@ -30,11 +30,11 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
     # from the folder of the data sets and a seed to a graph
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
-    "4 factors, published": lambda root, seed: relations.published_factors(root / "graphs" / "factors-4.npz"),
-    "8 factors, published": lambda root, seed: relations.published_factors(root / "graphs" / "factors-8.npz"),
-    "12 factors, published": lambda root, seed: relations.published_factors(root / "graphs" / "factors-12.npz"),
-    "4 factors, drawn": lambda root, seed: relations.drawn_factors(seed, 4),
-    "8 factors, drawn": lambda root, seed: relations.drawn_factors(seed, 8),
+    **{
+        f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
+        for k in (4, 8, 12)
+    },
+    **{f"{k} factors, drawn": lambda root, seed, k=k: relations.drawn_factors(seed, k) for k in (4, 8)},
 }
 
 
@@ -90,7 +90,7 @@ class Network(nn.Module):
         self.dropout, self.labels = nn.Dropout(dropout), labels
         self.layer = NETWORKS[network](inputs, PART, parts, **k)
         self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(PART * parts, classes * labels)
-        self.asked = {"get_attention": True} if network == "GAT" else {"get_coupling": True}
+        self.asked = {"get_attention" if network == "GAT" else "get_coupling": True}
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor) -> Tensor:
         nodes = F.elu(self.layer(graph, self.dropout(feat)).flatten(1))[items]

@@ -38,12 +38,8 @@ def factors(size: int, seed: int = 0) -> dict[str, np.ndarray]:
     low, high = np.triu_indices(96, 1)
     same = (labels[low] == labels[high]).any(axis=1)
     edges = np.stack([low[same], high[same]])
-    rows = np.zeros((96, 96), bool)
-    rows[edges[0], edges[1]] = rows[edges[1], edges[0]] = True
-    starts = np.concatenate([[0], rows.sum(axis=1).cumsum()])
     split = dict(zip(("train", "val", "test"), np.split(draw.permutation(96), [60, 78]), strict=True))
-    arrays = {"edges": edges, "labels": labels + 16 * np.arange(size), "features_indptr": starts}
-    return {**arrays, "features_indices": rows.nonzero()[1], **split}
+    return {"edges": edges, "labels": labels + 16 * np.arange(size), **split}
 
 
 def write(folder: Path) -> None:

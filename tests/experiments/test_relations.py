@@ -82,9 +82,8 @@ def test_the_kinds_of_a_published_graph_are_the_factors_of_one_class(data):
         ("umls", "valid", np.array([[0, 1, 40]]), "valid, heads and tails: expected integers from 0 to 39"),
         ("umls", "test", np.zeros((0, 3), int), "test, heads and tails: .* got none"),
         ("factors-4", "edges", np.array([[0.0], [1.0]]), "edges: expected integers from 0 to 95, got .* float64"),
-        ("factors-4", "features_indptr", np.arange(97), "features_indptr: expected 97 ascending numbers"),
         ("factors-4", "val", np.arange(96), "expected no node in two parts"),
-        ("factors-4", "val", None, "expected arrays labels, edges, .*, got edges"),
+        ("factors-4", "val", None, "expected arrays labels, edges, .*, got .*edges"),
     ],
 )
 def test_a_wrong_archive_is_named_with_its_array(data, name, array, value, wanted):
