@@ -31,6 +31,7 @@ MENU = {
         "results",
         "compare",
         "matters",
+        "relations",
         "benchmarks",
         "reference/experiments-README",
         "reference/experiments-LOG",

@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import table
@@ -21,6 +22,7 @@ ON_GRAPHS = {
     "mutag": "classes of molecules: CapsuleReadout beside mean and attention pooling, 10 folds; half an hour",
     "proteins": "the same on PROTEINS; half an hour",
     "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
+    "relations": "whether couplings find the kinds of edges: proteins, concepts, latent factors, 5 seeds; an hour",
     "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
 }
 OTHERS = {
@@ -63,8 +65,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="of networks for images")
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: so many trainings of what was chosen")
+    made.add_argument("--processes", type=int, metavar="N", help="on graphs: trainings side by side; default: cores")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, to see that it runs")
-    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="of overview: train these tasks")
+    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="of overview, relations: train these tasks")
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="of pruning: edges that a child keeps")
     return made
 
@@ -112,7 +115,7 @@ def make(asked: argparse.Namespace) -> None:
     from experiments.run import Place
     from experiments.tasks import drawings, images, overview, pruning, strokes
 
-    place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else None), asked.to
+    place, target = Place(asked.data, asked.cache, asked.device, 1 if asked.quick else asked.processes), asked.to
     if asked.name == "overview":
         found = overview.results(place, asked.only, lambda each: table.write("overview", each, asked.cache))
         cells = [some for row in found["rows"] for some in row["cells"].values() if some is not None]
@@ -127,8 +130,8 @@ def make(asked: argparse.Namespace) -> None:
     elif asked.name == "strokes":
         found = strokes.results(place)
     elif asked.name in ON_GRAPHS:
-        found = on_graphs(asked.name, place, asked.seeds, asked.quick)
-        target = asked.cache if asked.quick or asked.seeds else asked.to
+        found = on_graphs(asked.name, place, asked.seeds, asked.quick, asked.only)
+        target = asked.cache if asked.quick or asked.seeds or asked.only else asked.to
     else:
         plan = read_plan(asked.name)
         found = images.results(plan, place, lambda each: table.write(plan.name, each, asked.cache))
@@ -139,24 +142,26 @@ def make(asked: argparse.Namespace) -> None:
         print(file)
 
 
-def on_graphs(name: str, place, seeds: int | None, quick: bool) -> dict:
+def on_graphs(name: str, place, seeds: int | None, quick: bool, only: Sequence[str] = ()) -> dict:
     """The parts of a task on graphs, the command, the time and the machine."""
     import torch
 
-    from experiments.tasks import cora, factors, molecules, motifs
+    from experiments.tasks import cora, factors, molecules, motifs, relations
     from graphcaps import __version__, dgl
     from graphcaps.threads import cores
 
     start = time.perf_counter()
     if name in ("mutag", "proteins"):
         parts = molecules.parts(place, name, seeds, quick)
+    elif name == "relations":
+        parts = relations.rows(place, only, seeds, quick)
     else:
         parts = {"cora": cora, "factors": factors, "motifs": motifs}[name].parts(place, seeds, quick)
     return {
         "format_version": 1,
         "command": f"python -m experiments {name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
-        "measure": "micro-F1" if name == "factors" else "accuracy",
-        "parts": parts,
+        "measure": {"factors": "micro-F1", "relations": "score"}.get(name, "accuracy"),
+        "relations" if name == "relations" else "parts": parts,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": place.processes or cores(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -47,6 +47,7 @@ def markdown(found: dict) -> str:
         "strength": pruning,
         "labellings": strokes,
         "drawings": drawings,
+        "relations": relations,
     }
     return next(made(found) for kind, made in kinds.items() if kind in found)
 
@@ -276,6 +277,24 @@ def _known(known: dict) -> str:
     accuracy, score = known["accuracy"], known["score"]
     found = f"micro-F1 {percent(accuracy['mean'], accuracy['sd'])}, information {_score(score)}"
     return f"Told how the graphs were drawn, belief propagation has {found}"
+
+
+def relations(found: dict) -> str:
+    """A line per graph and network: the task's score, and what couplings say of the kinds of edges."""
+    about = (
+        f"`{found['command']}`, {found['minutes']:.0f} min in {counted(found['processes'], 'process')} of one thread"
+    )
+    rows, before = [], None
+    for row in found["relations"]:
+        task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
+        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
+        order = [(trained, "information"), (untrained, "information"), (trained, "unseen"), (trained, "precision")]
+        scores = [_score(of[key]) if key in of else "-" for of, key in (*order, (untrained, "precision"))]
+        data = row["data"] if row["data"] != before else ""
+        rows.append([data, row["name"], task, *scores, *(row.get("chosen") or {"-": 1})])
+        before = row["data"]
+    titles = ["graph", "network", "task", "information", "untrained", "at no training node", "precision", "untrained"]
+    return f"{about}:\n\n{lines([*titles, 'settings'], rows)}"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:

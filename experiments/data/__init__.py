@@ -1,1 +1,1 @@
-"""Graphs that the tasks train on: two that are drawn from seeds, and readers of Cora, MUTAG and PROTEINS."""
+"""Graphs that the tasks train on: two that are drawn from seeds, and readers of others."""

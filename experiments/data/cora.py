@@ -7,7 +7,6 @@ pickles. ``cora.npz`` holds the same arrays without pickles, and is checked befo
 from __future__ import annotations
 
 import functools
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.data.archive import read_arrays
 from graphcaps import dgl
-from graphcaps.errors import InputError, expect
+from graphcaps.errors import expect
 
 WORDS = 1433
 ARRAYS = ("feature_indptr", "feature_indices", "labels", "edges", "train", "val", "test")
@@ -67,14 +67,7 @@ def read_npz(path: Path) -> Citation:
     Raises:
         InputError: not such an archive, or its pairs or parts overlap.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            expect(set(ARRAYS) <= set(archive), str(path), f"arrays {', '.join(ARRAYS)}", ", ".join(archive) or "none")
-            arrays = {name: archive[name].astype(np.int64) for name in ARRAYS}
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: expected a NumPy archive without objects, got: {error}") from error
+    arrays = {name: array.astype(np.int64) for name, array in read_arrays(path, ARRAYS).items()}
     starts, words, labels, edges = (arrays[name] for name in ARRAYS[:4])
     parts = {name: np.sort(arrays[name]) for name in ("train", "val", "test")}
     disjoint = len(np.unique(np.concatenate([*parts.values()]))) == sum(map(len, parts.values()))

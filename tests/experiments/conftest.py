@@ -9,12 +9,12 @@ import pytest
 
 from experiments.data import cora, tu
 
-from . import planetoid, rings
+from . import planetoid, related, rings
 
 
 @pytest.fixture
 def data(tmp_path, monkeypatch) -> Path:
-    """A folder with a small Cora, MUTAG and PROTEINS, which are expected there."""
+    """A folder with a small Cora, MUTAG and PROTEINS, which are expected there, and small graphs of kinds of edges."""
     folder = tmp_path / "data"
     (folder / "cora").mkdir(parents=True)
     np.savez(folder / "cora" / "cora.npz", **planetoid.arrays())
@@ -22,4 +22,5 @@ def data(tmp_path, monkeypatch) -> Path:
     for name in ("MUTAG", "PROTEINS"):
         rings.write(folder / "tu" / name, name)
         monkeypatch.setitem(tu.NAMES, name, rings.NAMES)
+    related.write(folder / "graphs")
     return folder
