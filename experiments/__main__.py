@@ -23,6 +23,7 @@ ON_GRAPHS = {
     "proteins": "the same on PROTEINS; half an hour",
     "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
     "relations": "whether couplings find the kinds of edges: proteins, concepts, latent factors, 5 seeds; an hour",
+    "labels": "factors, with the training nodes' classes given: BeliefConv beside the others, 5 seeds; two hours",
     "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
 }
 OTHERS = {
@@ -67,7 +68,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: so many trainings of what was chosen")
     made.add_argument("--processes", type=int, metavar="N", help="on graphs: trainings side by side; default: cores")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, to see that it runs")
-    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="of overview, relations: train these tasks")
+    made.add_argument(
+        "--only", nargs="+", default=(), metavar="TASK", help="of overview, relations, labels: these tasks"
+    )
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="of pruning: edges that a child keeps")
     return made
 
@@ -146,22 +149,22 @@ def on_graphs(name: str, place, seeds: int | None, quick: bool, only: Sequence[s
     """The parts of a task on graphs, the command, the time and the machine."""
     import torch
 
-    from experiments.tasks import cora, factors, molecules, motifs, relations
+    from experiments.tasks import cora, factors, labels, molecules, motifs, relations
     from graphcaps import __version__, dgl
     from graphcaps.threads import cores
 
     start = time.perf_counter()
     if name in ("mutag", "proteins"):
         parts = molecules.parts(place, name, seeds, quick)
-    elif name == "relations":
-        parts = relations.rows(place, only, seeds, quick)
+    elif name in ("labels", "relations"):
+        parts = {"labels": labels, "relations": relations}[name].rows(place, only, seeds, quick)
     else:
         parts = {"cora": cora, "factors": factors, "motifs": motifs}[name].parts(place, seeds, quick)
     return {
         "format_version": 1,
         "command": f"python -m experiments {name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
-        "measure": {"factors": "micro-F1", "relations": "score"}.get(name, "accuracy"),
-        "relations" if name == "relations" else "parts": parts,
+        "measure": {"factors": "micro-F1", "labels": "micro-F1", "relations": "score"}.get(name, "accuracy"),
+        name if name in ("labels", "relations") else "parts": parts,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": place.processes or cores(),
         "system": f"{platform.system()} {platform.machine()}",

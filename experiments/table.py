@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from experiments.statistics import difference, mcnemar
+from experiments.statistics import difference, mcnemar, paired
 from graphcaps.atomic import write_text
 from graphcaps.errors import expect
 
@@ -48,6 +48,7 @@ def markdown(found: dict) -> str:
         "labellings": strokes,
         "drawings": drawings,
         "relations": relations,
+        "labels": labels,
     }
     return next(made(found) for kind, made in kinds.items() if kind in found)
 
@@ -281,9 +282,6 @@ def _known(known: dict) -> str:
 
 def relations(found: dict) -> str:
     """A line per graph and network: the task's score, and what couplings say of the kinds of edges."""
-    about = (
-        f"`{found['command']}`, {found['minutes']:.0f} min in {counted(found['processes'], 'process')} of one thread"
-    )
     rows, before = [], None
     for row in found["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
@@ -294,7 +292,25 @@ def relations(found: dict) -> str:
         rows.append([data, row["name"], task, *scores, *(row.get("chosen") or {"-": 1})])
         before = row["data"]
     titles = ["graph", "network", "task", "information", "untrained", "at no training node", "precision", "untrained"]
-    return f"{about}:\n\n{lines([*titles, 'settings'], rows)}"
+    return f"{_took(found)}:\n\n{lines([*titles, 'settings'], rows)}"
+
+
+def labels(found: dict) -> str:
+    """A line per graph and way to read classes, a column per network: micro-F1, and how far beliefs are ahead."""
+    rows, tasks = [], {(row["data"], row["heads"]): {} for row in found["labels"]}
+    for row in found["labels"]:
+        tasks[row["data"], row["heads"]][row["name"]] = row
+    for (data, heads), networks in tasks.items():
+        ours = networks["beliefs"]
+        ahead = paired(ours["test"], networks["uniform"]["test"])
+        scores = [percent(row["test_mean"], row["test_sd"]) for row in networks.values()]
+        rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", _score(spread(ours["couplings"]))])
+    return f"{_took(found)}:\n\n{lines(['graph', 'factors', *networks, 'ahead of uniform', 'information'], rows)}"
+
+
+def _took(found: dict) -> str:
+    processes = counted(found["processes"], "process")
+    return f"`{found['command']}`, {found['minutes']:.0f} min in {processes} of one thread"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:

@@ -1,0 +1,171 @@
+"""Graphs with latent factors whose training nodes' classes a network is given: how much does it find of the others?
+
+Each step of training hides a quarter of the training nodes' classes and asks for them; for validation and test nodes
+all training nodes' classes are given (as Shi et al. 2021 do, Masked label prediction, IJCAI). ``BeliefConv`` gets them
+as the logits of its capsules. The controls are the networks of ``factors.LAYERS``, which get them as features beside
+the rows of the adjacency matrix, and one without edges.
+
+Which classes belong to one factor is told, or ``found``: from training nodes alone, by giving each class to a capsule
+so that no capsule of a node gets two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments import run, table
+from experiments.data.relations import Related
+from experiments.run import Place
+from experiments.tasks import relations
+from experiments.tasks.factors import PART, WEIGHT_DECAY, OwnHeads, information
+from graphcaps import dgl
+from graphcaps.errors import check_name
+from graphcaps.nn import BeliefConv
+
+DATA = [name for name in relations.DATA if "published" in name]
+HIDDEN, STRENGTH = 0.25, 6.0
+SEEDS, TRIAL_SEEDS, PATIENCE = 5, (1000,), 50
+
+
+class Without(nn.Module):
+    """A layer that sees no edges."""
+
+    def __init__(self, inputs: int, outputs: int, parts: int):
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs * parts)
+
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        return self.linear(feat)
+
+
+class Control(nn.Module):
+    """A layer of rows of the adjacency matrix and given classes (N, L, J); scores (N, L, J)."""
+
+    def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
+        super().__init__()
+        parts, made = data.labels.shape[1], {**relations.NETWORKS, "no edges": Without}[network]
+        self.rows, self.dropout = data.features, nn.Dropout(dropout)
+        self.layer = made(self.rows.shape[1] + parts * classes, PART, parts, **own)
+        self.heads = OwnHeads(parts, PART, classes) if heads == "told" else nn.Linear(PART * parts, classes * parts)
+
+    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
+        nodes = F.elu(self.layer(graph, self.dropout(torch.cat([self.rows, given.flatten(1)], dim=1))).flatten(1))
+        return self.heads(self.dropout(nodes)).view_as(given)
+
+
+class Beliefs(nn.Module):
+    """``BeliefConv`` where each class is a state of a capsule; scores (N, L, J) are its logarithms."""
+
+    def __init__(self, network: str, data: Related, classes: int, *, heads: str, iterations: int):
+        super().__init__()
+        sizes = data.labels.shape[1]
+        capsule = torch.arange(sizes).repeat_interleave(classes)
+        if heads == "found":
+            capsule = exclusive(F.one_hot(data.labels[data.train], classes).flatten(1).float(), sizes)
+        state = torch.stack(
+            [(capsule[:c] == capsule[c]).sum() for c in range(len(capsule))]
+        )  # so many-th of its capsule
+        self.register_buffer("place", capsule * (1 + int(state.max())) + state)
+        self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
+        self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
+
+    def beliefs(self, graph: dgl.DGLGraph, given: Tensor) -> tuple[Tensor, Tensor]:
+        """h (N, K, D) and couplings (E, 1, K)."""
+        sizes = self.layer.beliefs.bias.shape
+        z = given.new_zeros(len(given), sizes.numel()).index_add(1, self.place, given.flatten(1) * self.strength)
+        return self.layer(graph, z.unflatten(1, sizes), get_coupling=True)
+
+    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
+        h, _ = self.beliefs(graph, given)
+        return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(given)
+
+
+def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
+    """(C,) the capsule of each class, so that no capsule holds two classes of one node, from has (N, C) of 0 and 1.
+
+    Shares (C, K) of classes are a softmax, and descend sum over k of (classes of a node in k - 1)^2, and more and more
+    their own entropy.
+    """
+    logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
+    adam = torch.optim.Adam([logits], lr=0.1)
+    for step in range(steps):
+        shares = logits.softmax(1)
+        entropy = -(shares * logits.log_softmax(1)).sum(1).mean()
+        loss = (has @ shares - 1).square().sum(1).mean() + step / steps * entropy
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return logits.argmax(1)
+
+
+_OTHERS: list[dict] = [{"lr": 0.01, "dropout": dropout} for dropout in (0.2, 0.5)]
+NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
+    "beliefs": (Beliefs, [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]),
+    "mutual": (Control, [each | {"concentration": 4.0} for each in _OTHERS]),
+    "uniform": (Control, _OTHERS),
+    "GCN": (Control, _OTHERS),
+    "GAT": (Control, _OTHERS),
+    "no edges": (Control, _OTHERS),
+}
+"""Of each its module and the settings that are tried, as many for each."""
+EPOCHS = {Beliefs: 40, Control: 300}
+
+
+def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
+    """Train one network on the given graph; the lowest validation loss chooses the epoch."""
+    found = relations.DATA[data](place.data, seed)
+    torch.manual_seed(seed)
+    classes, own = int(found.labels.max()) + 1, {name: value for name, value in settings.items() if name != "lr"}
+    graph = found.graph if network == "beliefs" else dgl.add_self_loop(found.graph)
+    made = NETWORKS[network][0]
+    model, truth = made(network, found, classes, heads=heads, **own), F.one_hot(found.labels, classes).float()
+
+    def given(known: Tensor) -> Tensor:
+        return torch.zeros_like(truth).index_copy(0, known, truth[known])
+
+    def scores(part: Tensor, known: Tensor) -> Tensor:
+        return model(graph, given(known))[part].transpose(1, 2)  # (n, J, L)
+
+    def losses() -> list[Tensor]:
+        hidden = torch.rand(len(found.train)) < HIDDEN
+        part = found.train[hidden]
+        return [F.cross_entropy(scores(part, found.train[~hidden]), found.labels[part])]
+
+    result = run.fit(
+        model,
+        losses,
+        lambda: (scores(found.val, found.train), found.labels[found.val]),
+        lambda: scores(found.test, found.train),
+        lr=settings["lr"],
+        weight_decay=WEIGHT_DECAY if made is Control else 0.0,
+        epochs=3 if quick else EPOCHS[made],
+        patience=PATIENCE,
+    )
+    result["test"] = run.accuracy(result, found.labels[found.test])
+    if isinstance(model, Beliefs):
+        one = found.kinds.sum(dim=1) == 1
+        with torch.no_grad():
+            c = model.beliefs(graph, given(found.train))[1][one, 0]
+        result["couplings"] = information(found.kinds[one].int().argmax(1), c.argmax(1))
+        result["learned"] = model.layer.beliefs.learned.tolist()
+    return result
+
+
+def rows(place: Place, only: Sequence[str] = (), seeds: int | None = None, quick: bool = False) -> list[dict]:
+    """For each graph, and with factors told or not, a row of each network."""
+    made, seeds = [], seeds or (1 if quick else SEEDS)
+    for name in only:
+        check_name("task", name, DATA)
+    tried = {network: settings for network, (_, settings) in NETWORKS.items()}
+    for data, heads in product(only or DATA, ("told", "found")):
+        chosen = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, data=data, heads=heads, quick=quick)
+        for network, (settings, fits) in chosen.items():
+            row = table.row(network, fits, [each["test"] for each in fits], [settings])
+            extra = {name: [each[name] for each in fits] for name in ("couplings", "learned") if name in fits[0]}
+            made.append({"data": data, "heads": heads, **row, **extra})
+    return made
