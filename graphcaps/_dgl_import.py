@@ -2,8 +2,8 @@
 
 DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
 exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
-``import dgl`` fails although nothing here uses GraphBolt. Where the plain import fails in GraphBolt, and only there,
-an empty module takes its place and DGL is imported again.
+``import dgl`` fails although nothing here uses GraphBolt. Where GraphBolt fails, and only there, an empty module takes
+its place.
 """
 
 from __future__ import annotations
@@ -14,16 +14,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
+GRAPHBOLT = "dgl.graphbolt"
+
 
 class Finder:
-    """Finds ``dgl`` as everybody does, and has it loaded by `Loader`. Knows nothing of other modules."""
+    """Finds ``dgl.graphbolt`` as everybody does, and has it loaded by `Loader`. Knows nothing of other modules."""
 
     def __init__(self):
         self.looking = False
 
     def find_spec(self, name: str, path=None, target=None):
         """As ``importlib.abc.MetaPathFinder`` has it."""
-        if name != "dgl" or self.looking:
+        if name == "dgl":
+            import os
+
+            # DGL asks for a backend and writes a file into the home folder unless this says which.
+            os.environ.setdefault("DGLBACKEND", "pytorch")
+        if name != GRAPHBOLT or self.looking:
             return None
         import importlib.util
 
@@ -38,7 +45,7 @@ class Finder:
 
 
 class Loader:
-    """Another loader, and what to do where ``dgl`` breaks in GraphBolt."""
+    """Another loader, and an empty module where that fails."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -50,37 +57,21 @@ class Loader:
         """As ``importlib.abc.Loader`` has it."""
         import contextlib
         import io
-        import os
-        import types
 
-        # DGL asks for a backend and writes a file into the home folder unless this says which.
-        os.environ.setdefault("DGLBACKEND", "pytorch")
         module.__spec__.loader = module.__loader__ = self.loader
         fresh = dict(vars(module))
-        # A half-imported DGL prints its own warnings before it fails; they would be about a library that isn't used.
+        # A half-imported GraphBolt prints its own warnings before it fails; they would be about what isn't used.
         printed = io.StringIO()
         try:
             with contextlib.redirect_stderr(printed):
                 self.loader.exec_module(module)
-        except (ImportError, OSError) as error:
-            if not _broke_in_graphbolt(error):
-                sys.stderr.write(printed.getvalue())
-                raise
+        except (ImportError, OSError):
+            for name in [name for name in sys.modules if name.startswith(f"{GRAPHBOLT}.")]:
+                del sys.modules[name]
+            vars(module).clear()
+            vars(module).update(fresh, __doc__="Empty: the installed one doesn't load.")
         else:
-            return
-        for name in [name for name in sys.modules if name.startswith("dgl.")]:
-            del sys.modules[name]
-        vars(module).clear()
-        vars(module).update(fresh)
-        sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt", "Empty: the installed one doesn't load.")
-        self.loader.exec_module(module)
-
-
-def _broke_in_graphbolt(error: BaseException) -> bool:
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    return "graphbolt" in str(error) or any("graphbolt" in frame.filename for frame in frames)
+            sys.stderr.write(printed.getvalue())
 
 
 def install() -> None:
