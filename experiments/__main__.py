@@ -23,9 +23,12 @@ ON_GRAPHS = {
     "proteins": "the same on PROTEINS; half an hour",
     "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
     "relations": "whether couplings find the kinds of edges: proteins, concepts, latent factors, 5 seeds; an hour",
+    "defaults": "whether routing by default costs anything: 17 graphs and layouts, 3 seeds; two hours",
     "labels": "factors, with the training nodes' classes given: BeliefConv beside the others, 5 seeds; two hours",
     "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
 }
+ROWS = ("defaults", "labels", "relations")
+"""Those whose result is rows."""
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
@@ -149,22 +152,22 @@ def on_graphs(name: str, place, seeds: int | None, quick: bool, only: Sequence[s
     """The parts of a task on graphs, the command, the time and the machine."""
     import torch
 
-    from experiments.tasks import cora, factors, labels, molecules, motifs, relations
+    from experiments.tasks import cora, defaults, factors, labels, molecules, motifs, relations
     from graphcaps import __version__, dgl
     from graphcaps.threads import cores
 
     start = time.perf_counter()
     if name in ("mutag", "proteins"):
         parts = molecules.parts(place, name, seeds, quick)
-    elif name in ("labels", "relations"):
-        parts = {"labels": labels, "relations": relations}[name].rows(place, only, seeds, quick)
+    elif name in ROWS:
+        parts = {"labels": labels, "relations": relations, "defaults": defaults}[name].rows(place, only, seeds, quick)
     else:
         parts = {"cora": cora, "factors": factors, "motifs": motifs}[name].parts(place, seeds, quick)
     return {
         "format_version": 1,
         "command": f"python -m experiments {name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
-        "measure": {"factors": "micro-F1", "labels": "micro-F1", "relations": "score"}.get(name, "accuracy"),
-        name if name in ("labels", "relations") else "parts": parts,
+        "measure": {"factors": "micro-F1", **dict.fromkeys(ROWS, "score")}.get(name, "accuracy"),
+        name if name in ROWS else "parts": parts,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": place.processes or cores(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -49,6 +49,7 @@ def markdown(found: dict) -> str:
         "drawings": drawings,
         "relations": relations,
         "labels": labels,
+        "defaults": defaults,
     }
     return next(made(found) for kind, made in kinds.items() if kind in found)
 
@@ -300,12 +301,29 @@ def labels(found: dict) -> str:
     rows, tasks = [], {(row["data"], row["heads"]): {} for row in found["labels"]}
     for row in found["labels"]:
         tasks[row["data"], row["heads"]][row["name"]] = row
+    names = dict.fromkeys(row["name"] for row in found["labels"])
     for (data, heads), networks in tasks.items():
         ours = networks["beliefs"]
         ahead = paired(ours["test"], networks["uniform"]["test"])
-        scores = [percent(row["test_mean"], row["test_sd"]) for row in networks.values()]
+        cells = [networks.get(name) for name in names]
+        scores = [percent(row["test_mean"], row["test_sd"]) if row else "-" for row in cells]
         rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", _score(spread(ours["couplings"]))])
-    return f"{_took(found)}:\n\n{lines(['graph', 'factors', *networks, 'ahead of uniform', 'information'], rows)}"
+    return f"{_took(found)}:\n\n{lines(['graph', 'factors', *names, 'ahead of uniform', 'information'], rows)}"
+
+
+def defaults(found: dict) -> str:
+    """A line per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
+    rows, tasks = [], {(row["data"], row["layout"]): {} for row in found["defaults"]}
+    for row in found["defaults"]:
+        tasks[row["data"], row["layout"]][row["name"]] = row
+    for where, routings in tasks.items():
+        cells = []
+        for name, row in routings.items():
+            against = "unit votes, equal" if name.startswith("unit") and name != "unit votes, equal" else "uniform"
+            gap = paired(row["test"], routings[against]["test"]) if name != against else None
+            cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
+        rows.append([*where, *cells])
+    return f"{_took(found)}:\n\n{lines(['graph', 'layout', *routings], rows)}"
 
 
 def _took(found: dict) -> str:

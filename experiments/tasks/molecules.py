@@ -29,6 +29,7 @@ from graphcaps import dgl
 from graphcaps.data.splits import stratified_split
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
+from graphcaps.routing import Routing
 from graphcaps.trace import RoutingTrace, watch
 
 
@@ -50,7 +51,7 @@ class ClassCapsules(nn.Module):
 
     loss = staticmethod(margin_loss)
 
-    def __init__(self, width: int, num_classes: int, routing: str):
+    def __init__(self, width: int, num_classes: int, routing: Routing | str):
         super().__init__()
         self.route = CapsuleReadout(width, 16, num_classes, routing=routing)
 

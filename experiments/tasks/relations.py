@@ -121,12 +121,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
         return model(seen, found.features, found.items[part])
 
     def losses() -> list[Tensor]:
-        part, seen = found.train, graph
-        if found.items.dim() == 2:
-            hidden = torch.rand(edges // 2) < HIDDEN
-            present = torch.cat([~hidden, ~hidden, torch.ones(graph.num_edges() - edges).bool()])
-            seen = dgl.edge_subgraph(graph, present, relabel_nodes=False, store_ids=False)
-            part = torch.cat([part[: edges // 2][hidden], part[edges // 2 :]])
+        part, seen = shown(found, graph)
         return [F.cross_entropy(scores(part, seen), found.labels[part])]
 
     def recovered() -> dict | None:
@@ -149,6 +144,17 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
     with torch.no_grad():
         val, test = (measured(scores(part), found.labels[part]) for part in (found.val, found.test))
     return result | {"val_accuracy": val, "test": test, "trained": recovered(), "untrained": untrained}
+
+
+def shown(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
+    """The training items of a step, and the graph to answer them on: of pairs, some, whose edges are left out."""
+    if data.items.dim() == 1:
+        return data.train, graph
+    edges = data.graph.num_edges()
+    hidden = torch.rand(edges // 2) < HIDDEN
+    present = torch.cat([~hidden, ~hidden, torch.ones(graph.num_edges() - edges).bool()])
+    part = torch.cat([data.train[: edges // 2][hidden], data.train[edges // 2 :]])
+    return part, dgl.edge_subgraph(graph, present, relabel_nodes=False, store_ids=False)
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:

@@ -177,7 +177,8 @@ def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
     """With the torch installed here; nobody has touched ``graphcaps.dgl`` before."""
     script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
     script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
-    script += "fn.sum('m', 'y')); print(g.ndata['y'].tolist(), graphcaps.dgl is dgl, dgl.graphbolt.__spec__.loader.get_source)"
+    script += "fn.sum('m', 'y')); print(g.ndata['y'].tolist(), graphcaps.dgl is dgl, "
+    script += "dgl.graphbolt.__spec__.loader.get_source)"
     seen = python(script, tmp_path)
     assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
 
