@@ -72,7 +72,8 @@ def blog_catalog(root: Path, seed: int) -> Related:
     edges = check_numbers(path, "edges", arrays["edges"], nodes)
     graph, kinds = joined(edges, np.zeros((edges.shape[1], 0), bool), nodes)
     torch.manual_seed(seed)
-    matrix = torch.sparse_coo_tensor(torch.stack(graph.edges()), torch.ones(graph.num_edges()), (nodes, nodes))
+    ends, ones = torch.stack(graph.edges()), torch.ones(graph.num_edges())
+    matrix = torch.sparse_coo_tensor(ends, ones, (nodes, nodes), check_invariants=False)
     features = torch.svd_lowrank(matrix, 128)[0] * nodes**0.5
     split = torch.randperm(nodes).tensor_split([round(0.6 * nodes), round(0.8 * nodes)])
     return Related(graph, features, kinds, (), torch.arange(nodes), labels, *split)
