@@ -8,6 +8,7 @@ the two ends of an edge have is told no task: a floor for the kinds.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +26,7 @@ from experiments.run import Place
 from experiments.tasks.factors import LAYERS, OwnHeads, information
 from graphcaps import dgl
 from graphcaps.errors import check_name
+from graphcaps.nn import BeliefConv
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
     # from the folder of the data sets and a seed to a graph
@@ -50,12 +52,31 @@ class Told(nn.Module):
         return dgl.ops.u_mul_e_sum(graph, self.linear(feat).unflatten(1, (shares.shape[1], -1)), shares) + self.bias
 
 
+class Twice(nn.Module):
+    """Two layers of a kind, as a network that sees as far as beliefs do."""
+
+    def __init__(self, network: str, inputs: int, outputs: int, parts: int):
+        super().__init__()
+        self.first = LAYERS[network](inputs, outputs, parts)
+        self.second = LAYERS[network](outputs * parts, outputs, parts)
+
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        return self.second(graph, F.elu(self.first(graph, feat).flatten(1)))
+
+
 NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "unit votes": lambda *sizes, **own: LAYERS["capsules"](*sizes, unit_votes=True, **own),
     "mutual": lambda *sizes, **own: LAYERS["mutual"](*sizes, unit_votes=True, **own),
     "R-GCN, told": Told,
+    "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(inputs, outputs, parts, iterations),
+    "GCN, twice": functools.partial(Twice, "GCN"),
+    "GAT, twice": functools.partial(Twice, "GAT"),
 }
-WITHOUT = ("GCN", "R-GCN, told")
+FEATURES = ("HumanGO", "UMLS")
+FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
+"""Networks that see further than a node's neighbours. Where features are a row of the adjacency matrix (all but
+``FEATURES``), beliefs are not tried: there `labels` gives them what is known of nodes instead."""
+WITHOUT = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 """Networks without couplings."""
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     # what k-means sees of an edge, from the features of its ends; the same in both directions
@@ -68,7 +89,10 @@ _ROUTED = [
 ]
 ROUTED = ("capsules", "unit votes", "mutual")
 """Whose routing has settings of its own."""
-SETTINGS = {name: _ROUTED if name in ROUTED else _OTHERS for name in NETWORKS}
+_BELIEFS = [
+    {"dropout": 0.2, "lr": lr, "iterations": iterations} for lr, iterations in ((0.01, 4), (0.03, 4), (0.03, 8))
+]
+SETTINGS = {name: _ROUTED if name in ROUTED else _OTHERS for name in NETWORKS} | {"beliefs": _BELIEFS}
 """As many for each network."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
@@ -228,7 +252,8 @@ def rows(place: Place, only: Sequence[str] = (), seeds: int | None = None, quick
     for name in only:
         check_name("task", name, list(DATA))
     for data in only or DATA:
-        chosen = run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, data=data, epochs=epochs)
+        tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
+        chosen = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, data=data, epochs=epochs)
         for network, (settings, fits) in chosen.items():
             row = table.row(network, fits, [each["test"] for each in fits], [settings])
             made.append({"data": data, **row, **{state: spreads(fits, state) for state in ("trained", "untrained")}})
