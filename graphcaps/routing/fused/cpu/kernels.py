@@ -12,14 +12,13 @@ A kernel is compiled for each P, D and number type. That takes some seconds, and
 
 from __future__ import annotations
 
-import numpy as np
-
 from .arguments import BlockVotes
 from .kernel_cache import compiled
-from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal
+from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal, zeros
 from .tiles import (
     AHEAD,
     EQUAL,
+    LANES,
     SOFTMAX,
     add_agreement,
     add_parents,
@@ -35,7 +34,6 @@ from .tiles import (
     load_tile,
     make_votes,
     make_votes_backward,
-    new_tile,
     store_tile,
 )
 
@@ -60,9 +58,10 @@ def iterate(begin, end, edges, votes, sizes, prior, before, c, s, start):
     couplings are without logits.
     """
     indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block = BlockVotes(u_hat, linear, votes.D)
-    coupling, logit = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -89,10 +88,11 @@ def iterate_backward(begin, end, edges, votes, sizes, prior, before, ds, iterati
     ``dv`` summed, unless empty.
     """
     indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block, step = BlockVotes(u_hat, linear, votes.D), len(ds) // iterations
-    coupling, slope = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
-    change, above = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, votes.u), zeros(tile, votes.u)
+    change, above = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -158,11 +158,12 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size = len(ds) // iterations, len(D)
-    u_hat = np.empty(sizes.edges * sizes.lanes * size, like.dtype)
-    du_hat = np.empty(sizes.edges * sizes.lanes * size, like.dtype)
-    of_block, transposed = BlockVotes(u_hat, True, D), np.empty(len(votes.P) * size, like.dtype)
-    coupling, slope = new_tile(sizes, like), new_tile(sizes, like)
-    change, above = new_tile(sizes, like), new_tile(sizes, like)
+    u_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    du_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    of_block, transposed = BlockVotes(u_hat, True, D), zeros(len(votes.P) * size, like)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, like), zeros(tile, like)
+    change, above = zeros(tile, like), zeros(tile, like)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -191,8 +192,8 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
 def agree(begin, end, edges, votes, sizes, v, agreement):
     """agreement (E, B) = <u_hat, v>."""
     indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
-    of_block, tile = BlockVotes(u_hat, linear, votes.D), new_tile(sizes, votes.u)
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
+    of_block, tile = BlockVotes(u_hat, linear, votes.D), zeros(sizes.edges * sizes.lanes + LANES, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
