@@ -53,9 +53,8 @@ def compiled(function: Callable) -> Callable:
     before, folder = config.CACHE_DIR, cache_folder()
     try:
         config.CACHE_DIR = str(folder or "")  # Numba looks here when a function is decorated, and never again
-        kernel: Any = numba.njit(
-            function, cache=folder is not None, nogil=True, no_cfunc_wrapper=True, error_model="numpy"
-        )
+        options: Any = {"cache": folder is not None, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+        kernel: Any = numba.njit(function, **options)
     finally:
         config.CACHE_DIR = before
     at_full = kernel.compile

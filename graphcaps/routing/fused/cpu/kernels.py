@@ -6,6 +6,7 @@ done while its votes are in cache. Linear votes of a block are made in a buffer.
 The first arguments of each kernel are the range of children begin:end, and what stays the same from pass to pass
 (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds, v)
 are (J, B, D). An array may be empty where its line says so. `tiles` has what is done to one block.
+Numba leaves out what is for linear votes only, or for given ones, where a kernel takes P itself: () for given votes.
 
 A kernel is compiled for each P, D and number type. That takes some seconds, and is kept on disk (`kernel_cache`).
 """
@@ -51,13 +52,13 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 
 
 @compiled
-def iterate(begin, end, edges, votes, sizes, prior, before, c, s, start):
+def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
     """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
     ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty. ``start`` is SOFTMAX, or says what the
     couplings are without logits.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block = BlockVotes(u_hat, linear, votes.D)
     tile = sizes.edges * sizes.lanes + LANES
@@ -80,14 +81,14 @@ def iterate(begin, end, edges, votes, sizes, prior, before, c, s, start):
 
 
 @compiled
-def iterate_backward(begin, end, edges, votes, sizes, prior, before, ds, iterations, c, db_above, db, dv):
+def iterate_backward(begin, end, edges, votes, P, sizes, prior, before, ds, iterations, c, db_above, db, dv):
     """Gradient through one iteration r: db = db_above + softmax' <u_hat, ds^r>, dv += db u_hat.
 
     Given votes: ``c`` of the iteration and ``db_above`` (empty: zero) were kept. Linear votes: both are made anew from
     ``before`` and ``ds``, which hold ``iterations`` from r on (one after the other, each J, B, D). ``db`` is kept, and
     ``dv`` summed, unless empty.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block, step = BlockVotes(u_hat, linear, votes.D), len(ds) // iterations
     tile = sizes.edges * sizes.lanes + LANES
@@ -189,9 +190,9 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
 
 
 @compiled
-def agree(begin, end, edges, votes, sizes, v, agreement):
+def agree(begin, end, edges, votes, P, sizes, v, agreement):
     """agreement (E, B) = <u_hat, v>."""
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block, tile = BlockVotes(u_hat, linear, votes.D), zeros(sizes.edges * sizes.lanes + LANES, votes.u)
     child = begin

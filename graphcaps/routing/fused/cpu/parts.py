@@ -19,10 +19,8 @@ from numba.core.typed_passes import NativeLowering
 
 def inlined(function: Callable) -> Callable:
     """A part of kernels. It neither makes arrays nor returns them: so it counts no references either (``_nrt``)."""
-    doors = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    part: Any = numba.njit(
-        function, forceinline=True, error_model="numpy", _nrt=False, pipeline_class=_Compiler, **doors
-    )
+    options: Any = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _Compiler}
+    part: Any = numba.njit(function, forceinline=True, error_model="numpy", **options)
     at_types = part.get_call_template
 
     def at_any_numbers(args: tuple, kws: dict) -> Any:
@@ -49,7 +47,7 @@ class _Lowering(NativeLowering):
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
-        address = [].append  # Numba looks a function up by its address: here by any built-in one that is new
+        address: Any = [].append  # Numba looks a function up by its address: here by any built-in one that is new
         state.targetctx.insert_user_function(address, state.cr.fndesc, [state.library])
         state["cr"] = state.cr._replace(cfunc=address)
         return True

@@ -197,7 +197,8 @@ class Passes:
 
     def run(self, kernel: Callable, **arguments: Any) -> None:
         """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
-        run_on_threads(kernel, self.ranges, edges=self.arrays, votes=self.votes, sizes=self.sizes, **arguments)
+        of_votes = {"votes": self.votes, "P": self.votes.P}
+        run_on_threads(kernel, self.ranges, edges=self.arrays, sizes=self.sizes, **of_votes, **arguments)
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
