@@ -19,8 +19,8 @@ from numba.core.typed_passes import NativeLowering
 
 def inlined(function: Callable) -> Callable:
     """A part of kernels. It neither makes arrays nor returns them: so it counts no references either (``_nrt``)."""
-    options: Any = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _Compiler}
-    part: Any = numba.njit(function, forceinline=True, error_model="numpy", **options)
+    without: Any = {"_nrt": False, "no_rewrites": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    part: Any = numba.njit(function, forceinline=True, error_model="numpy", pipeline_class=_Compiler, **without)
     at_types = part.get_call_template
 
     def at_any_numbers(args: tuple, kws: dict) -> Any:
