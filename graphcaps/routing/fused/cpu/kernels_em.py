@@ -22,7 +22,7 @@ from .kernel_cache import compiled
 from .parts import inlined
 from .simd import dot, fma, get, load, multiply, put, splat, store, subtract, zeros
 
-POSE = (0,) * 16
+POSE = (None,) * 16
 
 
 class Edges(NamedTuple):

@@ -32,7 +32,7 @@ from .simd import (
 )
 
 LANES = 16
-VECTOR = (0,) * LANES
+VECTOR = (None,) * LANES
 SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
 AHEAD = 32  # edges from the one that is worked on to the one whose vote, and whose parent, is prefetched
 
