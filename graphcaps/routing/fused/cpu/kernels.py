@@ -8,7 +8,7 @@ The first arguments of each kernel are the range of children begin:end, and what
 are (J, B, D). An array may be empty where its line says so. `tiles` has what is done to one block.
 Numba leaves out what is for linear votes only, or for given ones, where a kernel takes P itself: () for given votes.
 
-A kernel is compiled for each P, D and number type. That takes some seconds, and is kept on disk (`kernel_cache`).
+A kernel is compiled for each P, D and number type, and kept on disk (`kernel_cache`).
 """
 
 from __future__ import annotations
