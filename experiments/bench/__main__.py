@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "contention")
+NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "contention", "first")
 ON_GPU = ("routing", "epoch")
 
 
@@ -22,7 +22,7 @@ def run(
     """
     from graphcaps.atomic import write_text
 
-    from . import contention, machine, memory, nodes, routing, training
+    from . import contention, first, machine, memory, nodes, routing, training
     from .inputs import SIZES, Setup
     from .targets import judged
 
@@ -34,6 +34,7 @@ def run(
         "growth": routing.growth,
         "nodes": nodes.nodes,
         "contention": contention.contention,
+        "first": first.first,
         "epoch": training.epoch,
     }
     sizes = sizes or SIZES[device]

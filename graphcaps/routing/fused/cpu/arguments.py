@@ -1,8 +1,8 @@
 """What Numba's kernels take, by name: a graph's edges, its votes, and which part of both is worked on.
 
 Arrays are flat: (E, B) says in which order the numbers stand. k counts the edges sorted by child. Fields in capitals
-are known when a kernel is compiled: tuples of zeros, whose length is part of their type. A name costs nothing when the
-kernel runs, because Numba compiles it away.
+are known when a kernel is compiled: tuples of None, whose length is part of their type. A name costs nothing when the
+kernel runs, because Numba compiles it away, and a None nothing when it is called.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Votes(NamedTuple):
 
     u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children
     weight: np.ndarray  # empty, or (M, P, D)
-    P: tuple[int, ...]  # () for given votes
-    D: tuple[int, ...]
+    P: tuple[None, ...]  # () for given votes
+    D: tuple[None, ...]
 
 
 class Sizes(NamedTuple):
@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
     images: int  # of a block, at most
     edges: int  # of a block, at most
     lanes: int  # of an edge in a tile: images, rounded up to whole vectors
-    SINGLE: tuple[int, ...]  # (0,) if there is one image, and so one lane; else ()
+    SINGLE: tuple[None, ...]  # (None,) if there is one image, and so one lane; else ()
 
 
 class Block(NamedTuple):
@@ -58,4 +58,4 @@ class BlockVotes(NamedTuple):
 
     u_hat: np.ndarray  # (edges, lanes, D) made for this block, or (E, B, D) in the graph's order
     made: bool
-    D: tuple[int, ...]
+    D: tuple[None, ...]

@@ -6,6 +6,7 @@ The folder isn't beside the code: what a program writes into site-packages stays
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def compiled(function: Callable) -> Callable:
     before, folder = config.CACHE_DIR, cache_folder()
     try:
         config.CACHE_DIR = str(folder or "")  # Numba looks here when a function is decorated, and never again
-        kernel: Any = numba.njit(function, cache=folder is not None, nogil=True, error_model="numpy")
+        options: Any = {"cache": folder is not None, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+        kernel: Any = numba.njit(function, **options)
     finally:
         config.CACHE_DIR = before
     at_full = kernel.compile
@@ -60,12 +62,15 @@ def compiled(function: Callable) -> Callable:
     def compile_at_the_first_level(signature: Any) -> Any:
         _ = cpu_target.target_context  # made once for all of the process, at the level that the user has chosen
         with global_compiler_lock:
-            level = config.OPT
+            level, collecting = config.OPT, gc.isenabled()
             try:
                 config.OPT = type(level)(min(level, 1))
+                gc.disable()  # a compiler makes many objects, and each collection looks through all that torch has
                 return at_full(signature)
             finally:
                 config.OPT = level
+                if collecting:
+                    gc.enable()
 
     kernel.compile = compile_at_the_first_level
     return kernel

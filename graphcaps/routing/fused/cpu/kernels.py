@@ -6,20 +6,20 @@ done while its votes are in cache. Linear votes of a block are made in a buffer.
 The first arguments of each kernel are the range of children begin:end, and what stays the same from pass to pass
 (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds, v)
 are (J, B, D). An array may be empty where its line says so. `tiles` has what is done to one block.
+Numba leaves out what is for linear votes only, or for given ones, where a kernel takes P itself: () for given votes.
 
-A kernel is compiled for each P, D and number type. That takes some seconds, and is kept on disk (`kernel_cache`).
+A kernel is compiled for each P, D and number type, and kept on disk (`kernel_cache`).
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from .arguments import BlockVotes
 from .kernel_cache import compiled
-from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal
+from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal, zeros
 from .tiles import (
     AHEAD,
     EQUAL,
+    LANES,
     SOFTMAX,
     add_agreement,
     add_parents,
@@ -35,7 +35,6 @@ from .tiles import (
     load_tile,
     make_votes,
     make_votes_backward,
-    new_tile,
     store_tile,
 )
 
@@ -53,16 +52,17 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 
 
 @compiled
-def iterate(begin, end, edges, votes, sizes, prior, before, c, s, start):
+def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
     """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
     ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty. ``start`` is SOFTMAX, or says what the
     couplings are without logits.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block = BlockVotes(u_hat, linear, votes.D)
-    coupling, logit = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -81,18 +81,19 @@ def iterate(begin, end, edges, votes, sizes, prior, before, c, s, start):
 
 
 @compiled
-def iterate_backward(begin, end, edges, votes, sizes, prior, before, ds, iterations, c, db_above, db, dv):
+def iterate_backward(begin, end, edges, votes, P, sizes, prior, before, ds, iterations, c, db_above, db, dv):
     """Gradient through one iteration r: db = db_above + softmax' <u_hat, ds^r>, dv += db u_hat.
 
     Given votes: ``c`` of the iteration and ``db_above`` (empty: zero) were kept. Linear votes: both are made anew from
     ``before`` and ``ds``, which hold ``iterations`` from r on (one after the other, each J, B, D). ``db`` is kept, and
     ``dv`` summed, unless empty.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
     of_block, step = BlockVotes(u_hat, linear, votes.D), len(ds) // iterations
-    coupling, slope = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
-    change, above = new_tile(sizes, votes.u), new_tile(sizes, votes.u)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, votes.u), zeros(tile, votes.u)
+    change, above = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -158,11 +159,12 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size = len(ds) // iterations, len(D)
-    u_hat = np.empty(sizes.edges * sizes.lanes * size, like.dtype)
-    du_hat = np.empty(sizes.edges * sizes.lanes * size, like.dtype)
-    of_block, transposed = BlockVotes(u_hat, True, D), np.empty(len(votes.P) * size, like.dtype)
-    coupling, slope = new_tile(sizes, like), new_tile(sizes, like)
-    change, above = new_tile(sizes, like), new_tile(sizes, like)
+    u_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    du_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    of_block, transposed = BlockVotes(u_hat, True, D), zeros(len(votes.P) * size, like)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, like), zeros(tile, like)
+    change, above = zeros(tile, like), zeros(tile, like)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
@@ -188,11 +190,11 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
 
 
 @compiled
-def agree(begin, end, edges, votes, sizes, v, agreement):
+def agree(begin, end, edges, votes, P, sizes, v, agreement):
     """agreement (E, B) = <u_hat, v>."""
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(votes.P) > 0
-    u_hat = np.empty(sizes.edges * sizes.lanes * len(votes.D), votes.u.dtype) if linear else votes.u
-    of_block, tile = BlockVotes(u_hat, linear, votes.D), new_tile(sizes, votes.u)
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
+    of_block, tile = BlockVotes(u_hat, linear, votes.D), zeros(sizes.edges * sizes.lanes + LANES, votes.u)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)

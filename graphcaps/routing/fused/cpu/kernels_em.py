@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from .kernel_cache import compiled
-from .simd import dot, fma, get, load, multiply, put, splat, store, subtract
+from .parts import inlined
+from .simd import dot, fma, get, load, multiply, put, splat, store, subtract, zeros
 
-POSE = (0,) * 16
+POSE = (None,) * 16
 
 
 class Edges(NamedTuple):
@@ -43,7 +43,7 @@ class Votes(NamedTuple):
     shift: np.ndarray  # empty, or (I, 16), which is added to all votes of a child
 
 
-@njit(inline="always")
+@inlined
 def _vote(votes, image, child, matrix, num_children):
     left, right, shift = votes.left, votes.right, votes.shift
     at, of = (image * num_children + child) * 64, matrix * 64
@@ -55,7 +55,7 @@ def _vote(votes, image, child, matrix, num_children):
     return vote
 
 
-@njit(inline="always")
+@inlined
 def _vote_backward(slope, votes, dleft, dright, image, child, matrix, num_children):
     """Add an edge's share to the slopes of its pose and its matrix."""
     left, right = votes.left, votes.right
@@ -70,7 +70,7 @@ def moments(begin, end, edges, votes, weight, least, mass, mu, variance):
     """mass = sum of w, mu = sum of w V / (mass + least), variance = sum of w (V - mu)^2 / (mass + least)."""
     indptr, src, matrix, num_children = edges.indptr, edges.src, edges.matrix, edges.num_children
     num_parents, num_edges = len(indptr) - 1, len(src)
-    u_hat = np.empty(16 * edges.max_degree, votes.left.dtype)
+    u_hat = zeros(16 * edges.max_degree, votes.left)
     zero, one = votes.left.dtype.type(0), votes.left.dtype.type(1)
     for x in range(begin, end):
         for j in range(num_parents):

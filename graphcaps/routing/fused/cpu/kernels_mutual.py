@@ -12,8 +12,6 @@ s, w and ds are (N, R, K, D). c, db and the products are (rows, K) of an iterati
 
 from __future__ import annotations
 
-import numpy as np
-
 from .kernel_cache import compiled
 from .kernels_nodes import (
     AHEAD,
@@ -24,7 +22,6 @@ from .kernels_nodes import (
     clear,
     gradient_of_length,
     gradient_of_votes,
-    inlined,
     look_ahead,
     per_length,
     products,
@@ -32,7 +29,8 @@ from .kernels_nodes import (
     softmax_backward,
     sum_equally,
 )
-from .simd import fma, get, load, prefetch, splat, store
+from .parts import inlined
+from .simd import fma, get, load, prefetch, splat, store, zeros
 
 
 @inlined
@@ -56,10 +54,10 @@ def iterate(begin, end, rows, reverse, kappa, r, iterations, adds, s, w, squares
     ``shared`` (rows, K) are the products of this iteration, and c (rows, K) its couplings, or empty. At r = 0, which
     couples equally, ``squares`` and ``length`` (N, K) are made: the sums of squared lengths and kappa / rho.
     """
-    K, D, number = rows.K, rows.D, rows.u_hat.dtype
+    K, D, like = rows.K, rows.D, rows.u_hat
     size, caps = len(K) * len(D), len(K)
-    sums, square = np.empty(size, number), np.empty(caps, number)
-    per, room = np.empty(caps, number), np.empty(caps, number)
+    sums, square = zeros(size, like), zeros(caps, like)
+    per, room = zeros(caps, like), zeros(caps, like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         at = (node * iterations + r) * size
@@ -116,10 +114,10 @@ def iterate_backward(begin, end, rows, reverse, r, iterations, adds, s, length, 
 
     ``db_above`` is that of iteration r + 1. dw (N, K, D) and dlength (N, K) add up from iteration to iteration.
     """
-    K, D, number = rows.K, rows.D, rows.u_hat.dtype
+    K, D, like = rows.K, rows.D, rows.u_hat
     size, caps = len(K) * len(D), len(K)
-    slopes, per = np.empty(size, number), np.empty(caps, number)
-    of_per, room = np.empty(caps, number), np.empty(caps, number)
+    slopes, per = zeros(size, like), zeros(caps, like)
+    of_per, room = zeros(caps, like), zeros(caps, like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         if first == last:
@@ -144,11 +142,11 @@ def gradient(
 
     c and db are those of all iterations (R, rows, K); the first of them isn't read.
     """
-    K, D, number = rows.K, rows.D, rows.u_hat.dtype
+    K, D, like = rows.K, rows.D, rows.u_hat
     size, caps, num_rows = len(K) * len(D), len(K), len(reverse)
-    change, room, bend = np.empty(size, number), np.empty(caps, number), np.empty(caps, number)
-    square, per, of_per = np.empty(caps, number), np.empty(caps, number), np.empty(caps, number)
-    equal = splat(number.type(1) / number.type(caps), K)
+    change, room, bend = zeros(size, like), zeros(caps, like), zeros(caps, like)
+    square, per, of_per = zeros(caps, like), zeros(caps, like), zeros(caps, like)
+    equal = splat(like.dtype.type(1) / like.dtype.type(caps), K)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         if first == last:

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numba import njit
-
 from .kernel_cache import compiled
+from .parts import inlined
 from .simd import (
     divide,
     dot,
@@ -33,13 +31,12 @@ from .simd import (
     splat,
     store,
     subtract,
+    zeros,
 )
 
 LEAST = 1e-24  # a mean square of lengths up to which votes have no direction
 SHORTEST = 1e-12  # a length up to which a sum has none
 AHEAD, LINE = 4, 16  # rows from the one that is worked on to the one that is prefetched, 16 numbers at a time
-
-inlined = njit(forceinline=True, error_model="numpy")
 
 
 @inlined
@@ -206,10 +203,10 @@ def gradient_of_votes(change, bend, rows, k, du, dscale, room):
 @compiled
 def route(begin, end, rows, kappa, iterations, adds, s, c):
     """s (N, K, D) of the last iteration, and unless c is empty its couplings c (rows, K)."""
-    K, D, number = rows.K, rows.D, rows.u_hat.dtype
+    K, D, like = rows.K, rows.D, rows.u_hat
     size = len(K) * len(D)
-    sums, w = np.empty(iterations * size, number), np.zeros(iterations * size, number)
-    squares, length, room = np.empty(len(K), number), np.empty(len(K), number), np.empty(len(K), number)
+    sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
+    squares, length, room = zeros(len(K), like), zeros(len(K), like), zeros(len(K), like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         clear(sums, 0, iterations * size)
@@ -226,7 +223,7 @@ def route(begin, end, rows, kappa, iterations, adds, s, c):
                 add_votes(sums, at, coupling, rows, k, room)
         if len(c) > 0 and iterations == 1:
             for k in range(first, last):
-                store(c, get(rows.eid, k) * len(K), splat(number.type(1) / number.type(len(K)), K))
+                store(c, get(rows.eid, k) * len(K), splat(like.dtype.type(1) / like.dtype.type(len(K)), K))
         at = (iterations - 1) * size
         for x in range(0, size, len(D)):
             store(s, node * size + x, load(sums, at + x, D))
@@ -239,15 +236,15 @@ def route_backward(begin, end, rows, kappa, iterations, adds, most, grad, du, dk
     du (sources, K, D) += that of the votes, dkappa (N, K) is that of kappa, and unless it is empty dscale (rows, K)
     that of the scale. ``most`` is the largest number of rows of a node.
     """
-    K, D, number = rows.K, rows.D, rows.u_hat.dtype
+    K, D, like = rows.K, rows.D, rows.u_hat
     size, caps = len(K) * len(D), len(K)
-    sums, w = np.empty(iterations * size, number), np.zeros(iterations * size, number)
-    ds, dw, change = np.empty(iterations * size, number), np.empty(size, number), np.empty(size, number)
-    squares, length, dlength = np.empty(caps, number), np.empty(caps, number), np.empty(caps, number)
+    sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
+    ds, dw, change = zeros(iterations * size, like), zeros(size, like), zeros(size, like)
+    squares, length, dlength = zeros(caps, like), zeros(caps, like), zeros(caps, like)
     # Of each row and of the iterations from 1 on.
-    c, db = np.empty(iterations * most * caps, number), np.empty(iterations * most * caps, number)
-    room, bend = np.empty(caps, number), np.empty(caps, number)
-    equal = splat(number.type(1) / number.type(caps), K)
+    c, db = zeros(iterations * most * caps, like), zeros(iterations * most * caps, like)
+    room, bend = zeros(caps, like), zeros(caps, like)
+    equal = splat(like.dtype.type(1) / like.dtype.type(caps), K)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         if first == last:

@@ -35,8 +35,8 @@ class Rows(NamedTuple):
     eid: np.ndarray  # (rows,): its place in the graph's order, e * K_in + k
     u_hat: np.ndarray  # (N_src * K_in, K, D): z
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
-    K: tuple[int, ...]
-    D: tuple[int, ...]
+    K: tuple[None, ...]
+    D: tuple[None, ...]
 
 
 class RowsByNode:
@@ -144,6 +144,6 @@ def rows_of(by_node: RowsByNode, u_hat: Tensor, scale: Tensor | None) -> Rows:
         by_node.eid.numpy(),
         flat(u_hat.contiguous()),
         flat(u_hat.new_empty(0) if scale is None else scale.contiguous()),
-        K=(0,) * u_hat.shape[2],
-        D=(0,) * u_hat.shape[3],
+        K=(None,) * u_hat.shape[2],
+        D=(None,) * u_hat.shape[3],
     )

@@ -131,11 +131,11 @@ class Passes:
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         child_dim = u.shape[-1] if self.linear else 0
-        self.votes = Votes(flat(self.u), flat(self.weight), P=(0,) * child_dim, D=(0,) * self.parent_dim)
+        self.votes = Votes(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
-        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(0,) if single else ())
+        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(None,) if single else ())
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
@@ -197,7 +197,8 @@ class Passes:
 
     def run(self, kernel: Callable, **arguments: Any) -> None:
         """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
-        run_on_threads(kernel, self.ranges, edges=self.arrays, votes=self.votes, sizes=self.sizes, **arguments)
+        of_votes = {"votes": self.votes, "P": self.votes.P}
+        run_on_threads(kernel, self.ranges, edges=self.arrays, sizes=self.sizes, **of_votes, **arguments)
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:

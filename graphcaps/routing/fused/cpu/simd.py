@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 
@@ -55,6 +56,24 @@ def put(typing, x, i, number):
         return context.get_dummy_value()
 
     return types.void(x, i, x.dtype), generate
+
+
+@intrinsic
+def zeros(typing, count, x):
+    """``zeros(count, x)``: ``count`` zeros of x's type, in new memory. ``np.zeros`` compiles for longer."""
+    made = types.Array(x.dtype, 1, "C")
+
+    def generate(context, builder, signature, args):
+        size = x.dtype.bitwidth // 8
+        memory = context.nrt.meminfo_alloc_aligned(builder, builder.mul(args[0], _LONG(size)), align=64)
+        start = context.nrt.meminfo_data(builder, memory)
+        cgutils.memset(builder, start, builder.mul(args[0], _LONG(size)), 0)
+        array = context.make_array(made)(context, builder)
+        data = builder.bitcast(start, array.data.type)
+        populate_array(array, data, shape=(args[0],), strides=(_LONG(size),), itemsize=_LONG(size), meminfo=memory)
+        return array._getvalue()
+
+    return made(types.int64, x), generate
 
 
 @intrinsic

@@ -1,16 +1,16 @@
 """What the passes of `kernels` do to one block: the edges of neighbouring children, for some of the images.
 
 A tile holds a number per edge of a block and lane, with a lane per image, in vectors of 16. If there is only one image
-there is one lane, and 16 edges make a vector. ``b`` and ``c`` are such tiles here, and so are their gradients. All
-functions are compiled into the kernels.
+there is one lane, and 16 edges make a vector. To the end of the last vector there is room. ``b`` and ``c`` are such
+tiles here, and so are their gradients. All functions are compiled into the kernels.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .arguments import Block, Sizes
+from .parts import inlined
 from .simd import (
     divide,
     dot,
@@ -32,11 +32,9 @@ from .simd import (
 )
 
 LANES = 16
-VECTOR = (0,) * LANES
+VECTOR = (None,) * LANES
 SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
 AHEAD = 32  # edges from the one that is worked on to the one whose vote, and whose parent, is prefetched
-
-inlined = njit(forceinline=True, error_model="numpy")
 
 
 @inlined
@@ -62,12 +60,6 @@ def block_at(child, stop, image, indptr, sizes):
     images = min(sizes.images, sizes.batch - image)
     begin, end = get(indptr, child), get(indptr, stop)
     return Block(child, stop, begin, end, image, images, sizes.batch, sizes.lanes)
-
-
-@inlined
-def new_tile(sizes, like):
-    """A number per edge and lane, and room to the end of the last vector."""
-    return np.zeros(sizes.edges * sizes.lanes + LANES, like.dtype)
 
 
 @inlined

@@ -1,0 +1,71 @@
+"""Benchmark ``first``: how long a process's first call takes, where no kernel was ever compiled, and where all were."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from graphcaps import CapsNet, complete_graph, dgl, dynamic_routing, nn
+from graphcaps.routing import Spherical
+
+from .inputs import Setup
+from .memory import in_process
+from .tables import Row, Table
+
+ROUNDS = 3
+
+
+def readme() -> torch.Tensor:
+    return dynamic_routing(complete_graph(20, 10), torch.randn(200, 32, 16), return_graph=True)[0]
+
+
+def given() -> torch.Tensor:
+    return dynamic_routing(complete_graph(20, 10), torch.randn(200, 32, 16).requires_grad_())
+
+
+def conv(mutual: bool = False) -> torch.Tensor:
+    graph = dgl.to_bidirected(dgl.graph((torch.arange(100), torch.arange(100).roll(1))))
+    return nn.CapsuleConv(32, 8, num_caps=4, routing=Spherical(3, mutual=mutual))(graph, torch.randn(100, 32))
+
+
+def compact() -> torch.Tensor:
+    images, labels, network = torch.rand(64, 1, 28, 28), torch.arange(64) % 10, CapsNet.from_preset("compact").train()
+    return network.loss(network(images, labels), images, labels)
+
+
+CALLS: dict[str, Callable[[], torch.Tensor]] = {
+    "ten lines of the README": readme,
+    "given votes": given,
+    "CapsuleConv": conv,
+    "CapsuleConv, mutual": lambda: conv(mutual=True),
+    "compact": compact,
+}
+
+
+def first(setup: Setup) -> Iterator[Table]:
+    rows = [Row(name, "small: what is compiled takes the time") for name in CALLS]
+    for row in rows:
+        samples = []
+        for _ in range(ROUNDS):
+            with tempfile.TemporaryDirectory() as folder:
+                new, row.note = in_process(measure, row.name, folder, device=setup.device)
+                kept, _ = in_process(measure, row.name, folder, device=setup.device)
+            samples.append(new | {"both, from the cache": sum(kept.values())})
+        row.numbers = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+    yield Table("first calls", f"medians of {ROUNDS} processes, Numba's import included; float32", "s", rows)
+
+
+def measure(name: str, folder: str, device: str) -> dict[str, float]:
+    """Seconds of the first forward and backward pass of a process that keeps its kernels in the folder."""
+    began = time.perf_counter()
+    import numba
+
+    numba.config.CACHE_DIR = folder
+    found, forward = CALLS[name](), time.perf_counter()
+    if found.requires_grad:
+        found.sum().backward()
+    return {"forward": forward - began, "backward": time.perf_counter() - forward}

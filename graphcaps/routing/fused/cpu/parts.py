@@ -1,0 +1,61 @@
+"""Functions that are compiled into kernels, and nowhere else, in less time than Numba takes of its own accord.
+
+Numba makes machine code of each function that a kernel calls, with a door for calls from Python, and inlines it
+afterwards. A part is inlined before any machine code is made. So LLVM sees it once, as a piece of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
+
+
+def inlined(function: Callable) -> Callable:
+    """A part of kernels. It neither makes arrays nor returns them: so it counts no references either (``_nrt``)."""
+    without: Any = {"_nrt": False, "no_rewrites": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    part: Any = numba.njit(function, forceinline=True, error_model="numpy", pipeline_class=_Compiler, **without)
+    at_types = part.get_call_template
+
+    def at_any_numbers(args: tuple, kws: dict) -> Any:
+        return at_types(tuple(map(types.unliteral, args)), kws)  # else once more for each whole number in a call
+
+    part.get_call_template = at_any_numbers
+    return part
+
+
+class _Library(JITCodeLibrary):
+    """LLVM's intermediate code of a part, and of what it calls."""
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    _name = "lowering_of_parts"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        address: Any = [].append  # Numba looks a function up by its address: here by any built-in one that is new
+        state.targetctx.insert_user_function(address, state.cr.fndesc, [state.library])
+        state["cr"] = state.cr._replace(cfunc=address)
+        return True
+
+
+class _Compiler(CompilerBase):
+    def define_pipelines(self) -> list:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [(_Lowering if of is NativeLowering else of, why) for of, why in passes.passes]
+        passes.finalize()
+        return [passes]
