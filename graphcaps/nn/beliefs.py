@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph, ops
 from ..errors import check_flag, check_tensor, check_whole, expect
-from ..graph import check_graph
+from ..graph import check_graph, links
 from ..routing.api import uncompiled
+from ..routing.nodes import products_of_ends, sum_weighted
 from ..routing.observers import combined_on_nodes
 from .graph_conv import check_in_edges
 from .node_caps import dropped
@@ -67,19 +68,21 @@ class NodeBeliefs(nn.Module):
         epsilon, gain, nu = self.learned.to(z.dtype)
         weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight.to(z.dtype)
         expect(weight.numel() == graph.num_edges(), "edge_weight", f"(E={graph.num_edges()},)", tuple(weight.shape))
-        degree = ops.segment_reduce(sizes, ops.copy_e_sum(graph, weight.view(-1, 1)), "mean")  # (B, 1)
+        weight = weight.view(-1, 1)
+        into = z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight)
+        degree = ops.segment_reduce(sizes, into, "mean")  # (B, 1)
         expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)
         observer, h = combined_on_nodes(graph, self.num_caps, None), z.softmax(-1)
         for r in range(self.iterations):
-            a = ops.u_dot_v(graph, h, h)  # (E, K, 1)
+            a = products_of_ends(graph, h)  # (E, K)
             explained = a.sum(1, keepdim=True)
             others = (explained - a).clamp_min(0)  # rounding could leave a little less
-            says = gain * torch.log1p(1 / (epsilon + others)) * weight.view(-1, 1, 1)
+            says = gain * (1 + 1 / (epsilon + others)).log() * weight
             mean = ops.segment_reduce(sizes, h, "mean")  # (B, K, D)
-            h = (z + ops.u_mul_e_sum(graph, h, says) - (expected * mean).repeat_interleave(sizes, 0)).softmax(-1)
+            h = (z + sum_weighted(graph, h, says) - (expected * mean).repeat_interleave(sizes, 0)).softmax(-1)
             if observer is not None:
-                observer(r, *(x.detach() for x in (a[..., 0].log(), (a / explained)[..., 0], h, a[..., 0])))
-        return h, (a / explained).detach().transpose(1, 2)
+                observer(r, *(x.detach() for x in (a.log(), a / explained, h, a)))
+        return h, (a / explained).detach().unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
+from .._dgl import DGLGraph, dgl, ops
 from ..errors import expect
-from ..graph import Links, expand, links, reverse_edges
+from ..graph import Links, cached_per_structure, expand, links, reverse_edges
 from ..graph.links import torch_looks_inside
 from .api import route_checked
 from .dynamic import Dynamic
@@ -17,6 +17,7 @@ from .edges import ScatterEdges
 from .engines import asked_engine, run_on
 from .observers import combined_on_nodes, watched
 from .routing import Routing
+from .second_derivative import once_differentiable
 from .spherical import Spherical
 from .uniform import Uniform
 
@@ -139,14 +140,61 @@ def _route_own(
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 
 
+def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
+    """For each node the sum over its in-edges of their weights (E, K) times the source's z (N_src, K, D)."""
+    if _fits_kernels(z.unsqueeze(1)):
+        from .fused.cpu.nodes import route_nodes as fused
+
+        # One iteration, in which couplings are equal, 1 / K.
+        return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1, False)[0]
+    ends = links(graph, z.device)
+    along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
+    return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
+
+
+def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
+    """(E, K), on each edge <z_u, z_v> of both ends' z (N, K, D), of a graph whose sources are its destinations."""
+    if _fits_kernels(z.unsqueeze(1)):
+        return _ProductsOfEnds.apply(z, graph)
+    ends = links(graph, z.device)
+    return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
+
+
+@cached_per_structure
+def _reversed(graph: DGLGraph) -> DGLGraph:
+    return dgl.reverse(graph, copy_ndata=False, copy_edata=False)
+
+
+class _ProductsOfEnds(torch.autograd.Function):
+    """``products_of_ends`` by DGL; its gradient for both ends by ``sum_weighted``, which is faster."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, graph: DGLGraph) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.graph = graph
+        return ops.u_dot_v(graph, z, z).squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return sum_weighted(ctx.graph, z, grad) + sum_weighted(_reversed(ctx.graph), z, grad), None
+
+
 def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:
     return (
         type(routing) in (Spherical, Dynamic, Uniform)
-        and asked_engine() in ("auto", "fused")
+        and _fits_kernels(z)
+        and not watched()  # the fused pass makes no couplings of single iterations
+    )
+
+
+def _fits_kernels(z: Tensor) -> bool:
+    return (
+        asked_engine() in ("auto", "fused")
         and z.device.type == "cpu"
         and z.dim() == 4
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
         and not torch_looks_inside()
-        and not watched()  # the fused pass makes no couplings of single iterations
     )

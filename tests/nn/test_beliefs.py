@@ -43,9 +43,11 @@ def by_loops(layer, x, weight):
     return h, a / a.sum(1, keepdim=True)
 
 
-def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw):
+@pytest.mark.parametrize("name", ["auto", "torch"])
+def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, name):
     layer, x, weight = layer_of(), draw(N, F).requires_grad_(), draw(len(SRC)).abs().requires_grad_()
-    got, c = layer(GRAPH, x, weight, get_coupling=True)
+    with graphcaps.engine(name):
+        got, c = layer(GRAPH, x, weight, get_coupling=True)
     wanted, couplings = by_loops(layer, x, weight)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(c.squeeze(1), couplings)
