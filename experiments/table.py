@@ -281,9 +281,6 @@ def _known(known: dict) -> str:
 
 def relations(found: dict) -> str:
     """A line per graph and network: the task's score, and what couplings say of the kinds of edges."""
-    about = (
-        f"`{found['command']}`, {found['minutes']:.0f} min in {counted(found['processes'], 'process')} of one thread"
-    )
     rows, before = [], None
     for row in found["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
@@ -294,7 +291,7 @@ def relations(found: dict) -> str:
         rows.append([data, row["name"], task, *scores, *(row.get("chosen") or {"-": 1})])
         before = row["data"]
     titles = ["graph", "network", "task", "information", "untrained", "at no training node", "precision", "untrained"]
-    return f"{about}:\n\n{lines([*titles, 'settings'], rows)}"
+    return f"`{found['command']}`:\n\n{lines([*titles, 'settings'], rows)}"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
