@@ -154,6 +154,7 @@ def tables() -> dict[str, str]:
         "busy": bench.busy_table(benchmarks),
         "factors": table.graphs(table.read("factors")),
         "motifs": table.graphs(table.read("motifs")),
+        "relations": table.relations(table.read("relations")),
         "strokes": table.strokes(table.read("strokes")),
         "drawings": table.drawings(table.read("drawings")),
         "matters": table.overview(overview),

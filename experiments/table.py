@@ -293,7 +293,7 @@ def relations(found: dict) -> str:
         rows.append([data, row["name"], task, *scores, *(row.get("chosen") or {"-": 1})])
         before = row["data"]
     titles = ["graph", "network", "task", "information", "untrained", "at no training node", "precision", "untrained"]
-    return f"{_took(found)}:\n\n{lines([*titles, 'settings'], rows)}"
+    return f"`{found['command']}`:\n\n{lines([*titles, 'settings'], rows)}"
 
 
 def labels(found: dict) -> str:
@@ -308,7 +308,7 @@ def labels(found: dict) -> str:
         cells = [networks.get(name) for name in names]
         scores = [percent(row["test_mean"], row["test_sd"]) if row else "-" for row in cells]
         rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", _score(spread(ours["couplings"]))])
-    return f"{_took(found)}:\n\n{lines(['graph', 'factors', *names, 'ahead of uniform', 'information'], rows)}"
+    return f"`{found['command']}`:\n\n{lines(['graph', 'factors', *names, 'ahead of uniform', 'information'], rows)}"
 
 
 def defaults(found: dict) -> str:
@@ -323,12 +323,7 @@ def defaults(found: dict) -> str:
             gap = paired(row["test"], routings[against]["test"]) if name != against else None
             cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
-    return f"{_took(found)}:\n\n{lines(['graph', 'layout', *routings], rows)}"
-
-
-def _took(found: dict) -> str:
-    processes = counted(found["processes"], "process")
-    return f"`{found['command']}`, {found['minutes']:.0f} min in {processes} of one thread"
+    return f"`{found['command']}`:\n\n{lines(['graph', 'layout', *routings], rows)}"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
