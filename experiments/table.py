@@ -319,8 +319,7 @@ def defaults(found: dict) -> str:
     for where, routings in tasks.items():
         cells = []
         for name, row in routings.items():
-            against = "unit votes, equal" if name.startswith("unit") and name != "unit votes, equal" else "uniform"
-            gap = paired(row["test"], routings[against]["test"]) if name != against else None
+            gap = paired(row["test"], routings["uniform"]["test"]) if name != "uniform" else None
             cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
     return f"`{found['command']}`:\n\n{lines(['graph', 'layout', *routings], rows)}"

@@ -32,11 +32,8 @@ from graphcaps.routing import Routing, Spherical, Uniform
 
 ROUTINGS: dict[str, Callable[[], Routing]] = {
     "uniform": Uniform,
-    "spherical": Spherical,
-    "spherical, 0.1": lambda: Spherical(concentration=0.1),
-    "spherical, 0.01": lambda: Spherical(concentration=0.01),
-    "unit votes, equal": lambda: Uniform(unit_votes=True),
-    "unit votes": lambda: Spherical(concentration=4.0, unit_votes=True),
+    "kappa from 0.1": lambda: Spherical(concentration=0.1),
+    "kappa from 0.5": lambda: Spherical(concentration=0.5),
 }
 SEEDS, EPOCHS, PATIENCE, PART, PARTS, DROPOUT, LR, WEIGHT_DECAY = 3, 200, 30, 16, 8, 0.5, 0.01, 5e-4
 
