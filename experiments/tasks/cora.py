@@ -1,7 +1,7 @@
 """Cora: the class of a paper, from its words and from who cites whom. Networks of two layers that differ in the layer.
 
 ``CapsuleConv`` is there three times: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or are as
-sure as training wants them (capsules, the layer's default). GCN (Kipf & Welling 2017,
+sure as training wants them (capsules: spherical routing with kappa from 0.5). GCN (Kipf & Welling 2017,
 https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's own
 layers, with their papers' settings among those that are tried.
 """
@@ -19,6 +19,7 @@ from experiments.data.cora import load_cora
 from experiments.run import Place
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Routing, Spherical
 
 LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
     # from (numbers of a node, numbers of each head, heads, dropout of what neighbours send) to a layer
@@ -26,7 +27,7 @@ LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
     "GAT": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GATConv(inputs, outputs, heads, attn_drop=drop),
     "uniform": lambda *sizes: capsule_layer(*sizes, routing="uniform"),
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
-    "capsules": lambda *sizes: capsule_layer(*sizes, routing="spherical"),
+    "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
@@ -41,7 +42,7 @@ SETTINGS = {name: _GCN if name == "GCN" else _HEADS for name in LAYERS}
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 20, range(1000, 1003), 500, 50
 
 
-def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: str) -> CapsuleConv:
+def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: Routing | str) -> CapsuleConv:
     """Routing between papers: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers."""
     return CapsuleConv(inputs, outputs, caps, vote_drop=drop, squash_output=False, routing=routing)
 

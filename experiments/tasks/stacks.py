@@ -14,14 +14,14 @@ from torch import nn
 
 from graphcaps import margin_loss
 from graphcaps.nn import CapsuleLayer, PrimaryCaps, scale_layers
-from graphcaps.routing import Dynamic, Routing
+from graphcaps.routing import Dynamic, Routing, Spherical
 
 EPOCHS, SEEDS = 10, 2
 ROWS: list[tuple[str, Routing | str, bool]] = [
     ("as drawn, dynamic, 3 iterations", Dynamic(3), False),
     ("scaled, dynamic, 3 iterations", Dynamic(3), True),
     ("scaled, dynamic, 2 iterations", Dynamic(2), True),
-    ("scaled, spherical", "spherical", True),
+    ("scaled, spherical", Spherical(concentration=0.5), True),
 ]
 
 

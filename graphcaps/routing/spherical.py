@@ -62,7 +62,7 @@ class Spherical(Routing):
     def __init__(
         self,
         iterations: int = 3,
-        concentration: float = 0.5,
+        concentration: float = 0.1,
         unit_votes: bool = False,
         mutual: bool = False,
         rate: float = 1.0,
