@@ -138,7 +138,8 @@ def explore_graph(
 
 def _check_layer(conv: CapsuleConv) -> None:
     kind = type(conv)
-    weights = "Of a layer of graphcaps.pyg make one of graphcaps.nn, and give it the weights by load_state_dict"
+    weights = "Of one of graphcaps.pyg make one of graphcaps.nn, and give it the weights by load_state_dict"
+    weights = weights if kind.__name__ == CapsuleConv.__name__ else "The page doesn't compute another layer"
     expect(
         isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", f"{kind.__module__}.{kind.__name__}", weights
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._dgl import DGLGraph, ops
+from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph, links
 from ..routing.api import uncompiled
@@ -24,7 +24,7 @@ class NodeBeliefs(nn.Module):
         names: what the caller's library calls the numbers of features and of states, and the features.
     """
 
-    in_caps = 1
+    in_caps = 1  # for `graphcaps.watch`
 
     def __init__(
         self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: tuple[str, str, str]
@@ -65,24 +65,41 @@ class NodeBeliefs(nn.Module):
             sizes: (B,), nodes of each graph of a batch, in order.
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
+        z = z.to(torch.promote_types(z.dtype, torch.float32))
         epsilon, gain, nu = self.learned.to(z.dtype)
-        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight.to(z.dtype)
-        expect(weight.numel() == graph.num_edges(), "edge_weight", f"(E={graph.num_edges()},)", tuple(weight.shape))
-        weight = weight.view(-1, 1)
-        into = z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight)
-        degree = ops.segment_reduce(sizes, into, "mean")  # (B, 1)
-        expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)
+        weight = self._weights(edge_weight, graph.num_edges(), z)  # (E, 1)
+        sizes = sizes.to(z.device)
+        own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
+
+        def mean(x: Tensor) -> Tensor:
+            """(N, *), for each node the mean over the nodes of its graph."""
+            total = x.new_zeros(len(sizes), *x.shape[1:]).index_add(0, own, x)
+            return (total / sizes.clamp_min(1).view(-1, *[1] * (x.dim() - 1))).index_select(0, own)
+
+        degree = mean(z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight))
+        expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)  # (N, 1, 1)
         observer, h = combined_on_nodes(graph, self.num_caps, None), z.softmax(-1)
         for r in range(self.iterations):
             a = products_of_ends(graph, h)  # (E, K)
             explained = a.sum(1, keepdim=True)
             others = (explained - a).clamp_min(0)  # rounding could leave a little less
             says = gain * (1 + 1 / (epsilon + others)).log() * weight
-            mean = ops.segment_reduce(sizes, h, "mean")  # (B, K, D)
-            h = (z + sum_weighted(graph, h, says) - (expected * mean).repeat_interleave(sizes, 0)).softmax(-1)
+            h = (z + sum_weighted(graph, h, says) - expected * mean(h)).softmax(-1)
+            shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
+            c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, *(x.detach() for x in (a.log(), a / explained, h, a)))
-        return h, (a / explained).detach().unsqueeze(1)
+                observer(r, shares.log(), c, h.detach(), a.detach())
+        return h.to(self.bias.dtype), c.unsqueeze(1)
+
+    def _weights(self, edge_weight: Tensor | None, num_edges: int, z: Tensor) -> Tensor:
+        if edge_weight is None:
+            return z.new_ones(num_edges, 1)
+        check_tensor("edge_weight", edge_weight, floating=False)
+        shape = tuple(edge_weight.shape)
+        expect(
+            len(shape) > 0 and shape[0] == edge_weight.numel() == num_edges, "edge_weight", f"(E={num_edges},)", shape
+        )
+        return edge_weight.to(z.dtype).reshape(-1, 1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
@@ -92,7 +109,14 @@ class NodeBeliefs(nn.Module):
             return feat
         wanted = (num_nodes, len(self.weight))
         expect(tuple(feat.shape) == wanted, self.feat, f"(N, F) = {wanted}", tuple(feat.shape))
+        fits = feat.dtype == self.weight.dtype or (
+            torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point()
+        )
+        expect(fits, self.feat, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
+
+    def extra_repr(self) -> str:
+        return f"{self.in_feats}, {self.out_feats}, num_caps={self.num_caps}, iterations={self.iterations}"
 
 
 class BeliefConv(nn.Module):
@@ -109,11 +133,11 @@ class BeliefConv(nn.Module):
     So an edge is evidence for the states that its other end may be in: much where no other capsule explains the edge,
     little where one does. c_ek = a_ek / sum over l of a_el is its coupling. m_k, d D / K times the mean of h_k over the
     graph's nodes, d their mean in-degree, stands for the pairs of nodes that are not joined. epsilon > 0, g > 0 and
-    nu > 0 are learned.
+    nu > 0 are learned: ``beliefs.learned``. Couplings are of the beliefs that the last iteration began with.
 
     This is belief propagation for overlapping groups (Decelle et al. 2011, Physical Review E 84, 066106, has it for one
     grouping), with beliefs of nodes in the place of messages, and its logarithm taken as linear in h: it is exact where
-    h is 0 or 1. epsilon is there how much rarer an edge between groups is than one within. Differs from
+    h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. Differs from
     ``CapsuleConv``: there a node's votes are fixed, here they are its capsules and change in each iteration. So T
     iterations see T edges far.
 
@@ -160,9 +184,10 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the graph's edges.
 
         Args:
-            graph: of one node type and one edge type, N nodes and E edges; no block, whose sources aren't renewed.
+            graph: of one node type and one edge type, N nodes and E edges; no block, whose sources aren't renewed. Add
+                self-loops before ``dgl.batch``: ``dgl.add_self_loop`` of a batch forgets which node is in which graph.
             feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
-            edge_weight: (E,), how much each edge counts; default 1.
+            edge_weight: (E,), what w_ek of each edge is multiplied by; default 1. d is the mean sum of a node's.
             get_coupling: also give c (E, 1, num_caps), detached.
 
         Raises:
@@ -174,5 +199,6 @@ class BeliefConv(nn.Module):
         then = "Beliefs of both ends are renewed: take CapsuleConv"
         expect(same, "graph", "nodes of one kind", "a block" if graph.is_block else graph.ntypes, then)
         check_in_edges(graph, self.allow_zero_in_degree)
+        check_tensor("feat", feat, floating=False, sparse=True)
         found = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
         return found if get_coupling else found[0]

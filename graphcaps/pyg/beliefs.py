@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
+from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect
-from ..graph import bipartite_graph
+from ..graph.links import outside_of_transforms
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import dropped
 from ..routing.api import uncompiled
-from .edges import coalesced, pairs
+from .edges import coalesced, pairs, routed_edges, values_of
 
 
 class BeliefConv(nn.Module):
@@ -54,19 +57,26 @@ class BeliefConv(nn.Module):
 
         Args:
             x: (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None.
-            edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are not used.
+            edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are edge weights.
             edge_weight: (E,), how much each edge counts; default 1.
             batch: (N,), the graph of each node, ascending; default: all are of one.
             return_coupling: also give c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
-        src, dst = pairs(coalesced(edge_index))
-        graph = bipartite_graph(src, dst, len(x), len(x))
-        if batch is None:
-            sizes = torch.tensor([len(x)], device=x.device)
-        else:
-            expect(batch.shape == (len(x),), "batch", f"(N={len(x)},)", tuple(batch.shape))
-            expect(bool((batch.diff() >= 0).all()), "batch", "graphs in ascending order", "others")
+        num_nodes, edge_index = x.size(0), coalesced(edge_index)
+        ends = pairs(edge_index)
+        expect(ends.dim() == 2 and ends.size(0) == 2, "edge_index", "(2, E)", tuple(ends.shape))
+        make = functools.partial(routed_edges, "edge_index", ends, False, num_nodes, num_nodes)
+        graph = outside_of_transforms(make).graph
+        if edge_weight is None and is_sparse(edge_index):
+            edge_weight = values_of(edge_index)
+        sizes = torch.tensor([num_nodes])
+        if batch is not None:
+            check_tensor("batch", batch, floating=False)
+            fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
+            expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
+            ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
+            expect(ascending, "batch", "graphs from 0 on in ascending order", "others")
             sizes = batch.bincount()
         found = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
         return found if return_coupling else found[0]

@@ -103,6 +103,23 @@ def test_it_finds_two_hidden_groupings_from_half_of_the_labels():
     assert (c[one, 0].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
 
 
+def test_nodes_that_are_sure_of_different_states_are_coupled_equally_and_half_precision_is_as_float32(draw):
+    z = torch.zeros(2, K, D)
+    z[0, :, 0] = z[1, :, 1] = 300.0
+    graph, layer = dgl.graph(([0, 1], [1, 0])), BeliefConv(None, D, K)
+    assert torch.equal(layer(graph, z, get_coupling=True)[1], torch.full((2, 1, K), 1 / K))
+    layer, x = layer_of().float(), draw(N, F).float()
+    found, wanted = layer.bfloat16()(GRAPH, x.bfloat16()), layer.float()(GRAPH, x.bfloat16().float())
+    torch.testing.assert_close(found.float(), wanted, atol=0.02, rtol=0.02)
+
+
+def test_gradients_by_functions_are_those_of_autograd(draw):
+    layer, x = layer_of(), draw(N, F)
+    by_function = torch.func.grad(lambda given: layer(GRAPH, given).square().sum())(x)
+    x.requires_grad_()
+    torch.testing.assert_close(by_function, torch.autograd.grad(layer(GRAPH, x).square().sum(), x)[0])
+
+
 def test_calls_that_do_not_fit_say_what_does():
     layer, graph = BeliefConv(F, D, K), dgl.add_self_loop(GRAPH)
     block = dgl.to_block(GRAPH, [0])
@@ -112,6 +129,15 @@ def test_calls_that_do_not_fit_say_what_does():
         (lambda: layer(graph, torch.ones(N, F + 1)), r"feat: expected \(N, F\) = \(7, 5\), got \(7, 6\)"),
         (lambda: BeliefConv(None, D, K)(graph, torch.ones(N, K)), r"feat: expected logits \(N, K, D\) = \(7, 3, 4\)"),
         (lambda: layer(graph, torch.ones(N, F), torch.ones(3)), r"edge_weight: expected \(E=19,\), got \(3,\)"),
+        (lambda: layer(graph, torch.ones(N, F), torch.ones(1, 19)), r"edge_weight: expected \(E=19,\), got \(1, 19\)"),
+        (lambda: layer(graph, torch.ones(N, F).double()), "feat: expected torch.float32, as the layer's weights"),
+        (lambda: layer(graph, [1.0]), "feat: expected a tensor, got list"),
+        (lambda: pyg.BeliefConv(F, D, K)(torch.ones(N, F), torch.ones(3, 4).long()), r"edge_index: expected \(2, E\)"),
+        (lambda: pyg.BeliefConv(F, D, K)(torch.ones(2, F), torch.tensor([[0], [2]])), "edge_index: "),
+        (
+            lambda: pyg.BeliefConv(F, D, K)(torch.ones(2, F), torch.tensor([[0], [1]]), batch=torch.tensor([1, 0])),
+            "batch: expected graphs from 0 on in ascending order",
+        ),
         (lambda: layer(block, torch.ones(3, F)), "graph: expected nodes of one kind, got a block"),
     ):
         with pytest.raises(InputError, match=message):
