@@ -59,7 +59,7 @@ def from_dgl(name: str, root: Path, seed: int) -> Related:
 
 
 def blog_catalog(root: Path, seed: int) -> Related:
-    """Bloggers and the groups that each is in; features are 128 principal components of the adjacency matrix."""
+    """Bloggers and the groups that each is in; features are 128 left singular vectors of the adjacency matrix."""
     path = root / "graphs" / "blogcatalog.npz"
     arrays = read_shaped(path, edges="2 M", groups_indptr="P", groups_indices="G")
     nodes = len(arrays["groups_indptr"]) - 1

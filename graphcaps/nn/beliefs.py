@@ -96,9 +96,8 @@ class NodeBeliefs(nn.Module):
             return z.new_ones(num_edges, 1)
         check_tensor("edge_weight", edge_weight, floating=False)
         shape = tuple(edge_weight.shape)
-        expect(
-            len(shape) > 0 and shape[0] == edge_weight.numel() == num_edges, "edge_weight", f"(E={num_edges},)", shape
-        )
+        fits = len(shape) > 0 and shape[0] == edge_weight.numel() == num_edges
+        expect(fits, "edge_weight", f"(E={num_edges},)", shape)
         return edge_weight.to(z.dtype).reshape(-1, 1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
@@ -109,9 +108,8 @@ class NodeBeliefs(nn.Module):
             return feat
         wanted = (num_nodes, len(self.weight))
         expect(tuple(feat.shape) == wanted, self.feat, f"(N, F) = {wanted}", tuple(feat.shape))
-        fits = feat.dtype == self.weight.dtype or (
-            torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point()
-        )
+        cast = torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point()
+        fits = cast or feat.dtype == self.weight.dtype
         expect(fits, self.feat, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
