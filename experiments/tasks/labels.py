@@ -2,8 +2,8 @@
 
 Each step of training hides a quarter of the training nodes' classes and asks for them; for validation and test nodes
 all training nodes' classes are given (as Shi et al. 2021 do, Masked label prediction, IJCAI). ``BeliefConv`` gets them
-as the logits of its capsules. The controls are the networks of ``factors.LAYERS``, which get them as features beside
-the rows of the adjacency matrix, and one without edges.
+as the logits of its capsules, and once so that all edges are as good evidence. The other controls, the networks of
+``factors.LAYERS`` and one without edges, get them as features beside the rows of the adjacency matrix.
 
 Which classes belong to one factor is told, or ``found``: from training nodes alone, by giving each class to a capsule
 so that no capsule of a node gets two.
@@ -85,6 +85,15 @@ class Beliefs(nn.Module):
         return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(given)
 
 
+class Equal(Beliefs):
+    """Beliefs for which all edges are as good evidence: where epsilon is large, w_ek = g / epsilon, 1 at first."""
+
+    def __init__(self, *sizes, **own):
+        super().__init__(*sizes, **own)
+        with torch.no_grad():
+            self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
+
+
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
     """(C,) the capsule of each class, so that no capsule holds two classes of one node, from has (N, C) of 0 and 1.
 
@@ -106,6 +115,7 @@ def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
 _OTHERS: list[dict] = [{"lr": 0.01, "dropout": dropout} for dropout in (0.2, 0.5)]
 NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
     "beliefs": (Beliefs, [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]),
+    "equal beliefs": (Equal, [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]),
     "mutual": (Control, [each | {"concentration": 4.0} for each in _OTHERS]),
     "uniform": (Control, _OTHERS),
     "GCN": (Control, _OTHERS),
@@ -113,8 +123,8 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
     "no edges": (Control, _OTHERS),
 }
 """Of each its module and the settings that are tried, as many for each."""
-EPOCHS = {Beliefs: 40, Control: 300}
-HEADS = {"told": [*NETWORKS], "found": ["beliefs", "mutual", "uniform"]}
+EPOCHS = {Beliefs: 40, Equal: 40, Control: 300}
+HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
 """Whether a network knows which classes belong together; controls that don't are read from all numbers of a node."""
 
 
@@ -123,7 +133,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads:
     found = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
     classes, own = int(found.labels.max()) + 1, {name: value for name, value in settings.items() if name != "lr"}
-    graph = found.graph if network == "beliefs" else dgl.add_self_loop(found.graph)
+    graph = found.graph if issubclass(NETWORKS[network][0], Beliefs) else dgl.add_self_loop(found.graph)
     made = NETWORKS[network][0]
     model, truth = made(network, found, classes, heads=heads, **own), F.one_hot(found.labels, classes).float()
 
