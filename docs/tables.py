@@ -154,6 +154,8 @@ def tables() -> dict[str, str]:
         "busy": bench.busy_table(benchmarks),
         "factors": table.graphs(table.read("factors")),
         "motifs": table.graphs(table.read("motifs")),
+        "labels": table.labels(table.read("labels")),
+        "defaults": table.defaults(table.read("defaults")),
         "relations": table.relations(table.read("relations")),
         "strokes": table.strokes(table.read("strokes")),
         "drawings": table.drawings(table.read("drawings")),

@@ -319,7 +319,8 @@ def defaults(found: dict) -> str:
     for where, routings in tasks.items():
         cells = []
         for name, row in routings.items():
-            gap = paired(row["test"], routings["uniform"]["test"]) if name != "uniform" else None
+            overlap = 1 / 9 if where[1] == "readout" else 0.0  # of ten folds
+            gap = paired(row["test"], routings["uniform"]["test"], overlap) if name != "uniform" else None
             cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
     return f"`{found['command']}`:\n\n{lines(['graph', 'layout', *routings], rows)}"
