@@ -153,8 +153,11 @@ def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: i
 def _molecules(place: Place, network: str, data: str, fold: int, epochs: int) -> dict:
     """Of one fold, with the settings that ``molecules`` tries first."""
     graphs, epochs = molecules.load_graphs(data.upper(), place.data), min(epochs, molecules.EPOCHS[data])
-    molecules.READOUTS["tried"] = lambda *sizes: molecules.ClassCapsules(*sizes, ROUTINGS[network]())
-    _, result = molecules.train(graphs, "tried", molecules.SETTINGS[0], fold, 0, epochs)
+
+    def readout(width: int, classes: int) -> molecules.ClassCapsules:
+        return molecules.ClassCapsules(width, classes, ROUTINGS[network]())
+
+    _, result = molecules.train(graphs, readout, molecules.SETTINGS[0], fold, 0, epochs)
     return result | {"test": run.accuracy(result, torch.from_numpy(graphs.labels[graphs.folds[fold]]))}
 
 

@@ -63,7 +63,8 @@ def _attention(width: int, classes: int) -> Pooled:
     return Pooled(dgl.nn.pytorch.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes)
 
 
-READOUTS: dict[str, Callable[[int, int], Pooled | ClassCapsules]] = {
+Readout = Callable[[int, int], Pooled | ClassCapsules]
+READOUTS: dict[str, Readout] = {
     # (numbers per node, classes) to a module that makes class scores of a batched graph and its nodes
     "mean": lambda width, classes: Pooled(dgl.nn.pytorch.AvgPooling(), width, classes),
     "attention": _attention,
@@ -78,12 +79,12 @@ SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 6
 class GraphNet(nn.Module):
     """Node tags to class scores (B, J): GIN convolutions, and a readout of what all of them have made."""
 
-    def __init__(self, readout: str, num_tags: int, num_classes: int, width: int, dropout: float):
+    def __init__(self, readout: Readout, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
         sizes = [num_tags] + [width] * LAYERS
         self.convs = nn.ModuleList(dgl.nn.pytorch.GINConv(_perceptron(i, width), "sum") for i in sizes[:-1])
         self.dropout = nn.Dropout(dropout)
-        self.readout = READOUTS[readout](width * LAYERS, num_classes)
+        self.readout = readout(width * LAYERS, num_classes)
 
     def nodes(self, graph: dgl.DGLGraph) -> Tensor:
         """What each layer has made of each node, (N, width * layers)."""
@@ -110,7 +111,7 @@ def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray,
     return rest[train], rest[val], test
 
 
-def train(data: GraphSet, readout: str, settings: dict, fold: int, seed: int, epochs: int) -> tuple[GraphNet, dict]:
+def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> tuple[GraphNet, dict]:
     """Train on a fold's training graphs; its validation graphs choose the epoch."""
     torch.manual_seed(seed)
     training, val, test = split(data, fold, seed)
@@ -138,7 +139,7 @@ def train(data: GraphSet, readout: str, settings: dict, fold: int, seed: int, ep
 
 def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: int, epochs: int) -> dict:
     """``train``, without the network."""
-    return train(load_graphs(data.upper(), place.data), network, settings, fold, seed, epochs)[1]
+    return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)[1]
 
 
 def rows(
@@ -215,7 +216,7 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
 def traces(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> list[RoutingTrace]:
     """Train on the first fold, and route some of its test graphs for pictures: of each class the first with a right
     answer, then the first with a wrong one."""
-    model, result = train(data, "capsules", settings, 0, 0, epochs)
+    model, result = train(data, READOUTS["capsules"], settings, 0, 0, epochs)
     test = data.folds[0]
     labels, right = data.labels[test], np.array(result["predicted"]) == data.labels[test]
     kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]

@@ -277,11 +277,11 @@ def test_layers_copy_pickle_print_and_begin_anew(draw):
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         torch.testing.assert_close(twin(graph_of(), x), layer(graph_of(), x))
     assert "6 -> 3 x 4, competition='neighbours', squash_output=True, normalise=True" in repr(layer)
-    assert "(routing): Spherical(iterations=3, concentration=0.5, " in repr(layer)
+    assert "(routing): Spherical(iterations=3, concentration=0.1, " in repr(layer)
     before = layer.capsules.weight.clone()
     torch.nn.init.constant_(layer.capsules.routing.exponent, 3)
     layer.reset_parameters()
-    assert layer.capsules.routing.kappa == 0.5
+    assert layer.capsules.routing.kappa.item() == pytest.approx(0.1)
     assert not torch.equal(before, layer.capsules.weight) and not layer.capsules.bias.any()
     assert layer.capsules.weight.std().item() == pytest.approx((2 * 2 / (F + K * D)) ** 0.5, rel=0.25)
     alone = CapsuleConv(F, D, 1, Dynamic(5)).capsules.routing

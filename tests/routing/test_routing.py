@@ -361,7 +361,7 @@ def test_a_setting_is_refused_where_it_is_given(make, text):
 
 def test_a_routing_is_its_settings():
     routing = as_routing("spherical", iterations=2, unit_votes=True)
-    assert repr(routing).startswith("Spherical(iterations=2, concentration=0.5, unit_votes=True")
+    assert repr(routing).startswith("Spherical(iterations=2, concentration=0.1, unit_votes=True")
     again = from_json(to_json(routing))
     assert type(again) is Spherical and again.settings() == routing.settings()
     more = routing.with_iterations(5)
