@@ -67,9 +67,7 @@ class Beliefs(nn.Module):
         capsule = torch.arange(sizes).repeat_interleave(classes)
         if heads == "found":
             capsule = exclusive(F.one_hot(data.labels[data.train], classes).flatten(1).float(), sizes)
-        state = torch.stack(
-            [(capsule[:c] == capsule[c]).sum() for c in range(len(capsule))]
-        )  # so many-th of its capsule
+        state = (capsule[:, None] == capsule).tril(-1).sum(1)  # its number among the classes of its capsule
         self.register_buffer("place", capsule * (1 + int(state.max())) + state)
         self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
         self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
