@@ -33,6 +33,7 @@ LAYERS = {
 
 def layer(feats: int = 5, **options) -> CapsuleConv:
     torch.manual_seed(1)
+    options = {"routing": Spherical(concentration=0.5), **options}  # couplings that are not nearly equal
     conv = CapsuleConv(feats, DIM, CAPS, allow_zero_in_degree=True, **options).double().eval()
     if conv.capsules.bias is not None:
         torch.nn.init.normal_(conv.capsules.bias, std=0.1)
