@@ -298,9 +298,7 @@ def relations(found: dict) -> str:
 
 def labels(found: dict) -> str:
     """A line per graph and way to read classes, a column per network: micro-F1, and how far beliefs are ahead."""
-    rows, tasks = [], {(row["data"], row["heads"]): {} for row in found["labels"]}
-    for row in found["labels"]:
-        tasks[row["data"], row["heads"]][row["name"]] = row
+    rows, tasks = [], _by_task(found["labels"], "heads")
     names = dict.fromkeys(row["name"] for row in found["labels"])
     for (data, heads), networks in tasks.items():
         ours = networks["beliefs"]
@@ -313,9 +311,7 @@ def labels(found: dict) -> str:
 
 def defaults(found: dict) -> str:
     """A line per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
-    rows, tasks = [], {(row["data"], row["layout"]): {} for row in found["defaults"]}
-    for row in found["defaults"]:
-        tasks[row["data"], row["layout"]][row["name"]] = row
+    rows, tasks = [], _by_task(found["defaults"], "layout")
     for where, routings in tasks.items():
         cells = []
         for name, row in routings.items():
@@ -324,6 +320,14 @@ def defaults(found: dict) -> str:
             cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
     return f"`{found['command']}`:\n\n{lines(['graph', 'layout', *routings], rows)}"
+
+
+def _by_task(rows: list[dict], how: str) -> dict[tuple[str, str], dict[str, dict]]:
+    """(data, how) -> name -> row."""
+    tasks: dict[tuple[str, str], dict[str, dict]] = {}
+    for row in rows:
+        tasks.setdefault((row["data"], row[how]), {})[row["name"]] = row
+    return tasks
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
