@@ -23,6 +23,7 @@ from ...second_derivative import once_differentiable
 from ...uniform import Uniform
 from ...votes import LinearVotes
 from .. import passes_of
+from .images import sums_by_image, votes_by_image
 from .kernels import agree, iterate_backward
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
@@ -40,6 +41,9 @@ def run(
     observer: Observer | None,
 ) -> Parents:
     """Dynamic routing, or its first pass for uniform coupling, whose observer sees the same state R times."""
+    if (u := votes_by_image(graph, votes, b, observer)) is not None:
+        s = sums_by_image(graph, u, None, passes_of(routing, None)[0])
+        return squashed(s.reshape(len(s), *b.shape[1:], s.shape[-1]))
     return route_in_passes(_Dynamic.apply, graph, votes, b, *passes_of(routing, observer))
 
 

@@ -234,30 +234,29 @@ def dots(typing, x, ix, y, iy, z, width):
     """
 
     def generate(context, builder, signature, args):
-        size, lanes = len(width), z.lanes
-        parts = []
-        for row in range(lanes):
+        size, products = len(width), []
+        for row in range(z.lanes):
             offset = ir.Constant(args[1].type, row * size)
             left = _load(context, builder, x, args[0], builder.add(args[1], offset), size)
             right = _load(context, builder, y, args[2], builder.add(args[3], offset), size)
-            parts.append(builder.fmul(left, right))
-        while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
-            half = parts[0].type.count // 2
-            parts = [_halves_added(builder, part, half) for part in parts]
-        group = parts[0].type.count
-        if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # not to be halved and joined
-            sums = ir.Constant(args[4].type, ir.Undefined)
-            for row, part in enumerate(parts):
-                sums = builder.insert_element(sums, _reduce(builder, "fadd", part), _INT(row))
-            return builder.fadd(sums, args[4])
-        while parts[0].type.count < lanes:
-            parts = [_joined(builder, *pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-        while group > 1:
-            group //= 2
-            parts = [_groups_added(builder, *pair, group) for pair in zip(parts[::2], parts[1::2], strict=True)]
-        return builder.fadd(parts[0], args[4])
+            products.append(builder.fmul(left, right))
+        return builder.fadd(_sums(builder, products, args[4].type), args[4])
 
     return z(x, ix, y, iy, z, width), generate
+
+
+@intrinsic
+def dots_with(typing, x, ix, stride, y, width):
+    """``dots_with(x, ix, stride, y, width)``: the products <x, y> of one y and len(width) rows of x, a stride apart."""
+
+    def generate(context, builder, signature, args):
+        at, products = args[1], []
+        for _ in range(len(width)):
+            products.append(builder.fmul(_load(context, builder, x, args[0], at, y.lanes), args[3]))
+            at = builder.add(at, args[2])
+        return _sums(builder, products, ir.VectorType(args[3].type.element, len(width)))
+
+    return Vector(x.dtype, len(width))(x, ix, types.int64, y, width), generate
 
 
 @intrinsic
@@ -311,6 +310,26 @@ def _groups_added(builder, x, y, half):
     lanes = range(2 * x.type.count)
     parts = [[lane for lane in lanes if lane // half % 2 == odd] for odd in (0, 1)]
     return builder.fadd(*(builder.shuffle_vector(x, y, _int_vector(part)) for part in parts))
+
+
+def _sums(builder, parts, kind):
+    """A vector whose lanes are the sums of the parts' lanes, one part each."""
+    lanes = kind.count
+    while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
+        half = parts[0].type.count // 2
+        parts = [_halves_added(builder, part, half) for part in parts]
+    group = parts[0].type.count
+    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # not to be halved and joined
+        sums = ir.Constant(kind, ir.Undefined)
+        for row, part in enumerate(parts):
+            sums = builder.insert_element(sums, _reduce(builder, "fadd", part), _INT(row))
+        return sums
+    while parts[0].type.count < lanes:
+        parts = [_joined(builder, *pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    while group > 1:
+        group //= 2
+        parts = [_groups_added(builder, *pair, group) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _splat(builder, number, lanes):

@@ -20,12 +20,13 @@ from ....functional import squash
 from ....graph import Links, links
 from ...dynamic import Dynamic
 from ...edges import Observer, with_length
-from ...routing import Parents
+from ...routing import Parents, squashed
 from ...second_derivative import once_differentiable
 from ...spherical import Spherical, concentration_per_length
 from ...votes import LinearVotes
 from . import dynamic
 from .dynamic import Shape, agreement_of, route_in_passes
+from .images import sums_by_image, votes_by_image
 from .kernels import iterate_backward
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, sum_of
@@ -43,6 +44,10 @@ def run(
     """Spherical routing of votes, which may be ``LinearVotes``, or narrower than b."""
     if routing.iterations == 1:
         return dynamic.run(graph, votes, Dynamic(1), b, activation, observer)
+    if (by_image := votes_by_image(graph, votes, b, observer)) is not None:
+        scale = _KappaPerRho.apply(by_image, by_image.new_empty(0), routing.kappa, None, graph)  # (J, B)
+        s = sums_by_image(graph, by_image, scale, routing.iterations)
+        return squashed(s.reshape(len(s), *b.shape[1:], s.shape[-1]))
 
     def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
         scale = _KappaPerRho.apply(u, weight, routing.kappa, index, graph)  # (J, B)

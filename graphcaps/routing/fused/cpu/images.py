@@ -1,0 +1,71 @@
+"""Dynamic and spherical routing on the CPU of given votes that lie image by image, and its gradient.
+
+So lie votes that are made as (B, I, J, D): ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a copy. Images
+are shared out to torch's number of threads. No sum is shared by two, so results don't depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...._dgl import DGLGraph
+from ....graph import links
+from ...edges import Observer
+from ...second_derivative import once_differentiable
+from ...votes import LinearVotes
+from .kernels_images import images_backward, route_images
+from .memory import empty
+from .passes import run_on_threads
+from .tiles import LANES
+
+
+def votes_by_image(
+    graph: DGLGraph, votes: Tensor | LinearVotes, b: Tensor, observer: Observer | None
+) -> Tensor | None:
+    """The votes (E, B, D) if they lie image by image, and these kernels know their graph and logits b; else None."""
+    if isinstance(votes, LinearVotes) or observer is not None or b.requires_grad or any(b.stride()):
+        return None
+    u = votes.to(b.dtype).reshape(len(votes), -1, votes.shape[-1])
+    fits = u.shape[1] > 1 and u.transpose(0, 1).is_contiguous() and bool(b.flatten()[0].isfinite())
+    return u if fits and graph.num_src_nodes() >= LANES and links(graph, u.device).complete else None
+
+
+def sums_by_image(graph: DGLGraph, u: Tensor, scale: Tensor | None, iterations: int) -> Tensor:
+    """The last s (J, B, D) of votes (E, B, D), with ``scale`` (J, B) = kappa / rho, or None for dynamic routing."""
+    learning = torch.is_grad_enabled() and (u.requires_grad or (scale is not None and scale.requires_grad))
+    return _SumsByImage.apply(u, scale, (graph.num_src_nodes(), graph.num_dst_nodes()), iterations, learning)
+
+
+class _SumsByImage(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, votes: Tensor, scale: Tensor | None, sizes: tuple[int, int], iterations: int, learning: bool
+    ) -> Tensor:
+        u, (num_children, num_parents) = votes.transpose(0, 1), sizes
+        scale = u.new_empty(0) if scale is None else scale.t().contiguous()
+        c = empty((len(u) if learning else 0, iterations - 1, num_parents, num_children), u)
+        s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
+        ctx.sizes = {"D": (None,) * u.shape[-1], "children": num_children, "parents": num_parents}
+        ctx.sizes["iterations"] = iterations
+        run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
+        ctx.save_for_backward(votes, scale, c, s)
+        return s[:, -1].transpose(0, 1).contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        votes, scale, c, s = ctx.saved_tensors
+        u, ds = votes.transpose(0, 1), grad.transpose(0, 1).contiguous()
+        du, dscale = empty(u.shape, u), torch.zeros_like(scale)
+        state = {"scale": scale, "c": c, "s": s, "ds": ds, "du": du, "dscale": dscale}
+        run_on_threads(images_backward, _ranges(len(u)), u=u, **ctx.sizes, **state)
+        return du.transpose(0, 1), dscale.t() if len(scale) else None, None, None, None
+
+
+def _ranges(images: int) -> list[tuple[int, int]]:
+    """The images of each thread."""
+    parts = min(images, torch.get_num_threads())
+    return [(images * part // parts, images * (part + 1) // parts) for part in range(parts)]
