@@ -29,7 +29,7 @@ class Formulation(NamedTuple):
     about: str
     layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> tensors as it wants them, before the clock
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
-    complete_only: bool = False
+    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # of votes that it takes
 
 
 def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ EINSUM = Formulation(
     "batched matrix products on votes (B, J, I, D)",
     einsum_layout,
     lambda case, *tensors: einsum(case.iterations, *tensors),
-    complete_only=True,
+    kinds=("given", "linear"),
 )
 COMPILED = EINSUM._replace(
     name="einsum, compiled",
@@ -82,7 +82,13 @@ def engine(name: str, about: str) -> Formulation:
 DGL = engine("dgl", "graphcaps on DGL's built-in kernels")
 TORCH = engine("torch", "graphcaps on torch: batched products on complete graphs, else scatter")
 FUSED = engine("fused", "graphcaps, few passes over the votes; linear votes are not built")
-FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED)
+BY_IMAGE = FUSED._replace(
+    name="fused, by image",
+    about="the same on votes (B, I, J, D), as a view (E, B, D)",
+    layout=lambda case, tensors: (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),),
+    kinds=("given",),
+)
+FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, BY_IMAGE)
 
 
 def results(way: Formulation, case: Case) -> list[torch.Tensor]:

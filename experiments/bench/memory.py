@@ -31,7 +31,7 @@ _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 def memory(setup: Setup) -> Iterator[Table]:
     """Given votes, linear votes and a sparse graph. Compiled code is left out: its compiler's memory would count."""
     for kind, name in KINDS.items():
-        ways = [way for way in (EINSUM, DGL, TORCH, FUSED) if not (way.complete_only and kind == "sparse")]
+        ways = [way for way in (EINSUM, DGL, TORCH, FUSED) if kind in way.kinds]
         about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
         rows = [Row(way.name, way.about) for way in ways] + [
             Row(KNOWN, "shows that the method measures what it should")

@@ -47,7 +47,7 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
     """Forward, then forward and backward, of all formulations on votes of a kind."""
     exact = case(kind, setup.sizes)
     own = exact.to(setup.device, torch.bfloat16 if precision == "bfloat16" else torch.float32)
-    ways = [way for way in FORMULATIONS if not (way.complete_only and kind == "sparse")]
+    ways = [way for way in FORMULATIONS if kind in way.kinds]
     torch.compiler.reset()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     wanted = results(DGL, exact)

@@ -49,7 +49,7 @@ class Target(NamedTuple):
 
 TARGETS = [
     Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 4, ("dgl",)),
-    Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 2.4, EINSUMS[1:]),
+    Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused, by image", 1.2, EINSUMS[1:]),
     Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 0.25, number="floor_share"),
     Target("routing", "cpu", f"{LINEAR}, {BOTH}", "fused", 4, ("dgl",)),
     Target("routing", "cuda", f"{GIVEN}, {BOTH}", "fused", 0.5, number="floor_share"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
-from graphcaps.routing import Dynamic
+from graphcaps.routing import Dynamic, Spherical, Uniform
 from graphcaps.routing.fused.cpu import passes
 from graphcaps.routing.fused.cpu.tiles import LANES
 from graphcaps.routing.names import ROUTINGS, as_routing
@@ -60,6 +60,16 @@ def test_children_and_batches_that_no_block_fits_equal_the_oracle(images, votes_
     shapes = ((6, images, 5), (len(src), 5, 4)) if votes_of == "children" else ((len(src), images, 4),)
     leaves = [draw(*shape).requires_grad_() for shape in shapes]
     assert_equals_oracle(graph, LinearVotes(*leaves) if votes_of == "children" else leaves[0], leaves)
+
+
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("children", [LANES, 2 * LANES + 5])
+@pytest.mark.parametrize("routing", [Dynamic(3), Spherical(3, concentration=0.7), Uniform()], ids=str)
+def test_votes_that_lie_image_by_image_equal_the_oracle_where_they_lie(routing, children, monkeypatch, draw):
+    monkeypatch.setattr(passes.Passes, "__init__", lambda *_: pytest.fail("the votes were copied"))
+    made, routing = draw(3, children, 5, 4).requires_grad_(), routing.double()  # (B, I, J, D)
+    leaves = [made, *routing.parameters()]
+    assert_equals_oracle(complete_graph(children, 5), made.flatten(1, 2).transpose(0, 1), leaves, routing)
 
 
 WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}

@@ -22,9 +22,7 @@ from .passes import run_on_threads
 from .tiles import LANES
 
 
-def votes_by_image(
-    graph: DGLGraph, votes: Tensor | LinearVotes, b: Tensor, observer: Observer | None
-) -> Tensor | None:
+def votes_by_image(graph: DGLGraph, votes: Tensor | LinearVotes, b: Tensor, observer: Observer | None) -> Tensor | None:
     """The votes (E, B, D) if they lie image by image, and these kernels know their graph and logits b; else None."""
     if isinstance(votes, LinearVotes) or observer is not None or b.requires_grad or any(b.stride()):
         return None
