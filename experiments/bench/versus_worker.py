@@ -56,16 +56,18 @@ def routed(graph, *leaves: torch.Tensor) -> Step:
     return step
 
 
-def nodes() -> Step:
-    """Forward and backward of CapsuleConv on a graph of a million edges, ten into each node."""
-    count = EDGES // 10
-    graph = graphcaps.dgl.graph((torch.randint(count, (EDGES,)), torch.arange(EDGES) % count), num_nodes=count)
+def nodes(edges: int, edge_feats: int | None = None, **options: object) -> Step:
+    """Forward and backward of CapsuleConv on a graph of so many edges, ten into each node, which go both ways."""
+    count = edges // 10
+    src, dst = torch.randint(count, (edges // 2,)), torch.arange(edges // 2) % count
+    graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
     feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
-    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS)
+    along = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
+    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS, edge_feats=edge_feats, **options)
     weights = list(layer.parameters())
 
     def step() -> dict[str, list[torch.Tensor]]:
-        v = layer(graph, feat)
+        v = layer(graph, feat, **along)
         found = torch.autograd.grad(v, (feat, *weights), cotangent.view_as(v))
         return {"first weights": weights, "value": [v.detach()], "gradients": list(found)}
 
@@ -95,7 +97,10 @@ CASES: dict[str, Callable[[], Step]] = {
     "given": given,
     "linear": linear,
     "sparse": sparse,
-    "nodes": nodes,
+    "nodes": lambda: nodes(EDGES),
+    "mutual": lambda: nodes(EDGES // 10, routing=graphcaps.routing.Spherical(mutual=True)),
+    "edge features": lambda: nodes(EDGES // 10, edge_feats=8),
+    "neighbours": lambda: nodes(EDGES // 10, competition="neighbours"),
     "compact": lambda: training("compact", 64),
     "parts": lambda: training("parts", 64),
     "paper": lambda: training("paper", 32),

@@ -56,15 +56,19 @@ def route_edges(graph: DGLGraph, votes: Tensor, competition: str, routing: Routi
     return Capsules(s, last["c"].unflatten(0, (len(votes), caps_in, caps_out)).movedim((1, 2), (-2, -1)))
 
 
-def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routing, get_coupling: bool) -> Capsules:
-    """``route_edges`` where a node says the same along all of its edges, and those of an edge compete among themselves.
+def route_nodes(
+    graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routing, get_coupling: bool, own: bool = False
+) -> Capsules:
+    """``route_edges`` where the votes of an edge compete among themselves.
 
-    The fused engine reads a node's votes for each edge, and never makes the votes (E, K_in, K_out, D).
+    Where a node says the same along all of its edges, the fused engine reads its votes for each edge, and never makes
+    the votes (E, K_in, K_out, D).
 
     Args:
         graph: with a reverse for each edge and K_in = 1 where the routing is ``mutual``.
         z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
         scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
+        own: whether z is (E, *, K_in, K_out, D), the votes of each edge.
     """
     if _has_passes_by_node(z, routing):
         if routing.mutual:  # Numba takes half a second to import
@@ -74,8 +78,8 @@ def route_nodes(graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routi
 
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
-        return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling))
-    votes = z.index_select(0, links(graph, z.device).src)
+        return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling, own))
+    votes = z if own else z.index_select(0, links(graph, z.device).src)
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
     if routing.mutual:

@@ -118,12 +118,13 @@ def test_what_can_not_be_mutual_is_refused(graph, options, text):
         layer(graph, torch.ones(graph.num_src_nodes(), F))
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "edge_feats"), [(1, None), (3, None), (3, 2)])
 @pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
-def test_engine_fused_gives_what_engine_torch_does_on_a_larger_graph(routing, threads, draw):
+def test_engine_fused_gives_what_engine_torch_does_on_a_larger_graph(routing, threads, edge_feats, draw):
     graph = dgl.to_bidirected(dgl.rand_graph(300, 2000))
     graph = dgl.add_nodes(dgl.remove_nodes(graph, 299), 1)  # the last has no edges
-    layer, x = layer_of(routing, allow_zero_in_degree=True), draw(300, F)
+    layer, x = layer_of(routing, allow_zero_in_degree=True, edge_feats=edge_feats), draw(300, F)
+    along = {} if edge_feats is None else {"edge_feat": draw(graph.num_edges(), edge_feats)}
     weight, slope = draw(graph.num_edges()).abs(), draw(300, K, D)
     before, found = torch.get_num_threads(), []
     torch.set_num_threads(threads)
@@ -131,10 +132,10 @@ def test_engine_fused_gives_what_engine_torch_does_on_a_larger_graph(routing, th
         for name in ("torch", "fused"):
             with engine(name):
                 given = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
-                out, c = layer(graph, *given, get_coupling=True)
-                learned = [*given, layer.capsules.weight] + [p for p in layer.capsules.routing.parameters()]
+                out, c = layer(graph, *given, get_coupling=True, **along)
+                learned = [*given, *(p for name, p in layer.named_parameters() if "bias" not in name)]
                 slopes = torch.autograd.grad(out, learned, slope, materialize_grads=True)
-                found.append((out, c, *slopes, layer(graph, *given)))
+                found.append((out, c, *slopes, layer(graph, *given, **along)))
     finally:
         torch.set_num_threads(before)
     for ours, theirs in zip(*found, strict=True):
@@ -143,8 +144,7 @@ def test_engine_fused_gives_what_engine_torch_does_on_a_larger_graph(routing, th
 
 @pytest.mark.parametrize("name", ["dgl", "fused"])
 def test_another_engine_is_refused(name):
-    options = {"edge_feats": 1} if name == "fused" else {}  # votes of edges have no fused pass
-    feats = {"edge_feat": torch.ones(len(SRC), 1).double()} if options else {}
+    x = torch.ones(N, 2, F) if name == "fused" else torch.ones(N, F)  # which takes one image of features alone
     text = f"engine: expected 'auto' or 'torch' with mutual=True, got '{name}'"
     with pytest.raises(InputError, match=text), engine(name):
-        layer_of(**options)(GRAPH, torch.ones(N, F).double(), **feats)
+        layer_of()(GRAPH, x.double())

@@ -33,11 +33,11 @@ def star():
     return graph_of(range(SOURCES), [4] * SOURCES)
 
 
-def on_engine(name, graph, z, scale, routing, cotangent):
+def on_engine(name, graph, z, scale, routing, cotangent, own):
     """s, couplings and the gradients of z, scale and kappa."""
     learned = [z.clone().requires_grad_(), scale.clone().requires_grad_(), *routing.parameters()]
     with engine(name):
-        found = route_nodes(graph, *learned[:2], routing, True)
+        found = route_nodes(graph, *learned[:2], routing, True, own)
     slopes = torch.autograd.grad(found.s, learned, cotangent, materialize_grads=True, allow_unused=True)
     return found.s.detach(), found.c, *slopes
 
@@ -53,11 +53,12 @@ def calls(monkeypatch):
 # K and D that are powers of two and that aren't: their products are added up in different ways.
 @pytest.mark.parametrize(("caps_in", "caps_out", "dim"), [(1, 8, 4), (2, 3, 5)])
 @pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform])
-@pytest.mark.parametrize("graph", [random, star])
+@pytest.mark.parametrize(("graph", "own"), [(random, False), (star, False), (random, True)])
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.long)], ids=str)
-def test_by_node_equals_routing_along_edges(calls, graph, kind, caps_in, caps_out, dim, dtype):
+def test_by_node_equals_routing_along_edges(calls, graph, own, kind, caps_in, caps_out, dim, dtype):
     graph, draw = graph(), torch.Generator().manual_seed(1)
-    z = torch.randn(SOURCES, caps_in, caps_out, dim, generator=draw, dtype=torch.float64).to(dtype)
+    rows = graph.num_edges() if own else SOURCES
+    z = torch.randn(rows, caps_in, caps_out, dim, generator=draw, dtype=torch.float64).to(dtype)
     z[3] = 0
     scale = torch.rand(graph.num_edges(), caps_in, caps_out, generator=draw, dtype=torch.float64).to(dtype)
     cotangent = torch.randn(TARGETS, caps_out, dim, generator=draw, dtype=torch.float64).to(dtype)
@@ -65,7 +66,7 @@ def test_by_node_equals_routing_along_edges(calls, graph, kind, caps_in, caps_ou
     for iterations, threads in ((1, 1), (2, 2), (4, 1), (4, 2)):
         torch.set_num_threads(threads)
         routing = kind(iterations).to(dtype)
-        found = [on_engine(name, graph, z, scale, routing, cotangent) for name in ("fused", "torch")]
+        found = [on_engine(name, graph, z, scale, routing, cotangent, own) for name in ("fused", "torch")]
         torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
     assert len(calls) == 4
 
@@ -86,16 +87,17 @@ def test_a_graph_without_edges_gives_zeros(calls):
     assert found.s.shape == (TARGETS, 3, 4) and not found.s.any() and not z.grad.any() and found.c.shape == (0, 1, 3)
 
 
-def test_a_layer_reads_votes_by_node_unless_they_are_an_edges_own(calls):
+def test_a_layer_is_routed_by_node_where_capsules_compete(calls):
     graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
     x, along = torch.randn(9, 6), torch.randn(graph.num_edges(), 2)
     for options in ({}, {"routing": "dynamic"}, {"vote_drop": 0.5}):
         calls.clear()
         CapsuleConv(6, 4, 3, **options)(graph, x)
         assert len(calls) == 1
+    CapsuleConv(6, 4, 3, edge_feats=2)(graph, x, edge_feat=along)
+    assert len(calls) == 2
     calls.clear()
     CapsuleConv(6, 4, 3, competition="neighbours")(graph, x)
-    CapsuleConv(6, 4, 3, edge_feats=2)(graph, x, edge_feat=along)
     with engine("torch"):
         CapsuleConv(6, 4, 3)(graph, x)
     assert not calls

@@ -31,36 +31,49 @@ def votes_by_image(graph: DGLGraph, votes: Tensor | LinearVotes, b: Tensor, obse
     return u if fits and graph.num_src_nodes() >= LANES and links(graph, u.device).complete else None
 
 
-def sums_by_image(graph: DGLGraph, u: Tensor, scale: Tensor | None, iterations: int) -> Tensor:
-    """The last s (J, B, D) of votes (E, B, D), with ``scale`` (J, B) = kappa / rho, or None for dynamic routing."""
+def sums_by_image(
+    graph: DGLGraph, u: Tensor, iterations: int, scale: Tensor | None = None, per_square: Tensor | None = None
+) -> Tensor:
+    """The last s (J, B, D) of votes (E, B, D).
+
+    Spherical routing has a ``scale`` (J, B) = kappa / rho, and ``per_square``, scale / sum of a parent's squared votes.
+    """
     learning = torch.is_grad_enabled() and (u.requires_grad or (scale is not None and scale.requires_grad))
-    return _SumsByImage.apply(u, scale, (graph.num_src_nodes(), graph.num_dst_nodes()), iterations, learning)
+    return _SumsByImage.apply(
+        u, scale, per_square, (graph.num_src_nodes(), graph.num_dst_nodes()), iterations, learning
+    )
 
 
 class _SumsByImage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, votes: Tensor, scale: Tensor | None, sizes: tuple[int, int], iterations: int, learning: bool
+        ctx: Any,
+        votes: Tensor,
+        scale: Tensor | None,
+        per_square: Tensor | None,
+        sizes: tuple[int, int],
+        iterations: int,
+        learning: bool,
     ) -> Tensor:
         u, (num_children, num_parents) = votes.transpose(0, 1), sizes
-        scale = u.new_empty(0) if scale is None else scale.t().contiguous()
+        scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
         c = empty((len(u) if learning else 0, iterations - 1, num_parents, num_children), u)
         s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
         ctx.sizes = {"D": (None,) * u.shape[-1], "children": num_children, "parents": num_parents}
         ctx.sizes["iterations"] = iterations
         run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
-        ctx.save_for_backward(votes, scale, c, s)
+        ctx.save_for_backward(votes, scale, per_square, c, s)
         return s[:, -1].transpose(0, 1).contiguous()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        votes, scale, c, s = ctx.saved_tensors
+        votes, scale, per_square, c, s = ctx.saved_tensors
         u, ds = votes.transpose(0, 1), grad.transpose(0, 1).contiguous()
         du, dscale = empty(u.shape, u), torch.zeros_like(scale)
-        state = {"scale": scale, "c": c, "s": s, "ds": ds, "du": du, "dscale": dscale}
+        state = {"scale": scale, "per_square": per_square, "c": c, "s": s, "ds": ds, "du": du, "dscale": dscale}
         run_on_threads(images_backward, _ranges(len(u)), u=u, **ctx.sizes, **state)
-        return du.transpose(0, 1), dscale.t() if len(scale) else None, None, None, None
+        return du.transpose(0, 1), dscale.t() if len(scale) else None, None, None, None, None
 
 
 def _ranges(images: int) -> list[tuple[int, int]]:

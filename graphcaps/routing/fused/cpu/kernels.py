@@ -119,11 +119,12 @@ def iterate_backward(begin, end, edges, votes, P, sizes, prior, before, ds, iter
 
 
 @compiled
-def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, du):
-    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1).
+def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, bend, du):
+    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
 
     ``parents`` (J, B, 2R - 1, D) has ds^0, ds^1, v^0, ds^2, v^1, ... of a parent side by side: one place in the memory
-    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``start`` is EQUAL.
+    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``start`` is EQUAL. ``bend`` (J, B) may be
+    empty, for zero.
     """
     indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
     single = len(sizes.SINGLE) > 0
@@ -148,6 +149,8 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
                     above += 2 * size
                     change = fma(get(c, r * numbers - skipped + at), load(parents, above - size, D), change)
                     change = fma(get(db, (r - 1) * numbers + at), load(parents, above, D), change)
+                if len(bend) > 0:
+                    change = fma(get(bend, get(dst, k) * images + x), load(votes.u, to + x * size, D), change)
                 store_nontemporal(du, to + x * size, change)
 
 

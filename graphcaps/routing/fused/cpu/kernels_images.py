@@ -75,8 +75,10 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
 
 
 @compiled
-def images_backward(begin, end, u, D, children, parents, iterations, scale, c, s, ds, du, dscale):
+def images_backward(begin, end, u, D, children, parents, iterations, scale, per_square, c, s, ds, du, dscale):
     """du, and dscale (zeros before; empty for dynamic routing), from the gradient ds (B, J, D) of the last sums.
+
+    ``per_square`` (B, J) is scale / sum of squared votes, by which scale is a function of the votes.
 
     ``of_parents`` (J, 2 R - 1, D) has ds^0, ds^1, x^0, ds^2, x^1, ... of a parent side by side, where b^r has
     <u_hat, x^(r-1)>, and so <u_hat, x> of the iterations before in dynamic routing.
@@ -130,8 +132,13 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, c, s
             child = min(block, children - LANES)
             for j in range(parents):
                 first, to = j * rows * size, ((image * children + child) * parents + j) * size
+                bend = one - one
+                if len(scale) > 0:
+                    bend = -get(dscale, image * parents + j) * get(per_square, image * parents + j)
                 for x in range(LANES):
                     change = multiply(splat(one / u.dtype.type(parents), D), load(of_parents, first, D))
+                    if len(scale) > 0:
+                        change = fma(bend, load(u, to + x * row, D), change)
                     for r in range(1, iterations):
                         at, back = (r - 1) * numbers + j * children + child + x, first + (2 * r - 1) * size
                         change = fma(get(c, kept + at), load(of_parents, back, D), change)

@@ -19,28 +19,34 @@ from ...second_derivative import once_differentiable
 from . import kernels_mutual
 from .memory import empty, zeros
 from .nodes import route_nodes, rows_by_node, rows_of
-from .passes import MOST_SUMS, run_on_threads, sum_of
+from .passes import run_on_threads, sum_of
 
 
 @cached_per_structure
 def reverse_rows(graph: DGLGraph) -> Tensor:
-    """(E,) of each row of ``rows_by_node(graph, 1)`` the row of the reverse edge."""
-    eid = rows_by_node(graph, 1).eid
+    """(E,) of each row of ``rows_by_node``, with one capsule per source, the row of the reverse edge."""
+    eid = rows_by_node(graph, 1, False).eid
     row = torch.empty_like(eid)
     row[eid.long()] = torch.arange(len(eid), dtype=eid.dtype)
     return row[reverse_edges(graph)[eid.long()]]
 
 
 def route_mutually(
-    graph: DGLGraph, u_hat: Tensor, scale: Tensor | None, kappa: Tensor | None, iterations: int, get_coupling: bool
+    graph: DGLGraph,
+    u_hat: Tensor,
+    scale: Tensor | None,
+    kappa: Tensor | None,
+    iterations: int,
+    get_coupling: bool,
+    own: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """``nodes.route_nodes`` of u_hat (N, 1, K_out, D), on a graph in which each edge has a reverse."""
+    """``nodes.route_nodes`` of u_hat (N or E, 1, K_out, D), on a graph in which each edge has a reverse."""
     learning = torch.is_grad_enabled()
 
     def apply(*given: Any) -> tuple[Tensor, Tensor | None]:
         return _RouteMutually.apply(*given, learning)
 
-    return route_nodes(graph, u_hat, scale, kappa, iterations, get_coupling, apply)
+    return route_nodes(graph, u_hat, scale, kappa, iterations, get_coupling, own, apply)
 
 
 class _RouteMutually(torch.autograd.Function):
@@ -54,10 +60,11 @@ class _RouteMutually(torch.autograd.Function):
         iterations: int,
         adds: bool,
         get_coupling: bool,
+        own: bool,
         learning: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        by_node, reverse = rows_by_node(graph, 1), reverse_rows(graph)
-        num_rows, num_nodes, caps, dim = len(by_node.source), len(u_hat), *u_hat.shape[2:]
+        by_node, reverse = rows_by_node(graph, 1, own), reverse_rows(graph)
+        num_rows, num_nodes, caps, dim = len(by_node.source), graph.num_dst_nodes(), *u_hat.shape[2:]
         s, w = (empty((num_nodes, iterations, caps, dim), u_hat) for _ in range(2))
         squares, length = (u_hat.new_zeros(num_nodes, caps) for _ in range(2))
         c = empty((iterations, num_rows if learning or get_coupling else 0, caps), u_hat)
@@ -94,12 +101,10 @@ class _RouteMutually(torch.autograd.Function):
         for r in reversed(range(1, iterations)):
             between = {"r": r, "c": c[r], "db": db[r], "db_above": db[min(r + 1, iterations - 1)]}
             run_on_threads(kernels_mutual.iterate_backward, ranges, **given, **sums, **between)
-        size = u_hat.numel() * u_hat.element_size()
-        ranges = by_node.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size)))
-        du = zeros((len(ranges), *u_hat.shape), u_hat)  # threads add to the same sources: each to its own sums
+        ranges, du, parts = by_node.ranges_and_sums(u_hat)
         dkappa, wants_scale = torch.zeros_like(length), ctx.needs_input_grad[1]
         dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else u_hat.new_empty(0)
         kept = {"w": w, "squares": squares, "c": c, "db": db}
-        found = {"du": list(du), "dkappa": dkappa, "dscale": dscale}
+        found = {"du": parts, "dkappa": dkappa, "dscale": dscale}
         run_on_threads(kernels_mutual.gradient, ranges, **given, **sums, **kept, **found)
-        return sum_of(du), dscale if wants_scale else None, dkappa, *[None] * 5
+        return sum_of(du), dscale if wants_scale else None, dkappa, *[None] * 6

@@ -178,14 +178,20 @@ class Passes:
         v: torch.Tensor,
         start: int,
         adds: bool = True,
+        bend: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """du and dweight, or du_hat and None; ``adds``: whether logits add up from iteration to iteration."""
+        """du and dweight, or du_hat and None.
+
+        ``adds``: whether logits add up from iteration to iteration; ``bend`` (J, B): times a given vote, what else its
+        gradient has.
+        """
         if not self.linear:
             du = empty(self.u.shape, self.u)
             rows = [ds[0], *(row for pair in zip(ds[1:], v, strict=True) for row in pair)]
             parents = empty((*ds[0].shape[:2], len(rows), self.parent_dim), self.u)  # (J, B, 2R - 1, D)
             torch.stack(rows, dim=2, out=parents)
-            self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, du=du)
+            bend = self.nothing if bend is None else bend
+            self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
             return du, None
         du = torch.zeros_like(self.u)
         # Several threads add to one shared matrix: each gets its own.

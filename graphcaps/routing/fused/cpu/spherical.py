@@ -45,14 +45,16 @@ def run(
     if routing.iterations == 1:
         return dynamic.run(graph, votes, Dynamic(1), b, activation, observer)
     if (by_image := votes_by_image(graph, votes, b, observer)) is not None:
-        scale = _KappaPerRho.apply(by_image, by_image.new_empty(0), routing.kappa, None, graph)  # (J, B)
-        s = sums_by_image(graph, by_image, scale, routing.iterations)
+        s = sums_by_image(graph, by_image, routing.iterations, *_scale(graph, by_image, routing.kappa))
         return squashed(s.reshape(len(s), *b.shape[1:], s.shape[-1]))
 
     def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
-        scale = _KappaPerRho.apply(u, weight, routing.kappa, index, graph)  # (J, B)
+        if weight.numel():
+            scale, per_square = _KappaPerRho.apply(u, weight, routing.kappa, index, graph), None  # (J, B)
+        else:
+            scale, per_square = _scale(graph, u, routing.kappa)
         learning = others[-1] or (torch.is_grad_enabled() and scale.requires_grad)
-        return _Spherical.apply(u, weight, prior, scale, index, *others[:-1], learning)
+        return _Spherical.apply(u, weight, prior, scale, per_square, index, *others[:-1], learning)
 
     return route_in_passes(sums, graph, votes, b, routing.iterations, observer)
 
@@ -76,6 +78,19 @@ def squared_lengths(votes: Tensor | LinearVotes, graph: DGLGraph) -> Tensor:
             return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
         u = votes.build(graph)
     return _to_parents(u.square().sum(-1), ends)
+
+
+def _scale(graph: DGLGraph, votes: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """kappa / rho (J, B) of given votes (E, B, D), and it over the sum of their squares, 0 where all are zero.
+
+    It is a function of kappa alone to autograd, which would make four tensors of the votes' size for the squares. The
+    votes' gradient through it is -dscale per_square u_hat; the kernels add it to what else they write.
+    """
+    ends = links(graph, votes.device)
+    squares = _to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
+    scale = concentration_per_length(squares, ends.in_degrees.to(votes.dtype).unsqueeze(-1), kappa)
+    found = scale.detach()
+    return scale, torch.where(found > 0, found / squares, 0)
 
 
 def _to_parents(numbers: Tensor, ends: Links) -> Tensor:
@@ -126,6 +141,7 @@ class _Spherical(torch.autograd.Function):
         weight: Tensor,
         prior: Tensor,
         scale: Tensor,
+        per_square: Tensor | None,
         index: Tensor | None,
         edges: EdgesByChild,
         iterations: int,
@@ -133,7 +149,7 @@ class _Spherical(torch.autograd.Function):
         trailing: Shape,
         learning: bool,
     ) -> Tensor:
-        """The last s (J, B, D), of ``scale`` (J, B) = kappa / rho."""
+        """The last s (J, B, D), with ``scale`` (J, B) = kappa / rho, and of given votes what `_scale` has beside it."""
         given = Passes(u, weight, index, edges)
         passes = given.with_sorted_votes()
         uniform = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
@@ -156,7 +172,7 @@ class _Spherical(torch.autograd.Function):
                 b, coupling, agreement = (x.reshape(len(x), *trailing) for x in state)
                 on_iteration(r, b, coupling, v.reshape(edges.num_parents, *trailing, -1), agreement)
         if learning:
-            ctx.save_for_backward(given.u, weight, by_child, scale, index, c, s, w)
+            ctx.save_for_backward(given.u, weight, by_child, scale, per_square, index, c, s, w)
             ctx.edges, ctx.uniform, ctx.reading = edges, uniform, passes if passes is not given else None
         return s[-1].clone()
 
@@ -169,7 +185,7 @@ class _Spherical(torch.autograd.Function):
         dw^r = sum over in-edges of db^r u_hat give ds^(r-1), and in the end
         du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r w^r.
         """
-        u, weight, prior, scale, index, c, s, w = ctx.saved_tensors
+        u, weight, prior, scale, per_square, index, c, s, w = ctx.saved_tensors
         edges, uniform, passes = ctx.edges, ctx.uniform, Passes(u, weight, index, ctx.edges)
         reading = ctx.reading or passes.with_sorted_votes()
         iterations, needs_prior, nothing = len(s), ctx.needs_input_grad[2], passes.nothing
@@ -193,5 +209,6 @@ class _Spherical(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             start = EQUAL if uniform else SOFTMAX
-            du, dweight = passes.gradient(prior, w, c, ds, db, w[1:], start, adds=False)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dscale, *[None] * 6
+            bend = None if per_square is None else -dscale * per_square
+            du, dweight = passes.gradient(prior, w, c, ds, db, w[1:], start, adds=False, bend=bend)
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dscale, *[None] * 7
