@@ -20,7 +20,6 @@ from ...second_derivative import once_differentiable
 from ...votes import LinearVotes
 from .. import passes_of
 from .dynamic import Shape, agreement_of, route_in_passes
-from .kernels import iterate_backward
 from .passes import EdgesByChild, Passes, sum_of
 from .tiles import ONE, SOFTMAX
 
@@ -88,8 +87,7 @@ class _Attention(torch.autograd.Function):
         grad, nothing, parts = grad.contiguous(), passes.nothing, passes.sums()
         db = passes.numbers(1)
         kept = nothing if passes.linear else c[1]
-        logits = {"prior": prior, "before": before[1], "ds": grad, "iterations": 1}
-        reading.run(iterate_backward, **logits, c=kept, db_above=nothing, db=db, dv=list(parts))
+        reading.iterate_backward(prior, before[1:], kept, grad.unsqueeze(0), nothing, db, parts)
         ds = torch.stack([sum_of(parts) * scale(passes.parent_dim), grad])  # (2, J, B, D)
         du = dweight = ctx.reading = reading = None  # of sorted votes, the memory is du's now
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:

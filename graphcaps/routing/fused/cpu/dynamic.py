@@ -24,7 +24,7 @@ from ...uniform import Uniform
 from ...votes import LinearVotes
 from .. import passes_of
 from .images import sums_by_image, votes_by_image
-from .kernels import agree, iterate_backward
+from .kernels import agree
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
 from .tiles import EQUAL, SOFTMAX
@@ -136,8 +136,7 @@ class _Dynamic(torch.autograd.Function):
                 below = nothing if passes.linear else db[r - 1]
             parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
             kept = nothing if passes.linear else c[r - uniform]
-            logits = {"prior": prior, "before": before[r:], "ds": ds[r:], "iterations": iterations - r}
-            reading.run(iterate_backward, **logits, c=kept, db_above=above, db=below, dv=list(parts))
+            reading.iterate_backward(prior, before[r:], kept, ds[r:], above, below, parts)
             if r > 0:
                 ds[r - 1] = through_squash(s[r - 1], sum_of(parts))
             above = below

@@ -81,17 +81,13 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
 
 
 @compiled
-def iterate_backward(begin, end, edges, votes, P, sizes, prior, before, ds, iterations, c, db_above, db, dv):
-    """Gradient through one iteration r: db = db_above + softmax' <u_hat, ds^r>, dv += db u_hat.
+def iterate_backward(begin, end, edges, votes, sizes, ds, c, db_above, db, dv):
+    """Given votes: the gradient through one iteration, db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
 
-    Given votes: ``c`` of the iteration and ``db_above`` (empty: zero) were kept. Linear votes: both are made anew from
-    ``before`` and ``ds``, which hold ``iterations`` from r on (one after the other, each J, B, D). ``db`` is kept, and
-    ``dv`` summed, unless empty.
+    ``c`` is the iteration's, ``db_above`` that of the one after it, empty: zero. ``dv`` is summed unless empty.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
-    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
-    of_block, step = BlockVotes(u_hat, linear, votes.D), len(ds) // iterations
-    tile = sizes.edges * sizes.lanes + LANES
+    indptr, sizes = edges.indptr, constant(sizes)
+    of_block, tile = BlockVotes(votes.u, False, votes.D), sizes.edges * sizes.lanes + LANES
     coupling, slope = zeros(tile, votes.u), zeros(tile, votes.u)
     change, above = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
@@ -100,19 +96,11 @@ def iterate_backward(begin, end, edges, votes, P, sizes, prior, before, ds, iter
         for image in range(0, sizes.batch, sizes.images):
             block = block_at(child, stop, image, indptr, sizes)
             clear(above, block)
-            if linear:
-                make_votes(u_hat, block, edges, votes)
-                for r in range(iterations - 1, -1, -1):
-                    couple(coupling, slope, block, edges, of_block, prior, before, r * step)
-                    couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
-                    copy_tile(above, change, block)
-            else:
-                if len(db_above) > 0:
-                    load_tile(above, block, db_above)
-                load_tile(coupling, block, c)
-                couple_backward(change, above, coupling, slope, block, edges, of_block, ds, 0)
-            if len(db) > 0:
-                store_tile(change, block, db)
+            if len(db_above) > 0:
+                load_tile(above, block, db_above)
+            load_tile(coupling, block, c)
+            couple_backward(change, above, coupling, slope, block, edges, of_block, ds, 0)
+            store_tile(change, block, db)
             if len(dv) > 0:
                 add_votes(dv, change, block, edges, of_block)
         child = stop
@@ -155,13 +143,17 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
 
 
 @compiled
-def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, du, dweight):
-    """Linear votes: du and dweight += what ``votes_gradient`` says of u_hat = u W, with c and db made anew.
+def linear_backward(
+    begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, db, dv, du, dweight
+):
+    """Linear votes: the gradient through the first of ``iterations``, or with du and dweight that of the votes.
 
-    ``adds``: whether an iteration's logits are a part of the next one's.
+    Made anew from ``before`` and ``ds``, which hold so many iterations (one after the other, each J, B, D), are c and
+    db. Either db is kept and dv += db u_hat, each unless empty; or du and dweight += what `votes_gradient` says of
+    u_hat = u W. ``adds``: whether an iteration's logits are a part of the next one's.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
-    step, size = len(ds) // iterations, len(D)
+    step, size, last = len(ds) // iterations, len(D), len(du) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * size, like)
     du_hat = zeros(sizes.edges * sizes.lanes * size, like)
     of_block, transposed = BlockVotes(u_hat, True, D), zeros(len(votes.P) * size, like)
@@ -175,20 +167,27 @@ def linear_gradient(begin, end, edges, votes, sizes, prior, before, ds, v, itera
             block = block_at(child, stop, image, indptr, sizes)
             make_votes(u_hat, block, edges, votes)
             clear(above, block)
-            for at in range(0, (block.edge_end - block.edge_begin) * sizes.lanes * size, size):
+            for at in range(0, (block.edge_end - block.edge_begin) * sizes.lanes * size if last else 0, size):
                 store(du_hat, at, splat(like.dtype.type(0), D))
             for r in range(iterations - 1, -1, -1):
-                if r == 0 and start != SOFTMAX:
+                if last and r == 0 and start != SOFTMAX:
                     couple_equally(coupling, block, indptr, start)
                 else:
                     couple(coupling, slope, block, edges, of_block, prior, before, r * step)
-                add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
-                if r > 0:
+                if last:
+                    add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
+                if r > 0 or not last:
                     couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
                     if adds:
                         copy_tile(above, change, block)
+                if last and r > 0:
                     add_parents(du_hat, change, block, edges.dst, v, (r - 1) * step, D)
-            make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
+            if last:
+                make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
+            if len(db) > 0:
+                store_tile(change, block, db)
+            if len(dv) > 0:
+                add_votes(dv, change, block, edges, of_block)
         child = stop
 
 

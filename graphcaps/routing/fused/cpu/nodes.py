@@ -6,8 +6,8 @@
     b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), or the sum of all v so far (dynamic)
 
 This is what the other engines compute on ``graphcaps.graph.expand(graph, K_in, K_out, "capsules")``, with z in the
-place of the votes (E, K_in, K_out, D), which are never made. Where edges have features, each has votes of its own, which
-stand in the place of z.
+place of the votes (E, K_in, K_out, D), which are never made. Where edges have features, each has votes of its own,
+which stand in the place of z.
 """
 
 from __future__ import annotations

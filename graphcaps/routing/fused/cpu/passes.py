@@ -16,9 +16,9 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
-from .kernels import gather_votes, iterate, linear_gradient, votes_gradient
+from .kernels import gather_votes, iterate, iterate_backward, linear_backward, votes_gradient
 from .memory import empty, zeros
-from .tiles import LANES
+from .tiles import LANES, SOFTMAX
 
 # Numbers in the votes that are worked on together: of some images of one child, of a block of small children.
 TILE, BLOCK = 2**15, 2**12
@@ -168,6 +168,28 @@ class Passes:
         self.run(iterate, prior=prior, before=before, c=c, s=list(parts), start=start)
         return sum_of(parts)
 
+    def iterate_backward(
+        self,
+        prior: torch.Tensor,
+        before: torch.Tensor,
+        c: torch.Tensor,
+        ds: torch.Tensor,
+        above: torch.Tensor,
+        db: torch.Tensor,
+        dv: torch.Tensor,
+    ) -> None:
+        """Fill db and the threads' dv of one iteration, each unless empty.
+
+        Given votes have c of the iteration and db of the one ``above``; linear ones make both anew from ``before`` and
+        ds (iterations, J, B, D), of this iteration and those above it of whose logits its own are a part.
+        """
+        if self.linear:
+            logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}
+            how = {"start": SOFTMAX, "adds": True, "du": self.nothing, "dweight": self.nothing}
+            self.run(linear_backward, **logits, **how, db=db, dv=list(dv))
+        else:
+            self.run(iterate_backward, ds=ds[0], c=c, db_above=above, db=db, dv=list(dv))
+
     def gradient(
         self,
         prior: torch.Tensor,
@@ -198,7 +220,8 @@ class Passes:
         parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
         per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
         logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
-        self.run(linear_gradient, **logits, adds=adds, du=du, dweight=per_thread)
+        nothing = {"db": self.nothing, "dv": self.nothing}
+        self.run(linear_backward, **logits, **nothing, adds=adds, du=du, dweight=per_thread)
         return du, sum_of(parts)
 
     def run(self, kernel: Callable, **arguments: Any) -> None:

@@ -27,7 +27,6 @@ from ...votes import LinearVotes
 from . import dynamic
 from .dynamic import Shape, agreement_of, route_in_passes
 from .images import sums_by_image, votes_by_image
-from .kernels import iterate_backward
 from .memory import empty, zeros
 from .passes import EdgesByChild, Passes, sum_of
 from .tiles import EQUAL, SOFTMAX
@@ -198,9 +197,8 @@ class _Spherical(torch.autograd.Function):
             if needs_prior and not len(kept_db):
                 kept_db = passes.numbers(1)[0]
             parts = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            logits = {"prior": prior, "before": w[r], "ds": ds[r], "iterations": 1}
             kept = nothing if passes.linear else c[r - uniform]
-            reading.run(iterate_backward, **logits, c=kept, db_above=nothing, db=kept_db, dv=list(parts))
+            reading.iterate_backward(prior, w[r : r + 1], kept, ds[r : r + 1], nothing, kept_db, parts)
             if needs_prior:
                 dprior = kept_db if dprior is None else dprior + kept_db
             if r > 0:
