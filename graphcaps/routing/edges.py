@@ -3,6 +3,7 @@
     child_softmax(b)          softmax over each child's out-edges
     weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
     agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
+    squared_lengths(u_hat)    on each edge, <u_hat, u_hat>
     sum_to_parents(x)         for each parent, the sum over its in-edges of x
     child_sum(x)              on each edge, the sum of x over its child's out-edges
     child_max(x)              on each edge, the largest x of its child's out-edges, without a gradient
@@ -71,6 +72,9 @@ class EdgeOps(Protocol):
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         """Edge numbers and edge vectors -> (J, *, D): the sum over each parent's in-edges of c u_hat."""
 
+    def squared_lengths(self, u_hat: Tensor) -> Tensor:
+        """Edge vectors -> edge numbers: <u_hat, u_hat>."""
+
     def sum_to_parents(self, x: Tensor) -> Tensor:
         """Edge numbers -> (J, *), or edge vectors -> (J, *, D): the sum over each parent's in-edges."""
 
@@ -97,6 +101,9 @@ class _Observed:
     observed: int = 0  # how often ``observe`` was called
     agreement: Callable[[Tensor, Tensor], Tensor]
     numbers_out: Callable[[Tensor], Tensor]
+
+    def squared_lengths(self, u_hat: Tensor) -> Tensor:
+        return u_hat.square().sum(-1)
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Tensor) -> None:
         self.observed += 1

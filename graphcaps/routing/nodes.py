@@ -12,6 +12,7 @@ from ..errors import expect
 from ..graph import Links, cached_per_structure, expand, links, reverse_edges
 from ..graph.links import torch_looks_inside
 from .api import route_checked
+from .chunks import NodeVotes, products_along, sum_along
 from .dynamic import Dynamic
 from .edges import ScatterEdges
 from .engines import asked_engine, run_on
@@ -62,7 +63,7 @@ def route_nodes(
     """``route_edges`` where the votes of an edge compete among themselves.
 
     Where a node says the same along all of its edges, the fused engine reads its votes for each edge, and never makes
-    the votes (E, K_in, K_out, D).
+    the votes (E, K_in, K_out, D). Engine torch makes them for a chunk of edges at a time where K_in is 1.
 
     Args:
         graph: with a reverse for each edge and K_in = 1 where the routing is ``mutual``.
@@ -79,6 +80,9 @@ def route_nodes(
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
         return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling, own))
+    if not own and _in_chunks(z, routing):
+        of_nodes = NodeVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
+        return _route_own(_own_edges(graph, z, routing), of_nodes, routing, get_coupling, graph)
     votes = z if own else z.index_select(0, links(graph, z.device).src)
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
@@ -88,7 +92,25 @@ def route_nodes(
 
 
 class _OwnEdges(ScatterEdges):
-    """Edges of nodes whose K capsules compete, in the numbers' last dim."""
+    """Edges of nodes whose K capsules compete, in the numbers' last dim. Votes may be ``NodeVotes``."""
+
+    def weighted_sum(self, c: Tensor, u_hat: Tensor | NodeVotes) -> Tensor:
+        if isinstance(u_hat, Tensor):
+            return super().weighted_sum(c, u_hat)
+        numbers = c if u_hat.scale is None else c * u_hat.scale
+        return sum_along(u_hat.z, numbers, self.ends.src, self.ends.dst, self.ends.num_parents)
+
+    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
+        if isinstance(u_hat, Tensor):
+            return super().agreement(u_hat, v)
+        found = products_along(u_hat.z, v, self.ends.src, self.ends.dst)
+        return found if u_hat.scale is None else found * u_hat.scale
+
+    def squared_lengths(self, u_hat: Tensor | NodeVotes) -> Tensor:
+        if isinstance(u_hat, Tensor):
+            return super().squared_lengths(u_hat)
+        found = self.from_children(super().squared_lengths(u_hat.z))
+        return found if u_hat.scale is None else found * u_hat.scale.square()
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
@@ -107,7 +129,7 @@ class _MutualEdges(_OwnEdges):
         super().__init__(ends)
         self.reverse = reverse
 
-    def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
+    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
         own = super().agreement(u_hat, v)
         return own + own.index_select(0, self.reverse)
 
@@ -124,23 +146,27 @@ def route_mutually(graph: DGLGraph, votes: Tensor, routing: Routing, get_couplin
     """
     asked = asked_engine()
     expect(asked in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(asked))
-    edges = _MutualEdges(links(graph, votes.device), reverse_edges(graph).to(votes.device))
-    return _route_own(edges, votes, routing, get_coupling, graph)
+    return _route_own(_own_edges(graph, votes, routing), votes.squeeze(-3), routing, get_coupling, graph)
+
+
+def _own_edges(graph: DGLGraph, like: Tensor, routing: Routing) -> _OwnEdges:
+    ends = links(graph, like.device)
+    return _MutualEdges(ends, reverse_edges(graph).to(like.device)) if routing.mutual else _OwnEdges(ends)
 
 
 def route_traced(ends: Links, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
     """``route_edges`` of one capsule per source, those of an edge competing: without a graph, on edges torch traces."""
-    return _route_own(_OwnEdges(ends), votes, routing, get_coupling, None)
+    return _route_own(_OwnEdges(ends), votes.squeeze(-3), routing, get_coupling, None)
 
 
-def _route_own(
-    edges: _OwnEdges, votes: Tensor, routing: Routing, get_coupling: bool, graph: DGLGraph | None
-) -> Capsules:
-    votes = votes.squeeze(-3)
+def _route_own(edges: _OwnEdges, votes: Any, routing: Routing, get_coupling: bool, graph: DGLGraph | None) -> Capsules:
+    """Votes are (E, *, K, D), or ``NodeVotes``."""
+    of = votes.z if isinstance(votes, NodeVotes) else votes
+    prior = of.new_zeros(edges.ends.src.shape[0], *of.shape[1:-1])
     last: dict[str, Tensor] = {}
     own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
-    edges.observer = own if graph is None else combined_on_nodes(graph, votes.shape[-2], own)
-    s = run_on(edges, routing, votes, votes.new_zeros(votes.shape[:-1])).pose
+    edges.observer = own if graph is None else combined_on_nodes(graph, of.shape[-2], own)
+    s = run_on(edges, routing, votes, prior).pose
     return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
 
 
@@ -152,6 +178,8 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
         # One iteration, in which couplings are equal, 1 / K.
         return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1, False)[0]
     ends = links(graph, z.device)
+    if not torch_looks_inside():
+        return sum_along(z, weight, ends.src, ends.dst, ends.num_parents)
     along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
     return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
 
@@ -161,6 +189,8 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
     if _fits_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
+    if not torch_looks_inside():
+        return products_along(z, z, ends.src, ends.dst)
     return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
 
 
@@ -183,6 +213,13 @@ class _ProductsOfEnds(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         return sum_weighted(ctx.graph, z, grad) + sum_weighted(_reversed(ctx.graph), z, grad), None
+
+
+def _in_chunks(z: Tensor, routing: Routing) -> bool:
+    """Whether engine torch routes votes that aren't made: on a CPU where nothing else would, or it is asked for."""
+    asked = asked_engine()
+    here = asked == "torch" or (asked == "auto" and (z.device.type != "cpu" or routing.mutual))
+    return here and type(routing) in (Spherical, Dynamic, Uniform) and z.shape[-3] == 1 and not torch_looks_inside()
 
 
 def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:

@@ -90,7 +90,7 @@ class Spherical(Routing):
 
     def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
-            squares = votes.square().sum(-1)  # edge numbers
+            squares = edges.squared_lengths(votes)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), votes of each parent
             length = concentration_per_length(edges.sum_to_parents(squares), count, self.kappa)
         b = prior
