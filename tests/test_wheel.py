@@ -82,7 +82,7 @@ NOT_WALKED = re.compile(
 
 
 def walk() -> list[str]:
-    """The command lines of code blocks in the README and docs/, in their order; of those with like options the first."""
+    """The command lines of code blocks in the README and docs/, in their order; of like ones the first."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
