@@ -20,7 +20,7 @@ from graphcaps.models import from_preset
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
 SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # 17 where not said
-# Every kind of network, every routing and both formats, not all of their products: an export checks its own answers anyway.
+# Every kind of network, every routing and both formats, not all products: an export checks its own answers anyway.
 CASES = [
     ("compact", "dynamic", "onnx"),
     ("parts", "spherical", "pt2"),
