@@ -27,6 +27,7 @@ SMALL = 1_000_000  # bytes
 # What stands in a command for the reader's own choice, where graphcaps takes some words only.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
+TRAINS = ("by-hand", "watch")  # for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -152,7 +153,14 @@ def says_so(printed: str, comment: str) -> bool:
     return below is not None and 0 < number < float(below[1])
 
 
-@pytest.mark.parametrize("page", [page for page, blocks in PYTHON.items() if blocks], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.long] * (page.stem in TRAINS), id=page.stem)
+        for page in PYTHON
+        if PYTHON[page]
+    ],
+)
 def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
     """A page's blocks run one after the other, each with the names of those before it or anew."""
     monkeypatch.chdir(tmp_path)  # files that are saved

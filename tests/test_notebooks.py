@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -35,6 +36,12 @@ def test_a_committed_notebook_shows_no_error_and_no_warning(path):
 # The first trains nothing.
 FIRST, *OTHERS = (pytest.param(path, id=path.stem) for path in NOTEBOOKS)
 RUNS = [FIRST, *(pytest.param(*other.values, id=other.id, marks=pytest.mark.long) for other in OTHERS)]
+FEWER = {
+    r"epochs=8\b": "epochs=2",
+    r"epochs: 4\b": "epochs: 1",
+    r"range\((\d)\)": r"range(min(2, \1))",
+    r"range\(1?50\)": "range(10)",
+}
 
 
 @pytest.mark.parametrize("path", RUNS)
@@ -42,6 +49,9 @@ def test_a_notebook_runs_in_an_empty_folder(path, tmp_path):
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        for many, few in FEWER.items():
+            cell.source = re.sub(many, few, cell.source)
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()

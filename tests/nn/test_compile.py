@@ -51,7 +51,6 @@ def assert_same_step(net, compiled) -> None:
     ("model", "side", "options", "layers"),
     [
         ("compact", 12, {"routing": Spherical(3), "prior": "learned"}, 1),
-        ("compact", 17, {"routing": "em"}, 1),
         ("deep", 23, {}, 3),
         pytest.param("matrix-small", 17, {}, 3, marks=pytest.mark.long),
     ],

@@ -14,11 +14,11 @@ CENTRES = torch.tensor([[0.25, 0.25], [0.25, 0.75], [0.75, 0.5]])
 
 def layer_of(**options):
     torch.manual_seed(0)
-    return SharedCaps(2, CENTRES, num_parents=4, child_dim=3, parent_dim=5, **options).double()
+    return SharedCaps(2, CENTRES, num_parents=4, child_dim=8, parent_dim=16, **options).double()
 
 
 def test_a_vote_is_the_childs_product_with_its_types_matrix_at_its_place(draw):
-    layer, u = layer_of(), draw(6, 2, 3)
+    layer, u = layer_of(), draw(6, 2, 8)
     votes = layer.votes(u).tensor(layer.graph()).unflatten(0, (6, 4))  # (I, J, B, D)
     for i in range(6):
         row, column = (2 * CENTRES[i % 3] - 1).tolist()
@@ -29,12 +29,12 @@ def test_a_vote_is_the_childs_product_with_its_types_matrix_at_its_place(draw):
 
 
 def test_the_engine_that_auto_takes_gives_what_torch_gives_in_value_and_gradient(draw):
-    layer, u, found = layer_of(), draw(6, 2, 3).requires_grad_(), []
+    layer, u, found = layer_of(), draw(6, 2, 8).requires_grad_(), []
     assert choose_engine(layer.graph(), layer.votes(layer.blank())) == "fused"
     for engine in ("auto", "torch"):
         with graphcaps.engine(engine):
             v = layer(u)
-        found.append((v, *torch.autograd.grad((v * torch.arange(1.0, 6)).sum(), (u, layer.weight))))
+        found.append((v, *torch.autograd.grad((v * torch.arange(1.0, 17)).sum(), (u, layer.weight))))
     for got, wanted in zip(*found, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
 
