@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
-def pays(x: Tensor, weight: Tensor, stride: tuple[int, int]) -> bool:
+def pays(x: Tensor, weight: Tensor, stride: tuple[int, ...]) -> bool:
     """Whether images x (B, C, H, H) and weights (O, C, k, k) are as many and as large as Fourier space is good for."""
     kernel, step = weight.shape[2], stride[0]
     square = weight.shape[3] == kernel and stride[1] == step and x.shape[2] == x.shape[3] >= kernel
