@@ -27,7 +27,7 @@ class Sizes:
     edges: int = 1_000_000  # E of sparse; I = E / 10, J = E / 100
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
     node_edges: tuple[int, ...] = (100_000, 1_000_000)
-    batch: int = 64  # images of a training step
+    batch: int = 128  # images of a training step
     epoch_images: int = 60_000  # of a training epoch, MNIST's
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
@@ -36,7 +36,7 @@ class Sizes:
     rounds: tuple[int, int] = (5, 50)  # at least, at most
 
 
-SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, batch=128, copied=2**30, square=8192)}
+SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}
 
 
 class Setup(NamedTuple):

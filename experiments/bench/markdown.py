@@ -22,7 +22,8 @@ def bench_tables(found: dict) -> str:
     title = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
     parts.append(title + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
     steps = found["benchmarks"]["training"]["tables"]
-    title = f"Training steps ({steps[-1]['about']}), images/s (times einsum; share of the bfloat16 GEMM rate):\n\n"
+    about, basis = "; ".join(table["about"] for table in steps), steps[-1]["reference"]
+    title = f"Training steps ({about}), images/s (times {basis}; share of the bfloat16 GEMM rate):\n\n"
     parts.append(title + _side_by_side(steps, _images_per_second))
     verdicts = {True: "met", False: "**missed**", None: "not measured"}
     lines = ["| target | wanted | got | |", "|---|---|---|---|"]

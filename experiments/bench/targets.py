@@ -8,7 +8,7 @@ from .contention import ALONE, BESIDE, OF_TORCH
 from .contention import NAME as CONTENTION
 from .nodes import CAPSULES, GAT, MUTUAL
 from .tables import Table
-from .training import OURS
+from .training import OURS, PLAIN, PRESETS, READABLE
 
 GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
 BOTH = "forward+backward"
@@ -60,6 +60,7 @@ TARGETS = [
     Target("sparse", "cpu", f"{SPARSE}, forward", "fused", 8, ("dgl",)),
     Target("sparse", "cpu", f"{SPARSE}, {BOTH}", "fused", 6, ("dgl",)),
     Target("training", "cpu", "training step of paper", OURS, 0.55, number="gemm_share"),
+    *(Target("training", "cpu", f"training step of {name}", OURS, 1.5, (PLAIN, READABLE)) for name in PRESETS),
     Target("memory", "cpu", LINEAR, "fused", 0.1, number="scratch_per_votes", most=True),
     Target("memory", "cpu", SPARSE, "fused", 2.6, number="total_per_votes", most=True),
     *(

@@ -1,53 +1,110 @@
 """Benchmarks ``training`` and ``epoch``: steps of the presets (forward, loss, backward, Adam), and whole epochs.
 
-Every row makes the same step of ``graphcaps.training``, on networks with the same weights; only routing and precision
-differ. Drawing and augmenting batches is in an epoch's time and not in a step's.
+graphcaps trains as `graphcaps train` does. Beside it stand the same networks, of the same weights, in plain PyTorch:
+as its best users write them (channels last, bfloat16 where the processor has it, compiled, fused Adam), and as one
+writes them to be read (float32, not compiled). Each is first held against graphcaps in float32, in its loss and
+gradients. Drawing and augmenting batches is in an epoch's time and not in a step's.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from graphcaps import CapsNet, TrainConfig
+from graphcaps import CapsNet, GraphcapsError
+from graphcaps.config import PRESETS as SETTINGS
+from graphcaps.config import TrainConfig
 from graphcaps.data import Batches, Images
+from graphcaps.routing import Dynamic
 from graphcaps.training.hardware import accelerator, has_bfloat16
 from graphcaps.training.step import prepare, training_step
 
 from .clock import interleaved
-from .formulations import einsum
 from .inputs import SEED, Setup
+from .plain import Plain, fast, readable
 from .tables import Row, Table
 
 PRESETS, CLASSES = ("compact", "parts", "paper"), 10
-OURS, OURS_FLOAT32, EINSUM = "graphcaps", "graphcaps, float32", "einsum"
+OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
+RATE = TrainConfig().peak_rate / 25
+
+# Largest distance of a gradient from the right one, as a share of its length: what rounding of 2^-24 and 2^-9 makes of
+# it where it moves numbers past a ReLU's zero, in front of batch normalisation and routing.
+TOLERANCE = {"float32": 0.05, "bfloat16": 0.4}
 
 
-class EinsumLayer(torch.nn.Module):
-    """A ``CapsuleLayer`` whose votes and routing are written as einsum: u (I, B, P) -> (J, B, D)."""
+class Way(NamedTuple):
+    """One way to train a network: its precision, its weights in the order of ``CapsNet``'s, and what it computes."""
 
-    def __init__(self, own: torch.nn.Module, iterations: int):
-        super().__init__()
-        self.shape = (own.num_children, own.num_parents, *own.weight.shape[1:])
-        self.weight, self.iterations = torch.nn.Parameter(own.weight.detach().clone()), iterations
-
-    def forward(self, u: torch.Tensor) -> torch.Tensor:
-        return einsum(self.iterations, u.transpose(0, 1).contiguous(), self.weight.view(self.shape))
+    precision: str
+    weights: list[torch.nn.Parameter]
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (images, labels) -> ()
+    step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the same, then backward and Adam
 
 
-def networks(preset: str, setup: Setup) -> dict[str, tuple[CapsNet, str]]:
-    """Networks with the same weights by the names of their rows, each with its precision."""
+def ours(own: CapsNet, precision: str, device: str) -> Way:
+    learner = prepare(copy.deepcopy(own), RATE, accelerator(device, precision))
+    network = learner.network.train()
+
+    def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return network.loss(learner.model(images, labels), images, labels)
+
+    return Way(precision, list(network.parameters()), loss, lambda *batch: training_step(learner, *batch)[0])
+
+
+def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
+    """As its best users write it, or to be read."""
+    network = Plain(own, fast if best else readable).to(device).train()
+    if best:
+        network = network.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE, fused=best)
+    forward = torch.compile(network, dynamic=False) if best else network
+
+    def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        images = images.contiguous(memory_format=torch.channels_last) if best else images
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bfloat16"):
+            return forward(images, labels)
+
+    def step(*batch: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        found = loss(*batch)
+        found.backward()
+        optimizer.step()
+        return found.detach()
+
+    return Way(precision, network.in_order(), loss, step)
+
+
+def ways(preset: str, setup: Setup) -> dict[str, Way]:
+    """Ways to train a network, from the same weights, by the names of their rows."""
     torch.manual_seed(SEED)
-    own = CapsNet.from_preset(preset, setup.sizes.image_shape, CLASSES)
-    fastest = "bfloat16" if has_bfloat16(setup.device) else "float32"
-    found = {OURS_FLOAT32: (copy.deepcopy(own), "float32"), OURS: (copy.deepcopy(own), fastest)}
-    if preset == "paper":
-        own.add_module("capsules", EinsumLayer(own.capsules, setup.sizes.iterations))
-        found = {EINSUM: (own, "float32"), **found}
-    return found
+    own = CapsNet.from_preset(preset, setup.sizes.image_shape, CLASSES, Dynamic(SETTINGS[preset].iterations))
+    fastest, device = "bfloat16" if has_bfloat16(setup.device) else "float32", setup.device
+    return {
+        OURS_FLOAT32: ours(own, "float32", device),
+        READABLE: plain(own, "float32", device, best=False),
+        PLAIN: plain(own, fastest, device, best=True),
+        OURS: ours(own, fastest, device),
+    }
+
+
+def check(found: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Raise ``GraphcapsError`` where a loss or gradient isn't that of graphcaps in float32."""
+    wanted: list[torch.Tensor] = []
+    for name, way in found.items():
+        loss = way.loss(images, labels)
+        got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
+        wanted = wanted or got
+        off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
+        if not off <= TOLERANCE[way.precision]:  # NaN too
+            raise GraphcapsError(
+                f"{name}: expected the loss and gradients of {OURS_FLOAT32}, got some that are off by {off:.1e} of "
+                f"their length (allowed: {TOLERANCE[way.precision]:.0e}). It is not timed"
+            )
 
 
 def training(setup: Setup) -> Iterator[Table]:
@@ -56,23 +113,22 @@ def training(setup: Setup) -> Iterator[Table]:
     images = torch.rand(sizes.batch, *sizes.image_shape, device=setup.device)
     labels = torch.arange(sizes.batch, device=setup.device) % CLASSES
     for preset in PRESETS:
-        found = networks(preset, setup)
-        about = f"CapsNet {preset}, images {sizes.image_shape}, B {sizes.batch}, R {sizes.iterations}"
-        reference, operations = OURS_FLOAT32, 0
-        if preset == "paper":
-            reference, operations = EINSUM, operations_of(found[EINSUM][0], images.cpu(), labels.cpu())
-            about += f"; a step is {operations / 1e9:.1f} GFLOP of convolutions, matrix products, votes and routing"
-        calls = {
-            name: step_of(network, precision, setup, images, labels) for name, (network, precision) in found.items()
-        }
-        rows = [Row(name, precision) for name, (_, precision) in found.items()]
-        table = Table(f"training step of {preset}", about, "ms", rows, reference)
+        found = ways(preset, setup)
+        check(found, images, labels)
+        with FlopCounterMode(display=False) as counter:  # knows einsum, and not graphcaps' kernels
+            found[READABLE].loss(images, labels).backward()
+        operations = counter.get_total_flops()
+        about = (
+            f"CapsNet {preset}, images {sizes.image_shape}, B {sizes.batch}, R {SETTINGS[preset].iterations}; a step "
+        )
+        about += f"is {operations / 1e9:.1f} GFLOP of convolutions, matrix products, votes and routing"
+        rows = [Row(name, way.precision) for name, way in found.items()]
+        table = Table(f"training step of {preset}", about, "ms", rows, PLAIN)
+        calls = {name: lambda way=way: way.step(images, labels) for name, way in found.items()}
         table.fill(interleaved(calls, setup.device, sizes.seconds, sizes.rounds))
         for row in rows:
             row.numbers["images_per_second"] = 1e3 * sizes.batch / row.numbers["median"]
-            if operations:
-                rate = operations / 1e6 / row.numbers["median"]
-                row.numbers["gemm_share"] = rate / setup.ceilings["bfloat16_gflop_s"]
+            row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
         yield table
 
 
@@ -84,35 +140,13 @@ def epoch(setup: Setup) -> Iterator[Table]:
     labels = torch.randint(CLASSES, (sizes.epoch_images,), generator=draw)
     batches = Batches(Images(pixels, labels), sizes.batch, device=device, seed=SEED, augment="shift")
 
-    def whole(learner) -> float:
-        return float(sum(training_step(learner, *batch)[0] for batch in batches.epoch(0)))
+    def whole(way: Way) -> float:
+        return float(sum(way.step(*batch) for batch in batches.epoch(0)))
 
-    found = networks("paper", setup)
-    learners = {name: learner_of(*row, device) for name, row in found.items()}
-    calls = {name: lambda learner=learner: whole(learner) for name, learner in learners.items()}
-    rows = [Row(name, precision) for name, (_, precision) in found.items()]
+    found = ways("paper", setup)
+    calls = {name: lambda way=way: whole(way) for name, way in found.items()}
+    rows = [Row(name, way.precision) for name, way in found.items()]
     about = f"CapsNet paper, {sizes.epoch_images:,} images {sizes.image_shape}, B {sizes.batch}, R {sizes.iterations}"
-    yield Table("training epoch", about, "s", rows, EINSUM).fill(
+    yield Table("training epoch", about, "s", rows, PLAIN).fill(
         interleaved(calls, device, 3 * sizes.seconds, (2, 5)), scale=1
     )
-
-
-def learner_of(network: CapsNet, precision: str, device: str):
-    learner = prepare(network, TrainConfig(model="paper").peak_rate / 25, accelerator(device, precision))
-    learner.model.train()
-    return learner
-
-
-def step_of(
-    network: CapsNet, precision: str, setup: Setup, images: torch.Tensor, labels: torch.Tensor
-) -> Callable[[], object]:
-    learner = learner_of(network, precision, setup.device)
-    return lambda: training_step(learner, images, labels)
-
-
-def operations_of(network: CapsNet, images: torch.Tensor, labels: torch.Tensor) -> int:
-    """Additions and multiplications of a step, by torch's count, which knows einsum and not graphcaps' kernels."""
-    with FlopCounterMode(display=False) as counter:
-        network.loss(network(images, labels), images, labels).backward()
-    network.zero_grad()
-    return counter.get_total_flops()

@@ -27,7 +27,7 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
     seen = []
     v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
     with torch.autocast(u.device.type, enabled=False):
-        placed, weight, _ = layer.votes(u)
+        u, weight, _ = layer.votes(u)
         if isinstance(routing, Spherical):
             (_, before, agreement), (b, _, _) = seen[-2:]
             b = b if layer.prior is None else b - layer.prior.detach().unsqueeze(1)
@@ -38,9 +38,8 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
             fixed = factor.unsqueeze(-1) * before * (routing.kappa / routing.kappa.detach())
         else:
             fixed = torch.stack([parents for _, parents, _ in seen[:-1]]).sum(0)  # (J, B, D)
-        by_type = placed.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
-        of_type = torch.einsum("tjpd,jbd->tbjp", weight, fixed)
-        logits = torch.einsum("tnbp,tbjp->tnjb", by_type, of_type).flatten(0, 1)  # (I, J, B)
+        by_child = weight.unflatten(0, (layer.num_children, -1))  # (I, J, P, D)
+        logits = torch.einsum("ibp,ijbp->ijb", u, torch.einsum("ijpd,jbd->ijbp", by_child, fixed))
     if layer.prior is not None:
         logits = logits + layer.prior.view(layer.num_children, -1, 1)
     return v, logits

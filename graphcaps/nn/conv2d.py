@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.nn.grad import conv2d_input
 
+from . import fourier
+
 MOST_BYTES = 2**26  # of the unfolded features that one product takes
 
 
@@ -31,6 +33,9 @@ class Conv2d(nn.Conv2d):
         if x.device.type != "cpu" or x.dim() != 4 or not x.is_floating_point() or not (autocast or x.dtype == dtype):
             return super().forward(x)
         bias = None if self.bias is None else self.bias.to(dtype)
+        learns = torch.is_grad_enabled() and self.weight.requires_grad and not torch.compiler.is_compiling()
+        if learns and fourier.pays(x, self.weight, self.stride):
+            return fourier.convolution(x.to(dtype), self.weight.to(dtype), bias, self.stride[0])
         return _Convolution.apply(x.to(dtype), self.weight.to(dtype), bias, self.stride)
 
 

@@ -67,8 +67,13 @@ class DepthwisePrimaryCaps(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         wanted, shape = (self.conv.in_channels, *self.conv.kernel_size), tuple(features.shape)
         expect(len(shape) == 4 and shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
-        x = self.conv(features).float()  # (B, channels, 1, 1)
-        u = x.reshape(-1, self.num_types, self.dim).transpose(0, 1)  # (I, B, P)
+        # Not as a convolution: its gradient would be a tenth of a training step of `compact` on a CPU.
+        # With channels last, as features have them in training: else their gradient is laid out in another way, which
+        # takes batch normalisation's several times as long.
+        weight = self.conv.weight.squeeze(1).permute(1, 2, 0).contiguous()  # (H, W, channels)
+        x = (features.to(weight.dtype).permute(0, 2, 3, 1) * weight).sum(dim=(1, 2))  # (B, channels)
+        x = x if self.conv.bias is None else x + self.conv.bias
+        u = x.float().unflatten(1, (self.num_types, self.dim)).transpose(0, 1)  # (I, B, P)
         return squash(u)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from ..errors import check_unit, check_whole, expect
 from ..routing import LinearVotes, Routing
@@ -69,12 +70,13 @@ class SharedCaps(CompleteCaps):
         return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1] // 3)
 
     def votes(self, u: torch.Tensor) -> LinearVotes:
-        """The children's votes with their places, not yet multiplied out."""
+        """The children's votes at their places, not yet multiplied out."""
         check_children(u, self.num_children, self.weight.shape[1] // 3)
-        u = u.to(self.weight.dtype)
-        row, column = self.places.to(u.dtype).unbind(dim=-1)  # (I, 1)
-        placed = torch.cat([u, u * row.unsqueeze(-1), u * column.unsqueeze(-1)], dim=-1)  # (I, B, 3 P)
-        return LinearVotes(placed, self.weight.unflatten(0, (-1, self.num_parents)))
+        factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
+        types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
+        # A matrix for each edge: a third of the multiplications that u, row u and column u in 3 P numbers would take.
+        weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
+        return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 
     def extra_repr(self) -> str:
         matrices, rows, parent_dim = self.weight.shape

@@ -294,9 +294,11 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
     """
+    import torch
+
     expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
     run = run if isinstance(run, Run) else Run.open(run)
-    return run.network(which).to(device).eval()
+    return run.network(which).to(device).to(memory_format=torch.channels_last).eval()  # as it was trained
 
 
 def load_routing(run: Run, device: str = "cpu") -> Any:

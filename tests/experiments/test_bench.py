@@ -11,7 +11,9 @@ from experiments.bench import contention, first, markdown, memory, nodes, traini
 from experiments.bench.__main__ import NAMES, run
 from experiments.bench.formulations import DGL, EINSUM, TORCH, results, why_not
 from experiments.bench.inputs import Setup, Sizes, case
-from graphcaps import GraphcapsError
+from experiments.bench.plain import Plain, fast, readable
+from graphcaps import CapsNet, GraphcapsError
+from graphcaps.routing import Dynamic
 
 TINY = Sizes(
     images=3, children=12, parents=4, edges=300, growth=(300, 600), node_edges=(200, 400), batch=4,
@@ -47,14 +49,29 @@ def test_an_engine_with_wrong_numbers_is_named_and_not_timed(change, what):
         why_not(broken, own, results(DGL, own), "float32")
 
 
-def test_the_network_by_einsum_has_our_loss_and_gradient():
-    images, labels, found = torch.rand(4, *TINY.image_shape), torch.tensor([0, 2, 1, 9]), []
-    for network, _ in training.networks("paper", Setup("cpu", TINY, {})).values():
-        loss = network.loss(network.train()(images, labels), images, labels)
-        found.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
-    for right, got in zip(found[0], found[1], strict=True):
-        # float32 through two convolutions of 81 * 256 terms, and routing
-        assert (got.flatten() - right.flatten()).abs().max() <= 1e-3 * right.abs().max()
+@pytest.mark.parametrize("preset", training.PRESETS)
+def test_a_network_in_plain_pytorch_has_our_loss_and_gradient(preset):
+    torch.manual_seed(0)
+    own = CapsNet.from_preset(preset, TINY.image_shape, 5, Dynamic(3)).train()
+    plain = [Plain(own, routing).double() for routing in (fast, readable)]
+    own.double()
+    images, labels = torch.rand(4, *TINY.image_shape).double(), torch.tensor([0, 2, 1, 4])
+    loss = own.loss(own(images, labels), images, labels)
+    wanted = [loss, *torch.autograd.grad(loss, list(own.parameters()))]
+    for network in plain:
+        loss = network(images, labels)
+        got = [loss, *torch.autograd.grad(loss, network.in_order())]
+        for x, right in zip(got, wanted, strict=True):
+            assert (x - right).norm() <= 1e-5 * right.norm()  # CapsNet routes in float32
+
+
+def test_steps_with_other_gradients_are_named_and_not_timed():
+    found = training.ways("compact", Setup("cpu", TINY, {}))
+    batch = torch.rand(4, *TINY.image_shape), torch.arange(4)
+    training.check({name: found[name] for name in (training.OURS_FLOAT32, training.READABLE)}, *batch)
+    broken = found[training.READABLE]._replace(loss=lambda *batch: 1.5 * found[training.READABLE].loss(*batch))
+    with pytest.raises(GraphcapsError, match="readable PyTorch: expected the loss and gradients of .* It is not timed"):
+        training.check({training.OURS_FLOAT32: found[training.OURS_FLOAT32], training.READABLE: broken}, *batch)
 
 
 @pytest.mark.long
