@@ -1,20 +1,29 @@
-"""A convolution whose weights' gradient is a matrix product, for training on a CPU.
+"""A convolution that is trained on a CPU as products in Fourier space: a third of the multiplications.
 
-The library that torch calls there takes twice as long for this gradient as for a matrix product of the same size, when
-channels are many and the kernel is large. The 9x9 convolution of PrimaryCaps, 64 images, one thread: 315 ms against 133
-in bfloat16, 396 against 294 in float32; for the small kernels of `compact` it was slower. Forward and the gradient of
-the features are torch's. The gradient is made of operations that have gradients, and so has gradients itself.
+A convolution of stride s is the sum of s^2 convolutions of stride 1, of every s-th row and column: of s^2 C channels on
+a grid of n x n, where n = h + t - 1 for outputs h x h and kernels of t = ceil(k / s) taps. With X, W and Y their
+discrete Fourier transforms there, cyclic, since the h x h outputs are those that don't wrap around:
+
+    Y(f) = sum over channels of X(f) conj(W(f))        for the F = n (n // 2 + 1) frequencies that real numbers need
+
+Real and imaginary parts are rows of real matrices, so that all of it is products of matrices: A takes places to
+frequencies, for each of which one product has the four of parts with parts, and C adds those up and goes back.
+
+PrimaryCaps of the 2017 paper, 128 images, one thread, forward and backward in bfloat16: 387 ms, against 980 by oneDNN.
+Outputs are 0.5 % off in root mean square, where oneDNN's are 0.3 %.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+from typing import Any
+
 import torch
-from torch import nn
-from torch.nn.grad import conv2d_input
+from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from . import fourier
-
-MOST_BYTES = 2**26  # of the unfolded features that one product takes
+from ..graph.links import torch_looks_inside
 
 
 class Conv2d(nn.Conv2d):
@@ -27,46 +36,80 @@ class Conv2d(nn.Conv2d):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, int], stride: int = 1):
         super().__init__(in_channels, out_channels, kernel_size, stride)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        learns = torch.is_grad_enabled() and self.weight.requires_grad and not torch_looks_inside()
         autocast = torch.is_autocast_enabled("cpu") and x.dtype != torch.float64
         dtype = torch.get_autocast_dtype("cpu") if autocast else self.weight.dtype
-        if x.device.type != "cpu" or x.dim() != 4 or not x.is_floating_point() or not (autocast or x.dtype == dtype):
+        fits = x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point() and (autocast or x.dtype == dtype)
+        if not (learns and fits and pays(x, self.weight, self.stride)):
             return super().forward(x)
         bias = None if self.bias is None else self.bias.to(dtype)
-        learns = torch.is_grad_enabled() and self.weight.requires_grad and not torch.compiler.is_compiling()
-        if learns and fourier.pays(x, self.weight, self.stride):
-            return fourier.convolution(x.to(dtype), self.weight.to(dtype), bias, self.stride[0])
-        return _Convolution.apply(x.to(dtype), self.weight.to(dtype), bias, self.stride)
+        return convolution(x.to(dtype), self.weight.to(dtype), bias, self.stride[0])
 
 
-class _Convolution(torch.autograd.Function):
+def pays(x: Tensor, weight: Tensor, stride: tuple[int, ...]) -> bool:
+    """Whether images x (B, C, H, H) and weights (O, C, k, k) are as many and as large as Fourier space is good for."""
+    kernel, step = weight.shape[2], stride[0]
+    square = weight.shape[3] == kernel and stride[1] == step and x.shape[2] == x.shape[3] >= kernel
+    return square and kernel >= 5 and min(x.shape[0], *weight.shape[:2]) >= 16 and _grid(x, weight, step)[1] <= 16
+
+
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, step: int) -> Tensor:
+    """``torch.nn.functional.conv2d`` of images (B, C, H, H) and weights (O, C, k, k), all of one dtype."""
+    taps, n = _grid(x, weight, step)
+    to_frequencies, of_taps, back = _transforms(n, taps, x.dtype)
+    grid = (to_frequencies @ _phases(x, n, step)).unflatten(1, (len(x), -1))  # (F * 2, B, s * s * C)
+    kernels = (of_taps @ _phases(weight, taps, step)).unflatten(1, (len(weight), -1))  # (F * 2, O, s * s * C)
+    products = _Products.apply(
+        grid.view(-1, 2 * len(x), grid.shape[2]), kernels.view(-1, 2 * len(weight), grid.shape[2])
+    )
+    parts = products.unflatten(2, (2, -1)).unflatten(1, (2, -1)).transpose(2, 3)  # (F, 2, 2, B, O)
+    y = (back @ parts.reshape(back.shape[1], -1)).view(n - taps + 1, n - taps + 1, len(x), -1).permute(2, 3, 0, 1)
+    return y if bias is None else y + bias.view(-1, 1, 1)
+
+
+def _grid(x: Tensor, weight: Tensor, step: int) -> tuple[int, int]:
+    """t and n."""
+    taps = math.ceil(weight.shape[2] / step)
+    return taps, (x.shape[2] - weight.shape[2]) // step + taps
+
+
+def _phases(x: Tensor, n: int, step: int) -> Tensor:
+    """From (B, C, H, H) to (n * n, B * s * s * C); what lies beyond n s rows and columns is cut off, or zero."""
+    x = x.permute(0, 2, 3, 1)[:, : n * step, : n * step]
+    missing = n * step - x.shape[1]
+    x = pad(x, (0, 0, 0, missing, 0, missing)) if missing else x
+    return x.unflatten(2, (n, step)).unflatten(1, (n, step)).permute(1, 3, 0, 2, 4, 5).reshape(n * n, -1)
+
+
+@functools.lru_cache(maxsize=8)
+def _transforms(n: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """A (F * 2, n * n), the same of a kernel's taps (F * 2, t * t), and C (h * h, F * 2 * 2)."""
+    place, half = torch.arange(n, dtype=torch.float64), n // 2 + 1
+    wave = torch.exp(-2j * math.pi / n * place.outer(place))  # (frequencies, places)
+    waves = torch.einsum("fr,gc->fgrc", wave, wave[:half])
+    twice = torch.tensor([1 if g == 0 or 2 * g == n else 2 for g in range(half)]).view(1, -1, 1, 1)
+    inverse = (waves.conj() * twice / n**2)[..., : n - taps + 1, : n - taps + 1].flatten(2).flatten(0, 1)  # (F, h * h)
+    # Re of inverse (X_r + i X_i) (W_r - i W_i), by the parts of X and of W
+    of_real = torch.stack([inverse.real, inverse.imag], dim=1)
+    back = torch.stack([of_real, torch.stack([-inverse.imag, inverse.real], dim=1)], dim=1)  # (F, 2, 2, h * h)
+
+    def forward(side: int) -> Tensor:
+        found = waves[..., :side, :side].flatten(2).flatten(0, 1)
+        return torch.stack([found.real, found.imag], dim=1).flatten(0, 1).to(dtype)
+
+    return forward(n), forward(taps), back.flatten(0, 2).t().contiguous().to(dtype)
+
+
+class _Products(torch.autograd.Function):
+    """a b^T for each frequency. autograd's own gradient of b is laid out as b^T, and then copied."""
+
     @staticmethod
-    def forward(ctx, x, weight, bias, stride):
-        ctx.save_for_backward(x, weight)
-        ctx.stride = stride
-        return nn.functional.conv2d(x, weight, bias, stride)
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return a @ b.transpose(1, 2)
 
     @staticmethod
-    def backward(ctx, grad):
-        x, weight = ctx.saved_tensors
-        dx = dweight = dbias = None
-        if ctx.needs_input_grad[0]:
-            dx = conv2d_input(x.shape, weight, grad, ctx.stride)
-        if ctx.needs_input_grad[1]:
-            dweight = _weight_gradient(x, weight, grad, ctx.stride)
-        if ctx.needs_input_grad[2]:
-            dbias = grad.sum(dim=(0, 2, 3))
-        return dx, dweight, dbias, None
-
-
-def _weight_gradient(x, weight, grad, stride):
-    outside, inside, height, width = weight.shape
-    windows = x.unfold(2, height, stride[0]).unfold(3, width, stride[1])  # (B, C, h, w, height, width)
-    rows_of_image = grad.shape[2] * grad.shape[3] * inside * height * width * x.element_size()
-    images = max(1, MOST_BYTES // rows_of_image)
-    total = grad.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
-    for some, slopes in zip(windows.split(images), grad.split(images), strict=True):
-        columns = some.permute(0, 2, 3, 4, 5, 1).reshape(-1, height * width * inside)  # channels last, as in memory
-        slopes = slopes.permute(0, 2, 3, 1).reshape(-1, outside)
-        total = total + (slopes.t() @ columns).to(torch.promote_types(x.dtype, torch.float32))
-    return total.to(weight.dtype).view(outside, height, width, inside).permute(0, 3, 1, 2)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = ctx.saved_tensors
+        return grad @ b, grad.transpose(1, 2) @ a

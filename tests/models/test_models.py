@@ -12,7 +12,6 @@ from graphcaps.analysis.accuracy import evaluate
 from graphcaps.data import Batches
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
-from graphcaps.nn import conv2d as conv
 from graphcaps.routing import Dynamic
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -179,31 +178,6 @@ def test_a_preset_says_what_it_can_not_take(arguments, text):
     with pytest.raises(InputError) as caught:
         CapsNet.from_preset(*arguments)
     assert str(caught.value) == text
-
-
-@pytest.mark.parametrize(
-    ("dtype", "layout"), [(torch.float64, torch.contiguous_format), (torch.bfloat16, torch.channels_last)]
-)
-def test_a_convolution_with_its_own_weight_gradient_equals_torchs(dtype, layout, monkeypatch):
-    """In pieces of one image, too; bfloat16: each product is rounded to 8 bits once."""
-    monkeypatch.setattr(conv, "MOST_BYTES", 1)
-    torch.manual_seed(0)
-    ours = conv.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
-    theirs = torch.nn.Conv2d(3, 5, (4, 3), stride=2).to(dtype)
-    theirs.load_state_dict(ours.state_dict())
-    images, cotangent = torch.randn(3, 3, 11, 9, dtype=dtype).contiguous(memory_format=layout), None
-    results = []
-    for layer in (ours, theirs):
-        x = images.clone().requires_grad_()
-        y = layer(x)
-        cotangent = torch.randn_like(y) if cotangent is None else cotangent
-        results.append([y, *torch.autograd.grad(y, (x, layer.weight, layer.bias), cotangent)])
-    close = {torch.float64: 1e-12, torch.bfloat16: 2**-6}[dtype]
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=close, atol=close * float(wanted.detach().abs().max()))
-    if dtype == torch.float64:  # the gradient has a gradient
-        penalty = lambda x, w: torch.func.functional_call(ours, {"weight": w}, (x,)).square().sum()  # noqa: E731
-        assert torch.autograd.gradgradcheck(penalty, (images[:1, :, :5, :5].clone().requires_grad_(), ours.weight))
 
 
 @pytest.mark.long

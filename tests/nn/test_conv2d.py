@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d
 
-from graphcaps.nn import fourier
+from graphcaps.nn import conv2d as fourier
 from graphcaps.nn.conv2d import Conv2d
 
 
