@@ -1,7 +1,7 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
-# make test         one of everything in minutes: lint, types, doctests, every fact, pages, notebooks, the wheel
+# make test         one of everything in minutes: lint, types, doctests, every fact, pages, a notebook
 # make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
-# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, all notebooks
+# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, the wheel, the site
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
@@ -84,8 +84,8 @@ gpu: $(VENV)/installed-dev
 		$(VENV)/bin/graphcaps train --model paper --epochs 1 --device cuda || failed="$$failed training"; \
 	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
-# What a page, a stopwatch or a wheel shows doesn't depend on the libraries' age.
-NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_docs_site.py test_notebooks.py test_wheel.py)
+# What a page or a stopwatch shows doesn't depend on the libraries' age.
+NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_notebooks.py)
 
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)

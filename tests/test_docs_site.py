@@ -20,6 +20,7 @@ for package in ("sphinx", "furo", "myst_parser"):
     pytest.importorskip(package, reason='needs pip install -e ".[docs]"')
 pytest.importorskip("torch_geometric", reason='the reference of graphcaps.pyg needs pip install -e ".[pyg]"')
 
+pytestmark = pytest.mark.long
 DOCS = Path(__file__).parent.parent / "docs"
 LOADED = {("script", "src"), ("img", "src"), ("source", "src"), ("iframe", "src")}  # and links that are no anchors
 

@@ -42,7 +42,8 @@ def fresh(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
-@pytest.mark.parametrize("name", ["mnist", pytest.param("multimnist", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["mnist", "multimnist"])
 def test_answers_to_the_ten_thousand_test_images(name):
     test = load_images(name, MNIST, download=False).test
     result = evaluate(CapsNet.from_pretrained(name), Batches(test, 50))  # large batches wait for memory

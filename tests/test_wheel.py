@@ -18,6 +18,7 @@ import graphcaps
 from graphcaps.data import load_images
 
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.long
 SOURCES = ("graphcaps", "viz", "pyproject.toml", "README.md", "LICENSE")
 
 
@@ -94,7 +95,6 @@ def walk() -> list[str]:
     return list(found.values())
 
 
-@pytest.mark.long
 def test_every_command_of_the_docs_runs_after_all_those_before_it(installed, tmp_path):
     """In one folder and one environment, on scikit-learn's digits and for one epoch."""
     (tmp_path / "photos").mkdir()

@@ -87,8 +87,11 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     there, back = (one * graph.num_src_nodes() + other for one, other in ((src, dst), (dst, src)))
     order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
     fits = bool((there[order] == back[other]).all())
-    then = "Add them: dgl.to_bidirected(graph), in PyG torch_geometric.utils.to_undirected(edge_index)"
-    expect(fits, "graph", "a reverse for each edge", "edges without", then)
+    if not fits:
+        alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
+        got = f"the edge {int(src[alone])} -> {int(dst[alone])} without"
+        then = "Add them: dgl.to_bidirected(graph), or dgl.add_reverse_edges(graph, copy_edata=True), which keeps features"
+        expect(False, "graph", "a reverse for each edge", got, f"{then}; in PyG torch_geometric.utils.to_undirected")
     return torch.empty_like(order).index_copy(0, order, other)
 
 

@@ -231,6 +231,8 @@ def _check_votes(graph: DGLGraph, votes: torch.Tensor | LinearVotes | MatrixVote
         then = "Edges come first: u_hat.transpose(0, 1)"
     elif not fits and len(shape) >= 3 and shape[:2] == (graph.num_src_nodes(), graph.num_dst_nodes()):
         then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
+    elif not fits and len(shape) >= 4 and shape[1:3] == (graph.num_src_nodes(), graph.num_dst_nodes()):
+        then = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
     expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
 
 

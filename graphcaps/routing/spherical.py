@@ -54,7 +54,8 @@ class Spherical(Routing):
         unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
             kinds, with a concentration of 4 or so.
         mutual: whether the two directions of an edge share their logits, which are added up: in ``CapsuleConv`` alone,
-            on graphs where each edge has a reverse.
+            on graphs where each edge has a reverse. Of several edges between two nodes the first one way goes with the
+            first the other way, and so on.
         rate: kappa is e^(rate exponent), of which the exponent is learned: by how much a step of Adam changes log
             kappa, in learning rates.
     """

@@ -44,6 +44,7 @@ def test_classes_that_exclude_each_other_are_found_to_belong_together():
     assert len(set(zip(capsule.tolist(), factor.tolist(), strict=True))) == 5 == len(capsule.unique())
 
 
+@pytest.mark.long
 def test_a_quick_look_at_labels_has_a_column_for_each_network(data, tmp_path, capsys):
     words = ["labels", "--quick", "--data", str(data), "--cache", str(tmp_path / "cache")]
     assert main([*words, "--only", "4 factors, published"]) == 0
@@ -54,6 +55,7 @@ def test_a_quick_look_at_labels_has_a_column_for_each_network(data, tmp_path, ca
     assert "| 4 factors, published | found | " in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_quick_look_at_defaults_has_each_layout_and_reads_bloggers(data, tmp_path, capsys):
     draw = np.random.RandomState(0)
     starts = np.arange(61, dtype=np.int32)

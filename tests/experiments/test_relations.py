@@ -147,6 +147,7 @@ def test_a_kind_is_a_part_of_its_own_where_it_is_told():
     torch.testing.assert_close(found[0], torch.stack([parts[:2, 0].mean(0), parts[0, 1]]))
 
 
+@pytest.mark.long
 def test_a_quick_look_has_a_row_for_each_graph_and_network(data, tmp_path, capsys):
     words = ["relations", "--quick", "--data", str(data), "--cache", str(tmp_path / "cache")]
     assert main([*words, "--only", "UMLS", "4 factors, published"]) == 0

@@ -37,17 +37,10 @@ def run(*arguments: str, **environment: str) -> None:
 
 @needs_triton
 @pytest.mark.fact(12)
-@pytest.mark.parametrize(
-    ("which", "names"),
-    [
-        # of each of the two arrangements, one forward and backward pass
-        pytest.param("not long", "sparse_graph_routes and 3 or not_built and shared", id="small"),
-        pytest.param("", "not alone", id="all", marks=pytest.mark.long),
-    ],
-)
-def test_all_that_follows_holds_in_the_interpreter_alone(which, names):
+@pytest.mark.long
+def test_all_that_follows_holds_in_the_interpreter_alone():
     pytest_here = "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=3", str(Path(__file__))
-    run(*pytest_here, "-k", names, "-m", which, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+    run(*pytest_here, "-k", "not alone", "-m", "", TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
 
 COMPILE = """
