@@ -90,7 +90,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     if not fits:
         alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
         got = f"the edge {int(src[alone])} -> {int(dst[alone])} without"
-        then = "Add them: dgl.to_bidirected(graph), or dgl.add_reverse_edges(graph, copy_edata=True), which keeps features"
+        then = "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True)"
         expect(False, "graph", "a reverse for each edge", got, f"{then}; in PyG torch_geometric.utils.to_undirected")
     return torch.empty_like(order).index_copy(0, order, other)
 

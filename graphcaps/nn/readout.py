@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from .._dgl import DGLGraph
-from ..errors import check_whole
+from ..errors import check_whole, expect
 from ..graph import membership
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -64,6 +64,8 @@ class CapsuleReadout(nn.Module):
             bias=bias,
             normalise=normalise,
         )
+        mutual = self.capsules.routing.mutual
+        expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""

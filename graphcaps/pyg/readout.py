@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
-from ..errors import check_flag, check_tensor, required
+from ..errors import check_flag, check_tensor, expect, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -69,6 +69,8 @@ class CapsuleReadout(Aggregation):
             normalise=normalise,
             names=PYG,
         )
+        mutual = self.capsules.routing.mutual
+        expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""

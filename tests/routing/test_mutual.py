@@ -103,7 +103,7 @@ def block():
 @pytest.mark.parametrize(
     "graph, options, text",
     [
-        (dgl.graph(([0, 1], [1, 2])), {}, "a reverse for each edge, got the edge 0 -> 1 without. Add them: dgl.to_bidir"),
+        (dgl.graph(([0, 1], [1, 2])), {}, "a reverse for each edge, got the edge 0 -> 1 without. Add them: dgl.to_"),
         (dgl.graph(([0, 0, 1], [1, 1, 0])), {}, "graph: expected a reverse for each edge"),
         (block, {}, "graph: expected edges that go both ways, with mutual=True, got a block. Give it mutual=False"),
         (lambda: bipartite_graph([0], [0], 1, 1), {}, "with mutual=True, got sources and destinations. Give it mutual"),
