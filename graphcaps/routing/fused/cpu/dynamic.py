@@ -42,8 +42,7 @@ def run(
 ) -> Parents:
     """Dynamic routing, or its first pass for uniform coupling, whose observer sees the same state R times."""
     if (u := votes_by_image(graph, votes, b, observer)) is not None:
-        s = sums_by_image(graph, u, passes_of(routing, None)[0])
-        return squashed(s.reshape(len(s), *b.shape[1:], s.shape[-1]))
+        return squashed(sums_by_image(graph, u, passes_of(routing, None)[0]))
     return route_in_passes(_Dynamic.apply, graph, votes, b, *passes_of(routing, observer))
 
 

@@ -26,9 +26,9 @@ def votes_by_image(graph: DGLGraph, votes: Tensor | LinearVotes, b: Tensor, obse
     """The votes (E, B, D) if they lie image by image, and these kernels know their graph and logits b; else None."""
     if isinstance(votes, LinearVotes) or observer is not None or b.requires_grad or any(b.stride()):
         return None
-    u = votes.to(b.dtype).reshape(len(votes), -1, votes.shape[-1])
-    fits = u.shape[1] > 1 and u.transpose(0, 1).is_contiguous() and bool(b.flatten()[0].isfinite())
-    return u if fits and graph.num_src_nodes() >= LANES and links(graph, u.device).complete else None
+    lie_so = votes.dim() == 3 and votes.shape[1] > 1 and votes.transpose(0, 1).is_contiguous()
+    known = lie_so and graph.num_src_nodes() >= LANES and links(graph, votes.device).complete
+    return votes.to(b.dtype) if known and b[0, 0].isfinite() else None
 
 
 def sums_by_image(
@@ -39,9 +39,8 @@ def sums_by_image(
     Spherical routing has a ``scale`` (J, B) = kappa / rho, and ``per_square``, scale / sum of a parent's squared votes.
     """
     learning = torch.is_grad_enabled() and (u.requires_grad or (scale is not None and scale.requires_grad))
-    return _SumsByImage.apply(
-        u, scale, per_square, (graph.num_src_nodes(), graph.num_dst_nodes()), iterations, learning
-    )
+    sizes = graph.num_src_nodes(), graph.num_dst_nodes()
+    return _SumsByImage.apply(u, scale, per_square, sizes, iterations, learning)
 
 
 class _SumsByImage(torch.autograd.Function):
@@ -59,8 +58,8 @@ class _SumsByImage(torch.autograd.Function):
         scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
         c = empty((len(u) if learning else 0, iterations - 1, num_parents, num_children), u)
         s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
-        ctx.sizes = {"D": (None,) * u.shape[-1], "children": num_children, "parents": num_parents}
-        ctx.sizes["iterations"] = iterations
+        D = (None,) * u.shape[-1]  # as long as it says: known when a kernel is compiled
+        ctx.sizes = {"D": D, "children": num_children, "parents": num_parents, "iterations": iterations}
         run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
         ctx.save_for_backward(votes, scale, per_square, c, s)
         return s[:, -1].transpose(0, 1).contiguous()

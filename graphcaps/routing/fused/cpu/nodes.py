@@ -72,9 +72,12 @@ class RowsByNode:
         Nodes share their neighbours' votes, and so each thread needs a part. An edge's own votes are one node's.
         """
         size = u_hat.numel() * u_hat.element_size()
-        ranges = self.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size) if not self.own else 2**31))
-        du = zeros((1 if self.own else len(ranges), *u_hat.shape), u_hat)
-        return ranges, du, [du[0]] * len(ranges) if self.own else list(du)
+        if self.own:
+            ranges, du = self.ranges(torch.get_num_threads()), zeros((1, *u_hat.shape), u_hat)
+            return ranges, du, [du[0]] * len(ranges)
+        ranges = self.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size)))
+        du = zeros((len(ranges), *u_hat.shape), u_hat)
+        return ranges, du, list(du)
 
 
 rows_by_node = cached_per_structure(RowsByNode)

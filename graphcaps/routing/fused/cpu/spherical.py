@@ -44,8 +44,7 @@ def run(
     if routing.iterations == 1:
         return dynamic.run(graph, votes, Dynamic(1), b, activation, observer)
     if (by_image := votes_by_image(graph, votes, b, observer)) is not None:
-        s = sums_by_image(graph, by_image, routing.iterations, *_scale(graph, by_image, routing.kappa))
-        return squashed(s.reshape(len(s), *b.shape[1:], s.shape[-1]))
+        return squashed(sums_by_image(graph, by_image, routing.iterations, *_scale(graph, by_image, routing.kappa)))
 
     def sums(u: Tensor, weight: Tensor, prior: Tensor, index: Tensor | None, *others: Any) -> Tensor:
         if weight.numel():
@@ -58,25 +57,21 @@ def run(
     return route_in_passes(sums, graph, votes, b, routing.iterations, observer)
 
 
-def squared_lengths(votes: Tensor | LinearVotes, graph: DGLGraph) -> Tensor:
-    """(J, B): for each parent the sum of |u_hat|^2 over its in-edges, of votes (E, B, D) or of children (I, B, P)."""
-    u = votes if isinstance(votes, Tensor) else votes.u
-    ends = links(graph, u.device)
-    if isinstance(votes, LinearVotes):
-        _, weight, index = votes
-        if weight.dim() == 2:
-            of_child = (u @ weight).square().sum(-1)  # (I, B)
-            return _to_parents(of_child.index_select(0, ends.src), ends)
-        if ends.complete and index is None:
-            # |u W|^2 = <u u^T, W W^T>, and where children share W their u u^T may be added up first.
-            if weight.dim() == 4:
-                by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
-            else:
-                by_type, weight = u.unsqueeze(1), weight.unflatten(0, (ends.num_children, ends.num_parents))
-            products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
-            return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
-        u = votes.build(graph)
-    return _to_parents(u.square().sum(-1), ends)
+def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
+    """(J, B): for each parent the sum of |u_hat|^2 over its in-edges, of children (I, B, P)."""
+    (u, weight, index), ends = votes, links(graph, votes.u.device)
+    if weight.dim() == 2:
+        of_child = (u @ weight).square().sum(-1)  # (I, B)
+        return _to_parents(of_child.index_select(0, ends.src), ends)
+    if ends.complete and index is None:
+        # |u W|^2 = <u u^T, W W^T>, and where children share W their u u^T may be added up first.
+        if weight.dim() == 4:
+            by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
+        else:
+            by_type, weight = u.unsqueeze(1), weight.unflatten(0, (ends.num_children, ends.num_parents))
+        products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
+        return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+    return _to_parents(votes.build(graph).square().sum(-1), ends)
 
 
 def _scale(graph: DGLGraph, votes: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +102,10 @@ def _with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor
 
 
 class _KappaPerRho(torch.autograd.Function):
-    """kappa / rho by torch's own gradients. Second derivatives are refused: they would lack what `_Spherical` adds."""
+    """kappa / rho of linear votes by torch's own gradients.
+
+    Second derivatives are refused: they would lack what `_Spherical` adds.
+    """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor, index: Tensor | None, graph: DGLGraph) -> Tensor:
@@ -116,7 +114,7 @@ class _KappaPerRho(torch.autograd.Function):
             for k, given in enumerate(ctx.given):
                 ctx.given[k] = given.detach().requires_grad_(learned[k])
             u, weight, kappa = ctx.given
-            squares = squared_lengths(LinearVotes(u, weight, index) if weight.numel() else u, graph)
+            squares = squared_lengths(LinearVotes(u, weight, index), graph)
             votes = links(graph, u.device).in_degrees.to(u.dtype).unsqueeze(-1)
             ctx.scale = concentration_per_length(squares, votes, kappa)
         return ctx.scale.detach()
