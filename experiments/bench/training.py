@@ -118,10 +118,10 @@ def training(setup: Setup) -> Iterator[Table]:
         with FlopCounterMode(display=False) as counter:  # knows einsum, and not graphcaps' kernels
             found[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
+        iterations, flop = SETTINGS[preset].iterations, f"{operations / 1e9:.1f} GFLOP"
         about = (
-            f"CapsNet {preset}, images {sizes.image_shape}, B {sizes.batch}, R {SETTINGS[preset].iterations}; a step "
+            f"{preset}: images {sizes.image_shape}, B {sizes.batch}, R {iterations}, {flop} as convolutions and einsum"
         )
-        about += f"is {operations / 1e9:.1f} GFLOP of convolutions, matrix products, votes and routing"
         rows = [Row(name, way.precision) for name, way in found.items()]
         table = Table(f"training step of {preset}", about, "ms", rows, PLAIN)
         calls = {name: lambda way=way: way.step(images, labels) for name, way in found.items()}
