@@ -17,7 +17,7 @@ from ..routing import Dynamic, Routing, Spherical, Uniform
 from ..routing.api import unit_votes
 from ..routing.gradient import squash_saving_memory
 from ..routing.names import as_routing
-from ..routing.nodes import route_edges, route_nodes, route_traced
+from ..routing.nodes import route_nodes, route_traced
 
 LEAST = 1e-24  # mean squares of features up to this count as zero
 
@@ -207,15 +207,13 @@ class NodeCapsules(nn.Module):
         z = self._votes(feat, edge_feat, edges)  # (N_src or E, *, K_in, K_out, D)
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = self._scale(z, edge_weight, edges)
-        if self.competition == "capsules" and not isinstance(graph, Links):
-            s, c = route_nodes(graph, z, scale, self.routing, get_coupling, own=edge_feat is not None)
-        else:
-            votes = z.index_select(0, edges.src) if edge_feat is None else z
+        own = edge_feat is not None
+        if isinstance(graph, Links):
+            votes = z if own else z.index_select(0, edges.src)
             votes = votes if scale is None else votes * scale.unsqueeze(-1)
-            if isinstance(graph, Links):
-                s, c = route_traced(graph, votes, self.routing, get_coupling)
-            else:
-                s, c = route_edges(graph, votes, self.competition, self.routing, get_coupling)
+            s, c = route_traced(graph, votes, self.routing, get_coupling)
+        else:
+            s, c = route_nodes(graph, z, scale, self.routing, get_coupling, own, self.competition)
         # s is (N_dst, *, K_out, D); share is the factor that makes it a mean.
         share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":

@@ -58,9 +58,15 @@ def route_edges(graph: DGLGraph, votes: Tensor, competition: str, routing: Routi
 
 
 def route_nodes(
-    graph: DGLGraph, z: Tensor, scale: Tensor | None, routing: Routing, get_coupling: bool, own: bool = False
+    graph: DGLGraph,
+    z: Tensor,
+    scale: Tensor | None,
+    routing: Routing,
+    get_coupling: bool,
+    own: bool = False,
+    competition: str = "capsules",
 ) -> Capsules:
-    """``route_edges`` where the votes of an edge compete among themselves.
+    """``route_edges`` of what nodes have to say, or of the votes of each edge.
 
     Where a node says the same along all of its edges, the fused engine reads its votes for each edge, and never makes
     the votes (E, K_in, K_out, D). Engine torch makes them for a chunk of edges at a time where K_in is 1.
@@ -70,17 +76,21 @@ def route_nodes(
         z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
         scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
         own: whether z is (E, *, K_in, K_out, D), the votes of each edge.
+        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
     """
     if _has_passes_by_node(z, routing):
-        if routing.mutual:  # Numba takes half a second to import
-            from .fused.cpu.mutual import route_mutually as fused
-        else:
-            from .fused.cpu.nodes import route_nodes as fused
-
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
-        return Capsules(*fused(graph, z, scale, kappa, iterations, get_coupling, own))
-    if not own and _in_chunks(z, routing):
+        given = graph, z, scale, kappa, iterations, get_coupling, own
+        neighbours = competition == "neighbours"
+        if routing.mutual or neighbours:  # Numba takes half a second to import
+            from .fused.cpu import mutual
+
+            return Capsules(*mutual.route_mutually(*given, neighbours))
+        from .fused.cpu import nodes
+
+        return Capsules(*nodes.route_nodes(*given))
+    if not own and competition == "capsules" and _in_chunks(z, routing):
         of_nodes = NodeVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
         return _route_own(_own_edges(graph, z, routing), of_nodes, routing, get_coupling, graph)
     votes = z if own else z.index_select(0, links(graph, z.device).src)
@@ -88,7 +98,7 @@ def route_nodes(
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
     if routing.mutual:
         return route_mutually(graph, votes, routing, get_coupling)
-    return route_edges(graph, votes, "capsules", routing, get_coupling)
+    return route_edges(graph, votes, competition, routing, get_coupling)
 
 
 class _OwnEdges(ScatterEdges):

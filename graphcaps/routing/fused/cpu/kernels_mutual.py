@@ -1,13 +1,14 @@
-"""Routing among the capsules of a node where an edge shares its logits with its reverse, for Numba.
+"""Routing of nodes whose couplings depend on each other, for Numba.
 
-    b_e = <u_hat_e, w_v> + <u_hat_e', w_u>        of the edge e = (u, v) and its reverse e' = (v, u)
+    b_e = <u_hat_e, w_v> + <u_hat_e', w_u>        of e = (u, v) and its reverse e' = (v, u), where logits are mutual
+    c   = softmax of <u_hat, w> over all edges and capsules of a source, where neighbours compete: given from outside
 
 An iteration needs the products of the one before along all edges. So these kernels go from iteration to iteration, and
 in each from node to node: what an iteration sums over a node's rows and the next iteration's products of the same rows
 are made together, while the votes are in cache.
 
 s, w and ds are (N, R, K, D). c, db and the products are (rows, K) of an iteration, in the rows' order, and
-``reverse`` (rows,) has the row of each row's reverse edge. `mutual` calls these.
+``reverse`` (rows,) has the row of each row's reverse edge, or is empty where neighbours compete. `mutual` calls these.
 """
 
 from __future__ import annotations
@@ -37,22 +38,26 @@ from .simd import fma, get, load, prefetch, splat, store, zeros
 def look_ahead_twice(rows, k, last, x, start, reverse):
     """Prefetch a later row's votes, and the numbers of x (rows, K) of its reverse edge."""
     look_ahead(rows, k, last)
-    prefetch(x, start + get(reverse, min(k + AHEAD, last)) * len(rows.K))
+    if len(reverse) > 0:
+        prefetch(x, start + get(reverse, min(k + AHEAD, last)) * len(rows.K))
 
 
 @inlined
 def with_reverse(x, start, k, reverse, K):
-    """Of x (rows, K), from ``start`` on, row k plus its reverse edge's."""
-    one, own, other = x.dtype.type(1), start + k * len(K), start + get(reverse, k) * len(K)
-    return fma(one, load(x, own, K), load(x, other, K))
+    """Of x (rows, K), from ``start`` on, row k, plus its reverse edge's if there are reverse edges."""
+    found = load(x, start + k * len(K), K)
+    if len(reverse) > 0:
+        found = fma(x.dtype.type(1), load(x, start + get(reverse, k) * len(K), K), found)
+    return found
 
 
 @compiled
 def iterate(begin, end, rows, reverse, kappa, r, iterations, adds, s, w, squares, length, shared, c, after):
     """Iteration r: its s and, unless it is the last, w and the products ``after`` (rows, K) of the next.
 
-    ``shared`` (rows, K) are the products of this iteration, and c (rows, K) its couplings, or empty. At r = 0, which
-    couples equally, ``squares`` and ``length`` (N, K) are made: the sums of squared lengths and kappa / rho.
+    ``shared`` (rows, K) are the products of this iteration, and c (rows, K) its couplings, or empty; where neighbours
+    compete c is given. At r = 0, which couples equally, ``squares`` and ``length`` (N, K) are made: the sums of squared
+    lengths and kappa / rho.
     """
     K, D, like = rows.K, rows.D, rows.u_hat
     size, caps = len(K) * len(D), len(K)
@@ -73,6 +78,12 @@ def iterate(begin, end, rows, reverse, kappa, r, iterations, adds, s, w, squares
             store(length, node * caps, load(per, 0, K))
         else:
             store(per, 0, load(length, node * caps, K))
+        if len(reverse) == 0:
+            clear(sums, 0, size)
+            for k in range(first, last):
+                look_ahead(rows, k, last - 1)
+                add_votes(sums, 0, load(c, k * caps, K), rows, k, room)
+        elif r > 0:
             for k in range(first, last):
                 look_ahead_twice(rows, k, last - 1, shared, 0, reverse)
                 coupling = softmax(with_reverse(shared, 0, k, reverse, K), K)
@@ -110,7 +121,7 @@ def sum_backward(node, rows, reverse, r, iterations, adds, s, above, start, ds, 
 
 @compiled
 def iterate_backward(begin, end, rows, reverse, r, iterations, adds, s, length, c, db, db_above, ds, dw, dlength):
-    """db (rows, K) of iteration r > 0, and its ds, which is given where r is the last.
+    """db (rows, K) of iteration r > 0, or dc where neighbours compete; and its ds, which is given where r is the last.
 
     ``db_above`` is that of iteration r + 1. dw (N, K, D) and dlength (N, K) add up from iteration to iteration.
     """
@@ -131,7 +142,10 @@ def iterate_backward(begin, end, rows, reverse, r, iterations, adds, s, length, 
         for k in range(first, last):
             if r == iterations - 1:
                 look_ahead(rows, k, last - 1)
-            store(db, k * caps, softmax_backward(load(c, k * caps, K), products(rows, k, ds, at), K))
+            slope = products(rows, k, ds, at)
+            if len(reverse) > 0:
+                slope = softmax_backward(load(c, k * caps, K), slope, K)
+            store(db, k * caps, slope)
 
 
 @compiled
@@ -140,10 +154,11 @@ def gradient(
 ):
     """ds of iteration 0; du (sources, K, D) += the gradient of the votes, dkappa (N, K) and, unless empty, dscale.
 
-    c and db are those of all iterations (R, rows, K); the first of them isn't read.
+    c and db are those of all iterations (R, rows, K). The first db isn't read, and the first c only where neighbours
+    compete.
     """
     K, D, like = rows.K, rows.D, rows.u_hat
-    size, caps, num_rows = len(K) * len(D), len(K), len(reverse)
+    size, caps, num_rows = len(K) * len(D), len(K), len(rows.source)
     change, room, bend = zeros(size, like), zeros(caps, like), zeros(caps, like)
     square, per, of_per = zeros(caps, like), zeros(caps, like), zeros(caps, like)
     equal = splat(like.dtype.type(1) / like.dtype.type(caps), K)
@@ -161,7 +176,10 @@ def gradient(
         at = node * iterations * size
         for k in range(first, last):
             clear(change, 0, size)
-            add_parents(change, equal, ds, at, K, D, room)
+            start = equal
+            if len(reverse) == 0:
+                start = load(c, k * caps, K)
+            add_parents(change, start, ds, at, K, D, room)
             for r in range(1, iterations):
                 tile = r * num_rows * caps
                 add_parents(change, load(c, tile + k * caps, K), ds, at + r * size, K, D, room)

@@ -55,6 +55,9 @@ class RowsByNode:
             each = torch.arange(caps_in)
             source, order = ((of.unsqueeze(1) * caps_in + each).flatten() for of in (source, order))
         self.source, self.eid, self.own = source.to(index), order.to(index), own
+        each_in = torch.arange(caps_in).repeat(len(edges.src))
+        self.child = (edges.src.repeat_interleave(caps_in) * caps_in + each_in)[order]  # (rows,): its source's capsule
+        self.num_children = edges.num_children * caps_in
         degrees = edges.in_degrees * caps_in
         self.most = max(1, int(degrees.max())) if len(degrees) else 1
         self.indptr = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
