@@ -12,6 +12,7 @@ which stand in the place of z.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -55,12 +56,16 @@ class RowsByNode:
             each = torch.arange(caps_in)
             source, order = ((of.unsqueeze(1) * caps_in + each).flatten() for of in (source, order))
         self.source, self.eid, self.own = source.to(index), order.to(index), own
-        each_in = torch.arange(caps_in).repeat(len(edges.src))
-        self.child = (edges.src.repeat_interleave(caps_in) * caps_in + each_in)[order]  # (rows,): its source's capsule
-        self.num_children = edges.num_children * caps_in
+        self.src, self.caps_in, self.num_children = edges.src, caps_in, edges.num_children * caps_in
         degrees = edges.in_degrees * caps_in
         self.most = max(1, int(degrees.max())) if len(degrees) else 1
         self.indptr = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+
+    @functools.cached_property
+    def child(self) -> Tensor:
+        """(rows,) int64: the capsule of each row's source, u * K_in + k."""
+        eid = self.eid.long()
+        return self.src[eid // self.caps_in] * self.caps_in + eid % self.caps_in
 
     def ranges(self, parts: int) -> list[tuple[int, int]]:
         """The nodes of each thread (begin, end), with about equal numbers of rows."""
