@@ -272,7 +272,7 @@ import graphcaps, dgl, hypothesis.strategies, numba, pytest
 for line in sys.stdin:
     if not os.fork():
         signal.alarm(300)
-        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os._exit(pytest.main(json.loads(line)))
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
@@ -314,6 +314,6 @@ def test_wrong_code_turns_its_test_red(mutation, project, forks):
     finally:
         path.write_text(text, encoding="utf-8")
     # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
-    said = (project / "said").read_text()
-    red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", said, re.MULTILINE)
-    assert status == pytest.ExitCode.TESTS_FAILED and red, said[-4000:]
+    output = (project / "output").read_text()
+    red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", output, re.MULTILINE)
+    assert status == pytest.ExitCode.TESTS_FAILED and red, output[-4000:]

@@ -6,7 +6,8 @@ children: a vector has a number of each, and J such vectors are a tile. The last
 There the children that the block before had are given couplings of 0, and what is kept of them is written once more.
 
 u is (B, I, J, D), c (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J, and s (B, R, J, D).
-``scale`` (B, J) is kappa / rho, or empty for dynamic routing.
+``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums`` and ``couplings`` are where those of
+an image, or of its block or iteration, begin in u, s and c.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
         for at in range(0, row, len(D)):
             store(before, at, splat(u.dtype.type(0), D))
         for r in range(iterations):
-            sums, kept = (image * iterations + r) * row, (image * (iterations - 1) + r - 1) * numbers
+            sums, couplings = (image * iterations + r) * row, (image * (iterations - 1) + r - 1) * numbers
             for block in range(0, children, LANES):
                 child = min(block, children - LANES)
                 votes = (image * children + child) * row
@@ -60,7 +61,7 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
                 for j in range(parents):
                     coupling = load(tile, j * LANES, VECTOR)
                     if r > 0 and len(c) > 0:
-                        store(c, kept + j * children + child, coupling)
+                        store(c, couplings + j * children + child, coupling)
                     store(tile, j * LANES, select_first(block - child, nothing, coupling))
                 add_block(s, sums, tile, u, votes, parents, D)
             for j in range(parents):
@@ -88,7 +89,7 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
     of_parents, dx = zeros(row * rows, u), zeros(row, u)
     tile, db, nothing = zeros(parents * LANES, u), zeros(iterations * numbers, u), splat(u.dtype.type(0), VECTOR)
     for image in range(begin, end):
-        kept = image * (iterations - 1) * numbers
+        couplings = image * (iterations - 1) * numbers
         for j in range(parents):
             store(of_parents, (j * rows + max(0, rows - 2)) * size, load(ds, image * row + j * size, D))
             store(dx, j * size, splat(u.dtype.type(0), D))
@@ -100,12 +101,12 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                 mean = nothing
                 for j in range(parents):
                     dc = dots_with(u, votes + j * size, row, load(of_parents, (j * rows + 2 * r - 1) * size, D), VECTOR)
-                    mean = fma(load(c, kept + of_r + j * children + child, VECTOR), dc, mean)
+                    mean = fma(load(c, couplings + of_r + j * children + child, VECTOR), dc, mean)
                     store(tile, j * LANES, dc)
                 for j in range(parents):
                     at = of_r + j * children + child
                     slope = subtract(load(tile, j * LANES, VECTOR), mean)
-                    change = multiply(load(c, kept + at, VECTOR), slope)
+                    change = multiply(load(c, couplings + at, VECTOR), slope)
                     if len(scale) == 0 and r < iterations - 1:
                         change = fma(one, load(db, at + numbers, VECTOR), change)
                     store(db, at, change)
@@ -141,7 +142,7 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                         change = fma(bend, load(u, to + x * row, D), change)
                     for r in range(1, iterations):
                         at, back = (r - 1) * numbers + j * children + child + x, first + (2 * r - 1) * size
-                        change = fma(get(c, kept + at), load(of_parents, back, D), change)
+                        change = fma(get(c, couplings + at), load(of_parents, back, D), change)
                         change = fma(get(db, at), load(of_parents, back + size, D), change)
                     store_nontemporal(du, to + x * row, change)
 
