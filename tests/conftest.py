@@ -8,7 +8,9 @@ engine, on every device at hand, or for the routings that it is marked with, ``r
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -52,6 +54,15 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("way", ways, ids=str, indirect=True)
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases_of(metafunc.fixturenames), indirect=True)
+
+
+@pytest.fixture(scope="session")
+def mnist_root() -> Path:
+    """The folder that torchvision's MNIST takes as its root: the environment variable GRAPHCAPS_MNIST names it."""
+    root = Path(os.environ.get("GRAPHCAPS_MNIST", ""))
+    if not (root / "MNIST" / "raw").is_dir():
+        pytest.skip("GRAPHCAPS_MNIST names no folder with MNIST/raw")
+    return root
 
 
 @pytest.fixture(scope="module")
