@@ -18,7 +18,7 @@ How = ParamSpec("How")
 Made = TypeVar("Made")
 
 
-def torch_looks_inside() -> bool:
+def is_tracing() -> bool:
     """Whether torch traces or transforms: it wants to see the operations, and its tensors may have no numbers."""
     # The compiler can't see into all of these questions.
     return (
@@ -29,12 +29,12 @@ def torch_looks_inside() -> bool:
     )
 
 
-def outside_of_transforms(make: Callable[[], Made]) -> Made:
+def run_untraced(make: Callable[[], Made]) -> Made:
     """``make()``, whose tensors have numbers also where torch traces or transforms.
 
     A graph's structure is no part of what is traced. Traces and transforms belong to a thread, so this takes another.
     """
-    if not torch_looks_inside():
+    if not is_tracing():
         return make()
     made: list[Made] = []
     failed: list[Exception] = []
@@ -86,7 +86,7 @@ class PerStructure(Generic[How, Made]):
         key = (id(structure), *how, *named.items())
         if key not in self.cache:
             with torch.inference_mode(False):  # a training may use it later
-                made = outside_of_transforms(lambda: self.make(graph, *how, **named))
+                made = run_untraced(lambda: self.make(graph, *how, **named))
             weakref.finalize(structure, self.cache.pop, key, None)
             self.cache[key] = made
         return self.cache[key]

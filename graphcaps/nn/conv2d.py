@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ..graph.links import torch_looks_inside
+from ..graph.links import is_tracing
 
 
 class Conv2d(nn.Conv2d):
@@ -37,7 +37,7 @@ class Conv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        learns = torch.is_grad_enabled() and self.weight.requires_grad and not torch_looks_inside()
+        learns = torch.is_grad_enabled() and self.weight.requires_grad and not is_tracing()
         autocast = torch.is_autocast_enabled("cpu") and x.dtype != torch.float64
         dtype = torch.get_autocast_dtype("cpu") if autocast else self.weight.dtype
         fits = x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point() and (autocast or x.dtype == dtype)

@@ -10,7 +10,7 @@ from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect
-from ..graph.links import outside_of_transforms
+from ..graph.links import run_untraced
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import dropped
 from ..routing.api import uncompiled
@@ -67,7 +67,7 @@ class BeliefConv(nn.Module):
         ends = pairs(edge_index)
         expect(ends.dim() == 2 and ends.size(0) == 2, "edge_index", "(2, E)", tuple(ends.shape))
         make = functools.partial(routed_edges, "edge_index", ends, False, num_nodes, num_nodes)
-        graph = outside_of_transforms(make).graph
+        graph = run_untraced(make).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
         sizes = torch.tensor([num_nodes])

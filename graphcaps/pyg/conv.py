@@ -11,7 +11,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_flag, check_tensor, expect, required
-from ..graph.links import outside_of_transforms
+from ..graph.links import run_untraced
 from ..nn.node_caps import PYG, NodeCapsules, check_features, ends_of_features, warn_unused
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -165,7 +165,7 @@ class CapsuleConv(MessagePassing):
                 routed = routed_edges("edge_index", ends, loops, num_sources, num_targets)
             else:
                 make = functools.partial(routed_edges, "edge_index", ends, loops, num_sources, num_targets)
-                routed = outside_of_transforms(make)
+                routed = run_untraced(make)
             self._routed = routed if self.cached else None
         for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             fits = values is None or values.shape[0] == routed.num_given

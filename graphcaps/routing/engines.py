@@ -14,7 +14,7 @@ from torch import Tensor
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_name, expect
 from ..graph import links
-from ..graph.links import torch_looks_inside
+from ..graph.links import is_tracing
 from . import fused
 from .edges import DenseEdges, EdgeOps, Observer, edges_of
 from .gradient import with_written_gradient
@@ -70,7 +70,7 @@ def choose_engine(graph: DGLGraph, votes: Votes, routing: Routing | str = "dynam
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    if torch_looks_inside():
+    if is_tracing():
         return "torch"
     device = device_of(votes)
     if device.type == "cpu" and not fused.why_not(as_routing(routing), votes):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..functional import squash
-from ..graph.links import torch_looks_inside
+from ..graph.links import is_tracing
 from .dynamic import Dynamic
 from .edges import DenseEdges, EdgeOps, ScatterEdges
 from .routing import Parents, Routing, squashed
@@ -35,7 +35,7 @@ def with_written_gradient(routing: Routing, edges: EdgeOps, u_hat: Tensor, prior
     It is that of dynamic routing and of uniform coupling, its first iteration.
     """
     fits = type(routing) in (Dynamic, Uniform) and type(edges) in (DenseEdges, ScatterEdges)
-    if not fits or torch_looks_inside() or not torch.is_grad_enabled():
+    if not fits or is_tracing() or not torch.is_grad_enabled():
         return None
     if not (u_hat.requires_grad or prior.requires_grad):
         return None
@@ -114,7 +114,7 @@ def through_squash(s: Tensor, dv: Tensor) -> Tensor:
 
 def squash_saving_memory(s: Tensor) -> Tensor:
     """``squash`` with a gradient that has one tensor of s's size beside its result; autograd has three."""
-    return squash(s) if torch_looks_inside() or not s.requires_grad else _Squash.apply(s)
+    return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
 
 
 class _Squash(torch.autograd.Function):

@@ -10,7 +10,7 @@ from torch import Tensor
 from .._dgl import DGLGraph, dgl, ops
 from ..errors import expect
 from ..graph import Links, cached_per_structure, expand, links, reverse_edges
-from ..graph.links import torch_looks_inside
+from ..graph.links import is_tracing
 from .api import route_checked
 from .chunks import NodeVotes, products_along, sum_along
 from .dynamic import Dynamic
@@ -188,7 +188,7 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
         # One iteration, in which couplings are equal, 1 / K.
         return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1, False)[0]
     ends = links(graph, z.device)
-    if not torch_looks_inside():
+    if not is_tracing():
         return sum_along(z, weight, ends.src, ends.dst, ends.num_parents)
     along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
     return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
@@ -199,7 +199,7 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
     if _fits_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
-    if not torch_looks_inside():
+    if not is_tracing():
         return products_along(z, z, ends.src, ends.dst)
     return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
 
@@ -229,7 +229,7 @@ def _in_chunks(z: Tensor, routing: Routing) -> bool:
     """Whether engine torch routes votes that aren't made: on a CPU where nothing else would, or it is asked for."""
     asked = asked_engine()
     here = asked == "torch" or (asked == "auto" and (z.device.type != "cpu" or routing.mutual))
-    return here and type(routing) in (Spherical, Dynamic, Uniform) and z.shape[-3] == 1 and not torch_looks_inside()
+    return here and type(routing) in (Spherical, Dynamic, Uniform) and z.shape[-3] == 1 and not is_tracing()
 
 
 def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:
@@ -247,5 +247,5 @@ def _fits_kernels(z: Tensor) -> bool:
         and z.dim() == 4
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= LARGEST
-        and not torch_looks_inside()
+        and not is_tracing()
     )
