@@ -18,7 +18,7 @@ from .links import cached_per_structure
 COMPETITIONS = ("capsules", "neighbours")
 
 
-def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1, competition: str = "neighbours") -> DGLGraph:
+def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1, competition: str = "capsules") -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result carries the vote of capsule k of e's source for capsule l of e's

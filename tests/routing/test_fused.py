@@ -12,8 +12,8 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
 from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.fused.cpu import passes
-from graphcaps.routing.fused.cpu.tiles import LANES
+from graphcaps.routing.engines.cpu import passes
+from graphcaps.routing.engines.cpu.tiles import LANES
 from graphcaps.routing.names import ROUTINGS, as_routing
 
 FUSED = [name for name in ROUTINGS if name not in ("inverted", "em")]
@@ -33,7 +33,7 @@ def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, to
     """In value and in the gradients of these leaves."""
     routing, built = as_routing(routing), votes.tensor(graph) if isinstance(votes, LinearVotes) else votes
     found = []
-    for v, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
+    for _, v, _, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
         cotangent = torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(1))
         found.append([v, *torch.autograd.grad(v, leaves, cotangent)])
     torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
@@ -132,7 +132,7 @@ def test_a_forked_process_can_route():
     code = (
         "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
         "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
-        "from graphcaps.routing.fused.cpu import passes; passes.pool(2).submit(int).result()\n"
+        "from graphcaps.routing.engines.cpu import passes; passes.pool(2).submit(int).result()\n"
         "child = os.fork()\n"
         "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
