@@ -78,18 +78,12 @@ def route_nodes(
         own: whether z is (E, *, K_in, K_out, D), the votes of each edge.
         competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
     """
-    if _has_passes_by_node(z, routing):
+    if competition == "capsules" and _has_passes_by_node(z, routing):
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
-        given = graph, z, scale, kappa, iterations, get_coupling, own
-        neighbours = competition == "neighbours"
-        if routing.mutual or neighbours:  # Numba takes half a second to import
-            from .fused.cpu import mutual
+        from .fused.cpu import nodes  # Numba takes half a second to import
 
-            return Capsules(*mutual.route_mutually(*given, neighbours))
-        from .fused.cpu import nodes
-
-        return Capsules(*nodes.route_nodes(*given))
+        return Capsules(*nodes.route_nodes(graph, z, scale, kappa, iterations, routing.mutual, own, get_coupling))
     if not own and competition == "capsules" and _in_chunks(z, routing):
         of_nodes = NodeVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
         return _route_own(_own_edges(graph, z, routing), of_nodes, routing, get_coupling, graph)
@@ -186,7 +180,7 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
         from .fused.cpu.nodes import route_nodes as fused
 
         # One iteration, in which couplings are equal, 1 / K.
-        return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1, False)[0]
+        return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
     if not torch_looks_inside():
         return sum_along(z, weight, ends.src, ends.dst, ends.num_parents)
