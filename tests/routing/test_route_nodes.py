@@ -8,7 +8,6 @@ import torch
 from graphcaps import dgl, engine
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.fused.cpu import mutual
 from graphcaps.routing.fused.cpu import nodes as by_node
 from graphcaps.routing.nodes import route_nodes
 
@@ -35,11 +34,11 @@ def star():
     return graph_of(range(SOURCES), [4] * SOURCES)
 
 
-def on_engine(name, graph, z, scale, routing, cotangent, own, competition):
+def on_engine(name, graph, z, scale, routing, cotangent, own):
     """s, couplings and the gradients of z, scale and kappa."""
     learned = [z.clone().requires_grad_(), scale.clone().requires_grad_(), *routing.parameters()]
     with engine(name):
-        found = route_nodes(graph, *learned[:2], routing, True, own, competition)
+        found = route_nodes(graph, *learned[:2], routing, True, own)
     slopes = torch.autograd.grad(found.s, learned, cotangent, materialize_grads=True, allow_unused=True)
     return found.s.detach(), found.c, *slopes
 
@@ -48,21 +47,16 @@ def on_engine(name, graph, z, scale, routing, cotangent, own, competition):
 def calls(monkeypatch):
     """The graphs on which the kernels ran."""
     seen, route = [], by_node.route_nodes
-    for module in (by_node, mutual):
-        monkeypatch.setattr(module, "route_nodes", lambda graph, *rest: seen.append(graph) or route(graph, *rest))
+    monkeypatch.setattr(by_node, "route_nodes", lambda graph, *rest: seen.append(graph) or route(graph, *rest))
     return seen
 
 
 # K and D that are powers of two and that aren't: their products are added up in different ways.
 @pytest.mark.parametrize(("caps_in", "caps_out", "dim"), [(1, 8, 4), (2, 3, 5)])
 @pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform])
-@pytest.mark.parametrize(
-    ("graph", "own", "competition"),
-    [(random, False, "capsules"), (star, False, "capsules"), (random, True, "capsules"), (random, False, "neighbours"),
-     (random, True, "neighbours")],
-)  # fmt: skip
+@pytest.mark.parametrize(("graph", "own"), [(random, False), (star, False), (random, True)])
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.long)], ids=str)
-def test_by_node_equals_routing_along_edges(calls, graph, own, competition, kind, caps_in, caps_out, dim, dtype):
+def test_by_node_equals_routing_along_edges(calls, graph, own, kind, caps_in, caps_out, dim, dtype):
     graph, draw = graph(), torch.Generator().manual_seed(1)
     rows = graph.num_edges() if own else SOURCES
     z = torch.randn(rows, caps_in, caps_out, dim, generator=draw, dtype=torch.float64).to(dtype)
@@ -73,7 +67,7 @@ def test_by_node_equals_routing_along_edges(calls, graph, own, competition, kind
     for iterations, threads in ((1, 1), (2, 2), (4, 1), (4, 2)):
         torch.set_num_threads(threads)
         routing = kind(iterations).to(dtype)
-        found = [on_engine(name, graph, z, scale, routing, cotangent, own, competition) for name in ENGINES]
+        found = [on_engine(name, graph, z, scale, routing, cotangent, own) for name in ENGINES]
         torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
     assert len(calls) == 4
 
@@ -97,7 +91,7 @@ def test_a_graph_without_edges_gives_zeros(calls):
 def test_a_layer_is_routed_by_node(calls):
     graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
     x, along = torch.randn(9, 6), torch.randn(graph.num_edges(), 2)
-    for options in ({}, {"routing": "dynamic"}, {"vote_drop": 0.5}, {"competition": "neighbours"}):
+    for options in ({}, {"routing": "dynamic"}, {"vote_drop": 0.5}):
         calls.clear()
         CapsuleConv(6, 4, 3, **options)(graph, x)
         assert len(calls) == 1

@@ -1,12 +1,9 @@
-"""Routing among the capsules of a node, for Numba: all of a node's iterations while its neighbours' votes are in cache.
+"""Routing among the capsules of a node, for Numba: all iterations of a node while its neighbours' votes are in cache.
 
-Where the votes along an edge compete among the capsules of its destination alone, no node's routing looks at
-another's. So these kernels go from node to node. A source's votes are read where they lie, by all of its edges. Nothing
-is kept from forward to backward: the couplings are made anew.
-
-A row is a capsule of an edge's source. It has a vote of D numbers for each of the node's K capsules. What is summed
-over a node's rows is (K, D): s and w of an iteration, and their gradients. The first arguments of a kernel are its
-range of nodes begin:end. `nodes` has the formulas, and what the other arguments are.
+A row is a capsule of an edge's source. It has a vote of D numbers for each of the node's K capsules. A node's sums over
+its rows are (K, D): s and w of each iteration, and their gradients. Nothing is kept from forward to backward: the
+backward pass recomputes the couplings. The first arguments of a kernel are its range of nodes begin:end. `nodes` has
+the formulas and describes the other arguments. `kernels_mutual` uses the same functions.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import math
 from .kernel_cache import compiled
 from .parts import inlined
 from .simd import (
+    add_rows,
     divide,
     dot,
     dots,
@@ -34,9 +32,9 @@ from .simd import (
     zeros,
 )
 
-LEAST = 1e-24  # a mean square of lengths up to which votes have no direction
-SHORTEST = 1e-12  # a length up to which a sum has none
-AHEAD, LINE = 4, 16  # rows from the one that is worked on to the one that is prefetched, 16 numbers at a time
+MIN_MEAN_SQUARE = 1e-24  # votes of at most this mean squared norm give kappa / rho = 0
+MIN_NORM = 1e-12  # a sum of at most this norm has no direction
+AHEAD, LINE = 4, 16  # rows from the current one to the one that is prefetched, 16 numbers at a time
 
 
 @inlined
@@ -54,7 +52,7 @@ def look_ahead(rows, k, last):
 
 @inlined
 def scales(rows, k):
-    """How long each of row k's votes is made."""
+    """The factors (K,) of row k's votes."""
     K = rows.K
     if len(rows.scale) > 0:
         return load(rows.scale, get(rows.eid, k) * len(K), K)
@@ -63,29 +61,26 @@ def scales(rows, k):
 
 @inlined
 def products(rows, k, parents, at):
-    """<u_hat, parent> of row k and each capsule, of ``parents`` (K, D) from ``at`` on."""
+    """<u_hat, parent> of row k and each capsule; the ``parents`` (K, D) start at ``at``."""
     K = rows.K
-    found = dots(rows.u_hat, start_of(rows, k), parents, at, splat(parents.dtype.type(0), K), rows.D)
-    return multiply(found, scales(rows, k))
+    unscaled = dots(rows.u_hat, start_of(rows, k), parents, at, splat(parents.dtype.type(0), K), rows.D)
+    return multiply(unscaled, scales(rows, k))
 
 
 @inlined
-def add_votes(sums, to, numbers, rows, k, room):
-    """sums (K, D), from ``to`` on, += row k's votes, each times its number; ``room`` is for K numbers."""
-    row, D = start_of(rows, k), rows.D
-    store(room, 0, multiply(numbers, scales(rows, k)))
-    for j in range(len(rows.K)):
-        x = j * len(D)
-        store(sums, to + x, fma(get(room, j), load(rows.u_hat, row + x, D), load(sums, to + x, D)))
+def add_votes(sums, at, factors, rows, k):
+    """sums (K, D), which start at ``at``, += row k's votes, each times its factor."""
+    add_rows(sums, at, multiply(factors, scales(rows, k)), rows.u_hat, start_of(rows, k), rows.D)
 
 
 @inlined
-def add_parents(change, numbers, parents, at, K, D, room):
-    """change (K, D) += the parents (K, D) from ``at`` on, each times its number."""
-    store(room, 0, numbers)
-    for j in range(len(K)):
-        x = j * len(D)
-        store(change, x, fma(get(room, j), load(parents, at + x, D), load(change, x, D)))
+def with_reverse(x, start, k, rows):
+    """Row k of x (rows, K), which starts at ``start``, plus the row of the reverse edge if edges have one."""
+    K = rows.K
+    row = load(x, start + k * len(K), K)
+    if len(rows.reverse) > 0:
+        row = fma(x.dtype.type(1), load(x, start + get(rows.reverse, k) * len(K), K), row)
+    return row
 
 
 @inlined
@@ -108,183 +103,168 @@ def clear(x, begin, end):
 
 
 @inlined
-def sum_equally(s, squares, rows, first, last, room):
-    """s += the votes / K, and squares (K,) += their squared lengths."""
-    K, D = rows.K, rows.D
-    one = s.dtype.type(1)
-    equal, total = splat(one / s.dtype.type(len(K)), K), splat(s.dtype.type(0), K)
+def copy(to, i, x, j, rows):
+    """(K, D) numbers of x from j on, to those of ``to`` from i on."""
+    for at in range(0, len(rows.K) * len(rows.D), len(rows.D)):
+        store(to, i + at, load(x, j + at, rows.D))
+
+
+@inlined
+def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
+    """A node's first iteration: s (K, D), from ``at`` on, += the votes / K; ``squares`` and ``norm`` (K,), from i on.
+
+    ``squares`` are the sums of the votes' squared norms. ``norm`` is kappa / rho, with kappa from j on, or 0 where all
+    votes are zero.
+    """
+    K, D, number = rows.K, rows.D, s.dtype
+    equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
     for k in range(first, last):
         look_ahead(rows, k, last - 1)
         row, scale = start_of(rows, k), scales(rows, k)
-        length = multiply(dots(rows.u_hat, row, rows.u_hat, row, splat(s.dtype.type(0), K), D), scale)
-        total = fma(length, scale, total)
-        add_votes(s, 0, equal, rows, k, room)
-    store(squares, 0, total)
+        square = multiply(dots(rows.u_hat, row, rows.u_hat, row, splat(number.type(0), K), D), scale)
+        total = fma(square, scale, total)
+        add_votes(s, at, equal, rows, k)
+    store(squares, i, total)
+    for capsule in range(len(K)):
+        mean = get(squares, i + capsule) / number.type(last - first)
+        ratio = get(kappa, j + capsule) / math.sqrt(mean)
+        put(norm, i + capsule, ratio if mean > MIN_MEAN_SQUARE else number.type(0))
 
 
 @inlined
-def per_length(squares, count, node, kappa, K, found):
-    """found (K,) = kappa / rho, 0 for parents whose votes are all zero."""
-    for j in range(len(K)):
-        mean = get(squares, j) / found.dtype.type(count)
-        mine = get(kappa, node * len(K) + j)
-        put(found, j, mine / math.sqrt(mean) if mean > LEAST else found.dtype.type(0))
+def direct(w, s, at, norm, i, adds, rows):
+    """w (K, D), from ``at`` on, of an iteration, from s of the one before, which lies before ``at``.
 
-
-@inlined
-def agree_with(w, before, s, at, length, adds, K, D):
-    """w (K, D) from ``at`` on: what the next logits are products with, of the sums s there.
-
-    As long as ``length`` (K,), or if ``adds`` those ``before`` plus squash(s).
+    Its norm is ``norm`` (K,), from i on. If ``adds``, it is the w before plus squash(s).
     """
-    one, size = w.dtype.type(1), len(D)
-    for j in range(len(K)):
-        row = load(s, at - len(K) * size + j * size, D)
+    D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
+    for capsule in range(len(rows.K)):
+        x = at + capsule * len(D)
+        row = load(s, x - size, D)
         n = w.dtype.type(math.sqrt(dot(row, row)))
         if adds:
-            store(w, at + j * size, fma(n / (one + n * n), row, load(w, before + j * size, D)))
+            store(w, x, fma(n / (one + n * n), row, load(w, x - size, D)))
         else:
-            factor = get(length, j) / (n if n > SHORTEST else one)
-            store(w, at + j * size, multiply(splat(factor, D), row))
+            store(w, x, multiply(splat(get(norm, i + capsule) / (n if n > MIN_NORM else one), D), row))
 
 
 @inlined
-def agree_with_backward(ds, s, at, dw, length, dlength, adds, K, D):
-    """ds (K, D) from ``at`` on, of dw (K, D), and dlength (K,) += its own."""
-    one, size = ds.dtype.type(1), len(D)
-    for j in range(len(K)):
-        x = at + j * size
-        row, slope = load(s, x, D), load(dw, j * size, D)
+def direct_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
+    """ds from ``at`` on, from dw (K, D) of the iteration after; and dnorm (K,), from i on, += its gradient."""
+    D, one = rows.D, ds.dtype.type(1)
+    for capsule in range(len(rows.K)):
+        x = at + capsule * len(D)
+        row, slope = load(s, x, D), load(dw, capsule * len(D), D)
         n = ds.dtype.type(math.sqrt(dot(row, row)))
         along = dot(row, slope)
         if adds:
             square = one + n * n
-            bend = (one - n * n) / square / square / n if n > 0 else n
-            store(ds, x, fma(n / square, slope, multiply(splat(bend * along, D), row)))
+            factor = n / square
+            back = ((one - n * n) / square / square / n if n > 0 else n) * along
         else:
-            some = n > SHORTEST
-            n = n if some else one
-            put(dlength, j, get(dlength, j) + along / n)
-            factor = get(length, j) / n
-            back = -factor * along / n / n if some else ds.dtype.type(0)
-            store(ds, x, fma(factor, slope, multiply(splat(back, D), row)))
+            long = n > MIN_NORM
+            n = n if long else one
+            put(dnorm, i + capsule, get(dnorm, i + capsule) + along / n)
+            factor = get(norm, i + capsule) / n
+            back = -factor * along / n / n if long else ds.dtype.type(0)
+        store(ds, x, fma(factor, slope, multiply(splat(back, D), row)))
 
 
 @inlined
-def gradient_of_length(squares, count, dlength, length, node, dkappa, bend, K):
-    """dkappa of a node with ``count`` rows, and bend (K,): times a vote, what rho's gradient adds to the vote's."""
-    number = length.dtype
-    for j in range(len(K)):
-        mean, mine = get(squares, j) / number.type(count), get(dlength, j)
-        some = mean > LEAST
-        put(dkappa, node * len(K) + j, mine / math.sqrt(mean) if some else number.type(0))
-        of_rho = -mine * get(length, j) / mean / number.type(count)
-        put(bend, j, of_rho if some else number.type(0))
+def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
+    """dkappa (K,), from j on, of a node with ``count`` rows; and ``through_rho`` (K,): times a vote, du through rho."""
+    number = norm.dtype
+    for capsule in range(len(through_rho)):
+        mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)
+        nonzero = mean > MIN_MEAN_SQUARE
+        put(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
+        factor = -slope * get(norm, i + capsule) / mean / number.type(count)
+        put(through_rho, capsule, factor if nonzero else number.type(0))
 
 
 @inlined
-def gradient_of_votes(change, bend, rows, k, du, dscale, room):
-    """du += and dscale of row k, of ``change`` (K, D): the gradient of its scaled votes, without that through rho."""
-    K, D = rows.K, rows.D
-    scale, row = scales(rows, k), start_of(rows, k)
-    store(room, 0, multiply(load(bend, 0, K), scale))
-    for j in range(len(K)):
-        x = j * len(D)
-        store(change, x, fma(get(room, j), load(rows.u_hat, row + x, D), load(change, x, D)))
+def votes_backward(rows, k, iterations, ds, w, at, c, db, tile, stride, through_rho, change, du, dscale):
+    """du += and dscale of row k. ds and w (R, K, D) start at ``at``.
+
+    Of iteration r, c and db (rows, K) start at tile + r * stride. ``change`` (K, D) is room for du of scaled votes.
+    """
+    K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
+    zero, size = change.dtype.type(0), len(change)
+    clear(change, 0, size)
+    add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
+    for r in range(1, iterations):
+        start = tile + r * stride
+        add_rows(change, 0, load(c, start + k * len(K), K), ds, at + r * size, D)
+        add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
+    add_votes(change, 0, load(through_rho, 0, K), rows, k)
     if len(dscale) > 0:
-        along = dots(change, 0, rows.u_hat, row, splat(change.dtype.type(0), K), D)
-        store(dscale, get(rows.eid, k) * len(K), along)
-    store(room, 0, scale)
-    for j in range(len(K)):
-        x = j * len(D)
-        store(du, row + x, fma(get(room, j), load(change, x, D), load(du, row + x, D)))
+        store(dscale, get(rows.eid, k) * len(K), dots(change, 0, rows.u_hat, row, splat(zero, K), D))
+    add_rows(du, row, scale, change, 0, D)
 
 
 @compiled
 def route(begin, end, rows, kappa, iterations, adds, s, c):
-    """s (N, K, D) of the last iteration, and unless c is empty its couplings c (rows, K)."""
-    K, D, like = rows.K, rows.D, rows.u_hat
-    size = len(K) * len(D)
+    """s (N, K, D) of the last iteration and its couplings c, in the graph's order, unless c is empty.
+
+    c isn't written if there is one iteration, which couples equally.
+    """
+    K, size, caps, like = rows.K, len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
     sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
-    squares, length, room = zeros(len(K), like), zeros(len(K), like), zeros(len(K), like)
+    squares, norm = zeros(caps, like), zeros(caps, like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         clear(sums, 0, iterations * size)
-        if first < last:
-            sum_equally(sums, squares, rows, first, last, room)
-            per_length(squares, last - first, node, kappa, K, length)
+        couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
         for r in range(1, iterations):
-            at = r * size
-            agree_with(w, at - size, sums, at, length, adds, K, D)
+            direct(w, sums, r * size, norm, 0, adds, rows)
             for k in range(first, last):
-                coupling = softmax(products(rows, k, w, at), K)
+                coupling = softmax(products(rows, k, w, r * size), K)
                 if len(c) > 0 and r == iterations - 1:
-                    store(c, get(rows.eid, k) * len(K), coupling)
-                add_votes(sums, at, coupling, rows, k, room)
-        if len(c) > 0 and iterations == 1:
-            for k in range(first, last):
-                store(c, get(rows.eid, k) * len(K), splat(like.dtype.type(1) / like.dtype.type(len(K)), K))
-        at = (iterations - 1) * size
-        for x in range(0, size, len(D)):
-            store(s, node * size + x, load(sums, at + x, D))
+                    store(c, get(rows.eid, k) * caps, coupling)
+                add_votes(sums, r * size, coupling, rows, k)
+        copy(s, node * size, sums, (iterations - 1) * size, rows)
 
 
 @compiled
-def route_backward(begin, end, rows, kappa, iterations, adds, most, grad, du, dkappa, dscale):
+def route_backward(begin, end, rows, kappa, iterations, adds, max_rows, grad, du, dkappa, dscale):
     """The gradient of the last s, which is ``grad`` (N, K, D), through all iterations.
 
     du (sources, K, D) += that of the votes, dkappa (N, K) is that of kappa, and unless it is empty dscale (rows, K)
-    that of the scale. ``most`` is the largest number of rows of a node.
+    that of the scale. ``max_rows`` is the largest number of rows of a node.
     """
-    K, D, like = rows.K, rows.D, rows.u_hat
-    size, caps = len(K) * len(D), len(K)
-    sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
-    ds, dw, change = zeros(iterations * size, like), zeros(size, like), zeros(size, like)
-    squares, length, dlength = zeros(caps, like), zeros(caps, like), zeros(caps, like)
-    # Of each row and of the iterations from 1 on.
-    c, db = zeros(iterations * most * caps, like), zeros(iterations * most * caps, like)
-    room, bend = zeros(caps, like), zeros(caps, like)
-    equal = splat(like.dtype.type(1) / like.dtype.type(caps), K)
+    K, like = rows.K, rows.u_hat
+    size, caps, stride, end_at = len(K) * len(rows.D), len(K), max_rows * len(K), iterations - 1
+    sums, w, ds = zeros(iterations * size, like), zeros(iterations * size, like), zeros(iterations * size, like)
+    dw, change, through_rho = zeros(size, like), zeros(size, like), zeros(caps, like)
+    squares, norm, dnorm = zeros(caps, like), zeros(caps, like), zeros(caps, like)
+    c, db = zeros(iterations * stride, like), zeros(iterations * stride, like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        if first == last:
-            continue
+        tile = -first * caps
         clear(sums, 0, iterations * size)
-        sum_equally(sums, squares, rows, first, last, room)
-        per_length(squares, last - first, node, kappa, K, length)
+        couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
         for r in range(1, iterations):
-            at = r * size
-            agree_with(w, at - size, sums, at, length, adds, K, D)
-            if r < iterations - 1:
+            direct(w, sums, r * size, norm, 0, adds, rows)
+            if r < end_at:
                 for k in range(first, last):
-                    coupling = softmax(products(rows, k, w, at), K)
-                    store(c, (r * most + k - first) * caps, coupling)
-                    add_votes(sums, at, coupling, rows, k, room)
-        for x in range(0, size, len(D)):
-            store(ds, (iterations - 1) * size + x, load(grad, node * size + x, D))
+                    coupling = softmax(products(rows, k, w, r * size), K)
+                    store(c, tile + r * stride + k * caps, coupling)
+                    add_votes(sums, r * size, coupling, rows, k)
+        copy(ds, end_at * size, grad, node * size, rows)
         clear(dw, 0, size)
-        clear(dlength, 0, caps)
-        for r in range(iterations - 1, 0, -1):
+        clear(dnorm, 0, caps)
+        for r in range(end_at, 0, -1):
             at = r * size
             if not adds:
                 clear(dw, 0, size)
             for k in range(first, last):
-                tile = (r * most + k - first) * caps
-                if r == iterations - 1:
-                    coupling = softmax(products(rows, k, w, at), K)
-                    store(c, tile, coupling)
-                else:
-                    coupling = load(c, tile, K)
-                slope = softmax_backward(coupling, products(rows, k, ds, at), K)
-                store(db, tile, slope)
-                add_votes(dw, 0, slope, rows, k, room)
-            agree_with_backward(ds, sums, at - size, dw, length, dlength, adds, K, D)
-        gradient_of_length(squares, last - first, dlength, length, node, dkappa, bend, K)
+                x = tile + r * stride + k * caps
+                if r == end_at:
+                    store(c, x, softmax(products(rows, k, w, at), K))
+                slope = softmax_backward(load(c, x, K), products(rows, k, ds, at), K)
+                store(db, x, slope)
+                add_votes(dw, 0, slope, rows, k)
+            direct_backward(ds, sums, at - size, dw, norm, dnorm, 0, adds, rows)
+        norm_backward(squares, norm, dnorm, 0, dkappa, node * caps, through_rho, last - first)
         for k in range(first, last):
-            clear(change, 0, size)
-            add_parents(change, equal, ds, 0, K, D, room)
-            for r in range(1, iterations):
-                tile = (r * most + k - first) * caps
-                add_parents(change, load(c, tile, K), ds, r * size, K, D, room)
-                add_parents(change, load(db, tile, K), w, r * size, K, D, room)
-            gradient_of_votes(change, bend, rows, k, du, dscale, room)
+            votes_backward(rows, k, iterations, ds, w, 0, c, db, tile, stride, through_rho, change, du, dscale)
