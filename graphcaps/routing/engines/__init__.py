@@ -38,6 +38,7 @@ def engine(name: str) -> Iterator[None]:
     Raises:
         InputError: an unknown name. Within the block, routing that the engine can't run.
 
+    >>> import torch
     >>> from graphcaps import complete_graph, dynamic_routing
     >>> with engine("torch"):
     ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape

@@ -24,7 +24,7 @@ class DenseEdges(Edges):
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        return "" if links(graph, votes.device).complete else "a complete graph"
+        return "" if links(graph).complete else "a complete graph"
 
     def __init__(self, graph: DGLGraph, votes: Votes):
         self.ends, self.vector_dims = links(graph, votes.device), len(votes.trailing) + 2
