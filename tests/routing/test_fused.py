@@ -54,7 +54,7 @@ def test_children_and_batches_that_no_block_fits_equal_the_oracle(images, votes_
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
     monkeypatch.setattr(passes, "TILE", 1)
     monkeypatch.setattr(passes, "BLOCK", 64)
-    monkeypatch.setattr(passes, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
+    monkeypatch.setattr(passes, "MAX_SORTED_ROW", 2**20 if votes_of == "in_order" else 0)
     src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
     graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
     shapes = ((6, images, 5), (len(src), 5, 4)) if votes_of == "children" else ((len(src), images, 4),)
@@ -98,7 +98,7 @@ def test_linear_votes_are_never_built(index, monkeypatch):
 
 def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch, draw):
     """Room for its linear votes, in each thread, would be more than the votes of all."""
-    monkeypatch.setattr(passes, "HUB", 0)
+    monkeypatch.setattr(passes, "MAX_BUFFER", 0)
     graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
     built, build = [], LinearVotes.build
     monkeypatch.setattr(LinearVotes, "build", lambda self, graph: built.append(1) or build(self, graph))

@@ -17,7 +17,7 @@ class DenseEdges(Edges):
 
     Edge vectors are (J, *, I, D), edge numbers (J, *, I), and each edge's parent or child is a broadcast, not a copy.
     On a CPU rows that lie apart take twice the time of neighbouring ones, and the votes are copied once. Elsewhere they
-    stay where they are: a row of 16 numbers fills two of a GPU's units of reading, whatever the distance to the next.
+    stay where they are: a row of 16 numbers fills two of a GPU's units of reading, at any distance to the next.
     """
 
     engine = "torch"

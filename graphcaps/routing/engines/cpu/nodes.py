@@ -26,7 +26,7 @@ from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from . import kernels_mutual, kernels_nodes
 from .memory import empty, zeros
-from .passes import MOST_SUMS, flat, run_on_threads, sum_of
+from .passes import MAX_SUMS, flat, run_on_threads, sum_of
 
 
 class Rows(NamedTuple):
@@ -100,7 +100,7 @@ class RowsByNode:
             ranges, du = self.ranges(), zeros((1, *u_hat.shape), u_hat)
             return ranges, du, [du[0]] * len(ranges)
         size = u_hat.numel() * u_hat.element_size()
-        ranges = self.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // size)))
+        ranges = self.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // size)))
         du = zeros((len(ranges), *u_hat.shape), u_hat)
         return ranges, du, list(du)
 
