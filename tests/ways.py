@@ -83,7 +83,7 @@ class Way(NamedTuple):
         votes = moved(votes, self.device)
         with engine(self.engine):
             routed = route(self.graph(graph), votes, routing.to(self.device), **options)
-        return Routed(*(x.cpu() for x in routed))
+        return Routed(routed.v.cpu(), routed.activation.cpu())
 
     def value_and_gradient(self, graph, votes, leaves, cotangents, **options) -> list[torch.Tensor]:
         """Parents and activations, and the gradients of these leaves and of what the routing learns."""

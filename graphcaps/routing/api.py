@@ -18,7 +18,7 @@ from .dynamic import Dynamic
 from .edges import Observer, with_length
 from .names import as_routing
 from .observers import combined
-from .routing import Routing
+from .routing import Parents, Routing
 from .votes import LinearVotes, MatrixVotes
 
 P = ParamSpec("P")
@@ -58,8 +58,7 @@ def route(
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
-    squash_output: bool = True,
-) -> Routed:
+) -> Parents:
     """Route the children's votes to the parents.
 
     A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is
@@ -78,12 +77,10 @@ def route(
             default 0.
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
             logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
-        squash_output: False: the parents of the last iteration are given unsquashed, of any length: s in place of v,
-            for ``Inverted`` and ``EM`` their poses. The iterations before it run as ever.
 
     Returns:
-        ``Routed(v, activation)``: parents (J, *, D) of length < 1, and their activation (J, *), the length of v
-        (where a pose of ``inverted`` or ``em`` is zero, v is too). A parent without votes is zero.
+        ``Parents(pose, v, activation, coupling)``: poses (J, *, D) of any length, parents v of length < 1, their
+        activation (J, *), and couplings (E, *) of the last iteration, detached. A parent without votes is zero.
 
     Raises:
         InputError: shapes, dtypes, devices or names that don't fit; on the CPU, activations below 0.
@@ -91,19 +88,18 @@ def route(
     Only shapes tell the edges' dim from others: votes (B, E, D) with B = E go through, as B edges of E images.
 
     >>> from graphcaps import complete_graph
-    >>> v, activation = route(complete_graph(3, 2), torch.ones(6, 5, 4))
-    >>> v.shape, activation.shape
-    (torch.Size([2, 5, 4]), torch.Size([2, 5]))
+    >>> parents = route(complete_graph(3, 2), torch.ones(6, 5, 4))
+    >>> parents.v.shape, parents.coupling.shape
+    (torch.Size([2, 5, 4]), torch.Size([6, 5]))
     """
     check_graph(graph)
     _check_votes(graph, votes)
     check_callable("on_iteration", on_iteration)
-    check_flag("squash_output", squash_output)
     routing = as_routing(routing)
     expect(not routing.mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
     if routing.unit_votes:
         votes = unit_votes(votes if isinstance(votes, torch.Tensor) else votes.build(graph))
-    return route_checked(graph, votes, routing, activation, prior, on_iteration, squash_output)
+    return route_checked(graph, votes, routing, activation, prior, on_iteration)
 
 
 def route_checked(
@@ -113,8 +109,7 @@ def route_checked(
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
-    squash_output: bool = True,
-) -> Routed:
+) -> Parents:
     """``route`` of votes that fit the graph, and of unit length where the routing wants them so."""
     numbers = votes if isinstance(votes, torch.Tensor) else votes.u
     dtype, trailing, device = numbers.dtype, tuple(numbers.shape[1:-1]), numbers.device
@@ -132,9 +127,15 @@ def route_checked(
         least = 0.0 if ends is None else ends[0]
         expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
     on_iteration = combined(graph, on_iteration)
-    observer = on_iteration and _detached_copies(on_iteration)
-    found = engines.run(name, graph, votes, routing, b, activation, observer)
-    return Routed((found.v if squash_output else found.pose).to(dtype), found.activation.to(dtype))
+    last: dict[str, torch.Tensor] = {}
+
+    def keep(r, b, c, v, agreement):
+        last.update(c=c)
+        if on_iteration is not None:
+            on_iteration(r, b, c, v, agreement)
+
+    found = engines.run(name, graph, votes, routing, b, activation, _detached_copies(keep))
+    return Parents(*(x.to(dtype) for x in found[:3]), last["c"].to(dtype))
 
 
 def unit_votes(votes: torch.Tensor) -> torch.Tensor:

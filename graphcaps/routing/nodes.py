@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,8 @@ from ..errors import expect
 from ..graph import Links, cached_per_structure, expand, links, reverse_edges
 from ..graph.links import is_tracing
 from .api import route_checked
-from .chunks import NodeVotes, products_along, sum_along
+from .chunks import NodeVotes as ChunkedVotes
+from .chunks import products_along, sum_along
 from .dynamic import Dynamic
 from .edges import ScatterEdges
 from .engines import asked_engine, run_on
@@ -32,39 +34,60 @@ class Capsules(NamedTuple):
     c: Tensor | None
 
 
-def route_edges(graph: DGLGraph, votes: Tensor, competition: str, routing: Routing, get_coupling: bool) -> Capsules:
+class NodeVotes(NamedTuple):
+    """The votes of a graph's nodes, or of its edges."""
+
+    z: Tensor
+    """(N_src, *, K_in, K_out, D), what capsule k of a node says to capsule l of each neighbour; or (E, ...)."""
+    scale: Tensor | None
+    """Broadcastable with (E, *, K_in, K_out), how long each vote is made along its edge."""
+    per_edge: bool = False
+    """Whether z is (E, *, K_in, K_out, D)."""
+
+
+def route_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Sums (N_dst, *, K_out, D), unsquashed, and couplings (E, *, K_in, K_out), detached, or None."""
+    routing = copy.copy(routing)
+    routing.mutual = mutual
+    if isinstance(graph, Links):
+        u = votes.z if votes.per_edge else votes.z.index_select(0, graph.src)
+        u = u if votes.scale is None else u * votes.scale.unsqueeze(-1)
+        return route_traced(graph, u, routing, get_coupling)
+    return route_by_node(graph, votes.z, votes.scale, routing, get_coupling, votes.per_edge)
+
+
+def route_edges(graph: DGLGraph, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
     """``route`` of votes (E, *, K_in, K_out, D), from capsules of an edge's source to those of its destination.
 
     Args:
         graph: any with one canonical edge type; E edges from N_src to N_dst nodes.
         votes: in edge order, of unit length where the routing wants them so.
-        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
         routing: the algorithm.
         get_coupling: whether couplings are wanted.
     """
     caps_in, caps_out = votes.shape[-3:-1]
     last: dict[str, Tensor] = {}
-    s, _ = route_checked(
-        expand(graph, caps_in, caps_out, competition),
+    s = route_checked(
+        expand(graph, caps_in, caps_out),
         votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
         routing,
         on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
-        squash_output=False,
-    )
+    ).pose
     s = s.unflatten(0, (graph.num_dst_nodes(), caps_out)).movedim(1, -2)
     if not get_coupling:
         return Capsules(s, None)
     return Capsules(s, last["c"].unflatten(0, (len(votes), caps_in, caps_out)).movedim((1, 2), (-2, -1)))
 
 
-def route_nodes(
+def route_by_node(
     graph: DGLGraph,
     z: Tensor,
     scale: Tensor | None,
     routing: Routing,
     get_coupling: bool,
     own: bool = False,
-    competition: str = "capsules",
 ) -> Capsules:
     """``route_edges`` of what nodes have to say, or of the votes of each edge.
 
@@ -76,47 +99,45 @@ def route_nodes(
         z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
         scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
         own: whether z is (E, *, K_in, K_out, D), the votes of each edge.
-        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
     """
     if _has_passes_by_node(z, routing):
         kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
         iterations = 1 if isinstance(routing, Uniform) else routing.iterations
         given = graph, z, scale, kappa, iterations, get_coupling, own
-        neighbours = competition == "neighbours"
-        if routing.mutual or neighbours:  # Numba takes half a second to import
+        if routing.mutual:  # Numba takes half a second to import
             from .fused.cpu import mutual
 
-            return Capsules(*mutual.route_mutually(*given, neighbours))
+            return Capsules(*mutual.route_mutually(*given, False))
         from .fused.cpu import nodes
 
         return Capsules(*nodes.route_nodes(*given))
-    if not own and competition == "capsules" and _in_chunks(z, routing):
-        of_nodes = NodeVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
+    if not own and _in_chunks(z, routing):
+        of_nodes = ChunkedVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
         return _route_own(_own_edges(graph, z, routing), of_nodes, routing, get_coupling, graph)
     votes = z if own else z.index_select(0, links(graph, z.device).src)
     if scale is not None:
         votes = votes * scale.to(votes.dtype).unsqueeze(-1)
     if routing.mutual:
         return route_mutually(graph, votes, routing, get_coupling)
-    return route_edges(graph, votes, competition, routing, get_coupling)
+    return route_edges(graph, votes, routing, get_coupling)
 
 
 class _OwnEdges(ScatterEdges):
     """Edges of nodes whose K capsules compete, in the numbers' last dim. Votes may be ``NodeVotes``."""
 
-    def weighted_sum(self, c: Tensor, u_hat: Tensor | NodeVotes) -> Tensor:
+    def weighted_sum(self, c: Tensor, u_hat: Tensor | ChunkedVotes) -> Tensor:
         if isinstance(u_hat, Tensor):
             return super().weighted_sum(c, u_hat)
         numbers = c if u_hat.scale is None else c * u_hat.scale
         return sum_along(u_hat.z, numbers, self.ends.src, self.ends.dst, self.ends.num_parents)
 
-    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
+    def agreement(self, u_hat: Tensor | ChunkedVotes, v: Tensor) -> Tensor:
         if isinstance(u_hat, Tensor):
             return super().agreement(u_hat, v)
         found = products_along(u_hat.z, v, self.ends.src, self.ends.dst)
         return found if u_hat.scale is None else found * u_hat.scale
 
-    def squared_lengths(self, u_hat: Tensor | NodeVotes) -> Tensor:
+    def squared_lengths(self, u_hat: Tensor | ChunkedVotes) -> Tensor:
         if isinstance(u_hat, Tensor):
             return super().squared_lengths(u_hat)
         found = self.from_children(super().squared_lengths(u_hat.z))
@@ -139,7 +160,7 @@ class _MutualEdges(_OwnEdges):
         super().__init__(ends)
         self.reverse = reverse
 
-    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
+    def agreement(self, u_hat: Tensor | ChunkedVotes, v: Tensor) -> Tensor:
         own = super().agreement(u_hat, v)
         return own + own.index_select(0, self.reverse)
 
@@ -171,7 +192,7 @@ def route_traced(ends: Links, votes: Tensor, routing: Routing, get_coupling: boo
 
 def _route_own(edges: _OwnEdges, votes: Any, routing: Routing, get_coupling: bool, graph: DGLGraph | None) -> Capsules:
     """Votes are (E, *, K, D), or ``NodeVotes``."""
-    of = votes.z if isinstance(votes, NodeVotes) else votes
+    of = votes.z if isinstance(votes, ChunkedVotes) else votes
     prior = of.new_zeros(edges.ends.src.shape[0], *of.shape[1:-1])
     last: dict[str, Tensor] = {}
     own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None

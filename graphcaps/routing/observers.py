@@ -51,9 +51,9 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
 def combined_on_nodes(graph: DGLGraph, num_caps: int, on_iteration: Observer | None) -> Observer | None:
     """``combined`` for a routing on the nodes' own graph, of numbers (E, *, K) and parents (N, *, K, D).
 
-    Recorders get the numbers as they are on ``expand(graph, 1, num_caps, "capsules")``: (E * K, *) and (N * K, *, D).
+    Recorders get the numbers as they are on ``expand(graph, 1, num_caps)``: (E * K, *) and (N * K, *, D).
     """
-    on_expanded = combined(expand(graph, 1, num_caps, "capsules"), None) if watched() else None
+    on_expanded = combined(expand(graph, 1, num_caps), None) if watched() else None
     if on_expanded is None:
         return on_iteration
 

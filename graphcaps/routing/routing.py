@@ -20,6 +20,7 @@ class Parents(NamedTuple):
     pose: Tensor
     v: Tensor
     activation: Tensor
+    coupling: Tensor | None = None
 
 
 class Routing(nn.Module):
