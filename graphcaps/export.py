@@ -85,11 +85,12 @@ class Answers(nn.Module):
         if self.layers is not None:
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
-        found = route_layer(self.capsules, self.front(images), coupling=True)
-        capsules = (found.pose if self.of_poses else found.v).transpose(0, 1)  # (B, J, D)
-        couplings = found.coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
+        parents = route_layer(self.capsules, self.front(images), coupling=True)
+        couplings = parents.coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.of_poses:
-            return {"scores": found.activation.transpose(0, 1), "poses": capsules, "couplings": couplings}
+            poses = parents.pose.transpose(0, 1)  # (B, J, 16)
+            return {"scores": parents.activation.transpose(0, 1), "poses": poses, "couplings": couplings}
+        capsules = parents.v.transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         return {"lengths": lengths, "capsules": capsules, "couplings": couplings}
 

@@ -11,8 +11,8 @@ from ..graph import check_graph, links
 from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
-from .graph_conv import check_in_edges
-from .node_caps import dropped
+from .graph_conv import check_in_edges, check_one_kind
+from .node_caps import check_edge_weight, dropped
 
 START = (0.1, 1.0, 1.0)  # epsilon, g, nu
 
@@ -67,7 +67,9 @@ class NodeBeliefs(nn.Module):
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
         z = z.to(torch.promote_types(z.dtype, torch.float32))
         epsilon, gain, nu = self.learned.to(z.dtype)
-        weight = self._weights(edge_weight, graph.num_edges(), z)  # (E, 1)
+        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
+        check_edge_weight(weight, graph.num_edges())
+        weight = weight.to(z.dtype).reshape(-1, 1)
         sizes = sizes.to(z.device)
         own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
 
@@ -88,17 +90,8 @@ class NodeBeliefs(nn.Module):
             shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, *(x.unsqueeze(1) for x in (shares.log(), c)), h.detach(), a.detach().unsqueeze(1))
+                observer(r, shares.log(), c, h.detach(), a.detach())
         return h.to(self.bias.dtype), c.unsqueeze(1)
-
-    def _weights(self, edge_weight: Tensor | None, num_edges: int, z: Tensor) -> Tensor:
-        if edge_weight is None:
-            return z.new_ones(num_edges, 1)
-        check_tensor("edge_weight", edge_weight, floating=False)
-        shape = tuple(edge_weight.shape)
-        fits = len(shape) > 0 and shape[0] == edge_weight.numel() == num_edges
-        expect(fits, "edge_weight", f"(E={num_edges},)", shape)
-        return edge_weight.to(z.dtype).reshape(-1, 1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
@@ -193,9 +186,7 @@ class BeliefConv(nn.Module):
             InputError: shapes that don't fit, or a graph whose sources aren't its destinations.
         """
         check_graph(graph)
-        same = len(graph.ntypes) == 1 and not graph.is_block
-        then = "Beliefs of both ends are renewed: take CapsuleConv"
-        expect(same, "graph", "nodes of one kind", "a block" if graph.is_block else graph.ntypes, then)
+        check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")
         check_in_edges(graph, self.allow_zero_in_degree)
         check_tensor("feat", feat, floating=False, sparse=True)
         found = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())

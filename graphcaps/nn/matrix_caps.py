@@ -13,16 +13,15 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .._dgl import DGLGraph
-from ..errors import InputError, check_unit, expect
-from ..graph import complete_graph
+from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
-from .routed import Poses, check_poses, graph_device, route_layer
+from .dense_caps import CompleteCaps
+from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 from .windows import WindowedCaps
 
 SIZE = 16  # numbers of a pose
-FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % where this has 81 %
+FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % instead of 81 %
 ROW, COLUMN = 3, 7  # the first two elements of a pose's right-hand column
 
 
@@ -85,10 +84,10 @@ class MatrixConvCaps(WindowedCaps):
         stride: Pair = 1,
         routing: EM | str = "em",
     ):
-        super().__init__(grid, kernel, stride, child_types, parent_types)
-        self.weight = nn.Parameter(torch.empty(self.num_matrices, 4, 4))  # (M, 4, 4)
-        self.routing = em_routing(routing).for_layer(self.num_children, self.num_parents, SIZE, parent_types)
-        _draw(self.weight)
+        super().__init__(grid, kernel, stride, child_types, parent_types, (4, 4), em_routing(routing), SIZE)
+
+    def _draw(self) -> None:
+        draw_near_identity(self.weight)
 
     def votes(self, capsules: Poses) -> MatrixVotes:
         """The children's votes, not yet multiplied out."""
@@ -96,17 +95,15 @@ class MatrixConvCaps(WindowedCaps):
 
     def forward(self, capsules: Poses) -> Poses:
         """Route the children to the parents above their windows."""
-        return _routed(self, capsules)
+        return route_poses(self, capsules)
 
     def extra_repr(self) -> str:
         sides = "{} x {} x {}".format
-        return (
-            f"{sides(self.child_types, *self.grid)} -> {sides(self.parent_types, *self.out_grid)} poses, "
-            f"kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {len(self.weight)} matrices"
-        )
+        below, above = sides(self.child_types, *self.grid), sides(self.parent_types, *self.out_grid)
+        return self._repr(f"{below} -> {above} poses", len(self.weight))
 
 
-class MatrixClassCaps(nn.Module):
+class MatrixClassCaps(CompleteCaps):
     """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
 
     The row and column of the centre of the child's receptive field are added to the first two elements of the vote's
@@ -126,28 +123,21 @@ class MatrixClassCaps(nn.Module):
     torch.Size([10, 2])
     """
 
-    prior = None
     index: torch.Tensor
     shift: torch.Tensor
 
     def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | str = "em"):
-        super().__init__()
-        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-        check_unit("centres", centres, "They are shares of the image: pixels / its size")
-        positions = len(centres)
-        self.num_children, self.num_parents = child_types * positions, num_parents
-        by_type = torch.arange(child_types * num_parents).view(child_types, 1, num_parents)
+        check_centres(centres)
+        positions, matrices = len(centres), child_types * num_parents
+        super().__init__(child_types * positions, num_parents, (matrices, 4, 4), em_routing(routing), SIZE)
+        by_type = torch.arange(matrices).view(child_types, 1, num_parents)
         self.register_buffer("index", by_type.expand(-1, positions, -1).flatten(), persistent=False)  # (E,)
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
         self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
-        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 4, 4))  # (M, 4, 4)
-        self.routing = em_routing(routing).for_layer(self.num_children, num_parents, SIZE, num_parents)
-        _draw(self.weight)
 
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The complete graph: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return complete_graph(self.num_children, self.num_parents, torch.device(graph_device(device)))
+    def _draw(self) -> None:
+        draw_near_identity(self.weight)
 
     def blank(self) -> Poses:
         """One image's children, all zero, on the layer's device."""
@@ -160,14 +150,14 @@ class MatrixClassCaps(nn.Module):
 
     def forward(self, capsules: Poses) -> Poses:
         """Route the children to the classes."""
-        return _routed(self, capsules)
+        return route_poses(self, capsules)
 
     def extra_repr(self) -> str:
         return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
 
 
 def em_routing(routing: Routing | str) -> EM:
-    """The routing itself, or of the name "em" the one for matrix capsules.
+    """The routing itself, or for the name "em" the one for matrix capsules.
 
     Raises:
         InputError: another routing.
@@ -179,14 +169,17 @@ def em_routing(routing: Routing | str) -> EM:
     raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Poses are routed by their spread")
 
 
-def _draw(weight: torch.Tensor) -> None:
-    """Draw matrices near the identity, so that poses pass through the layers."""
+def draw_near_identity(weight: torch.Tensor) -> None:
+    """Draw matrices so that poses pass through the layers."""
     nn.init.normal_(weight, std=0.3)
     with torch.no_grad():
         weight += torch.eye(4)
 
 
-def _routed(layer, capsules: Poses) -> Poses:
-    check_poses(capsules, layer.num_children)
+def route_poses(layer: RoutedLayer, capsules: Poses) -> Poses:
+    """Poses and activations of a layer's parents."""
+    wanted = "Poses(pose (I, B, 16), activation (I, B))"
+    expect(isinstance(capsules, Poses), "capsules", wanted, type(capsules).__name__)
+    check_children(capsules.pose, layer.num_children, SIZE)
     parents = route_layer(layer, capsules)
     return Poses(parents.pose, parents.activation)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..errors import check_unit, check_whole, expect
+from ..errors import check_whole
 from ..routing import LinearVotes, Routing
 from .dense_caps import CompleteCaps
-from .routed import check_children
+from .routed import check_centres, check_children, routing_for_images
 
 
 class SharedCaps(CompleteCaps):
@@ -32,7 +32,7 @@ class SharedCaps(CompleteCaps):
         num_parents: J.
         child_dim, parent_dim: P, D.
         routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
-        learned_prior: as in ``CapsuleLayer``: of each child, so that it isn't shared by positions.
+        learned_prior: as in ``CapsuleLayer``: for each child, so that positions don't share it.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
@@ -55,13 +55,12 @@ class SharedCaps(CompleteCaps):
         learned_prior: bool = False,
     ):
         check_whole("child_types", child_types)
-        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-        check_unit("centres", centres, "They are shares of the image: pixels / its size")
-        # Of each type and parent the three matrices above one another. Never four dims: channels_last would lay those
-        # out anew as if they were a convolution's.
+        check_centres(centres)
+        # The three matrices of each type and parent stand above one another. Never four dims: channels_last would lay
+        # those out again as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
         num_children = child_types * len(centres)
-        super().__init__(num_children, num_parents, matrices, routing, learned_prior)
+        super().__init__(num_children, num_parents, matrices, routing_for_images(routing), parent_dim, learned_prior)
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
@@ -59,15 +57,12 @@ class BeliefConv(nn.Module):
             x: (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None.
             edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are edge weights.
             edge_weight: (E,), how much each edge counts; default 1.
-            batch: (N,), the graph of each node, ascending; default: all are of one.
+            batch: (N,), the graph of each node, ascending; default: all are in one.
             return_coupling: also give c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
         num_nodes, edge_index = x.size(0), coalesced(edge_index)
-        ends = pairs(edge_index)
-        expect(ends.dim() == 2 and ends.size(0) == 2, "edge_index", "(2, E)", tuple(ends.shape))
-        make = functools.partial(routed_edges, "edge_index", ends, False, num_nodes, num_nodes)
-        graph = run_untraced(make).graph
+        graph = run_untraced(lambda: routed_edges("edge_index", pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
         sizes = torch.tensor([num_nodes])

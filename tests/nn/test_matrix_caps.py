@@ -50,18 +50,15 @@ def test_em_that_never_builds_the_votes_gives_what_built_votes_give_in_value_and
     found = {}
     for engine in ("fused", "torch"):
         votes, seen = MatrixVotes(*leaves[:2], index, shift), []
+
+        def keep(*state, seen=seen):
+            seen.append(state)
+
         with graphcaps.engine(engine):
-            v, a = route(
-                graph,
-                votes,
-                routing,
-                activation=leaves[2],
-                prior=leaves[3],
-                on_iteration=lambda *state, seen=seen: seen.append(state),
-            )
+            parents = route(graph, votes, routing, activation=leaves[2], prior=leaves[3], on_iteration=keep)
         torch.manual_seed(0)
-        total = (v * torch.randn_like(v)).sum() + (a * torch.randn_like(a)).sum()
-        found[engine] = (v, a, *seen[-1][1:], *torch.autograd.grad(total, [*leaves, *routing.parameters()]))
+        total = (parents.v * torch.randn_like(parents.v)).sum() + parents.activation.square().sum()
+        found[engine] = (*parents, *seen[-1][1:], *torch.autograd.grad(total, [*leaves, *routing.parameters()]))
     for got, wanted in zip(found["fused"], found["torch"], strict=True):
         # Sums of some ten float64 products, in another order, behind slopes of 1 / sqrt(floor) and more.
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
@@ -84,11 +81,9 @@ def layers():
 def test_a_layer_is_em_of_its_poses_and_activations_and_learns_matrices_and_costs(which, draw):
     layer = layers()[which]
     capsules = poses_of(layer, draw)
-    wanted = route(
-        layer.graph(), layer.votes(capsules), layer.routing, activation=capsules.activation, squash_output=False
-    )
-    for got, one in zip(layer(capsules), wanted, strict=True):
-        assert torch.equal(got, one)
+    wanted = route(layer.graph(), layer.votes(capsules), layer.routing, activation=capsules.activation)
+    pose, activation = layer(capsules)
+    assert torch.equal(pose, wanted.pose) and torch.equal(activation, wanted.activation)
     assert {name for name, _ in layer.named_parameters()} == {"weight", "routing.costs", "routing.biases"}
     layer(capsules).activation.square().sum().backward()
     assert all(p.grad.any() for p in layer.parameters())
@@ -108,9 +103,8 @@ def test_coordinates_are_added_to_the_right_hand_column_of_a_vote(draw):
     centres = torch.tensor([[0.25, 0.5], [0.25, 0.75], [0.5, 0.5]])
     layer = MatrixClassCaps(2, centres, 4)
     capsules = poses_of(layer, draw)
-    moved = layer.votes(capsules).tensor(layer.graph()) - layer.votes(capsules)._replace(shift=None).tensor(
-        layer.graph()
-    )
+    votes = layer.votes(capsules)
+    moved = votes.tensor(layer.graph()) - votes._replace(shift=None).tensor(layer.graph())
     moved = moved.detach().view(2, 3, 4, 3, 4, 4)  # types, positions, classes, images, rows, columns
     wanted = torch.zeros(3, 4, 4)
     wanted[:, 0, 3], wanted[:, 1, 3] = centres.T

@@ -13,14 +13,10 @@ torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip insta
 
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer  # noqa: E402
-from torch_geometric.nn import (  # noqa: E402
-    HeteroConv,
-    MeanAggregation,
-)
+from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
-from graphcaps.graph import COMPETITIONS  # noqa: E402
 from graphcaps.routing import Spherical, Uniform  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,11 +24,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 F, D, K, N, E = 6, 4, 3, 9, 24
 # float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
 EXACT = dict(rtol=1e-10, atol=1e-10)
-
-
-@pytest.fixture(params=COMPETITIONS)
-def competition(request):
-    return request.param
 
 
 def edges_of(seed=0, sources=N, targets=N, num_edges=E):
@@ -60,10 +51,12 @@ def readout_of(**options):
 @pytest.mark.parametrize("layer", [nn.CapsuleConv, nn.CapsuleReadout, pyg.CapsuleConv, pyg.CapsuleReadout])
 def test_an_option_is_the_one_of_its_name(layer):
     drop = "dropout" if "pyg" in layer.__module__ else "vote_drop"
-    for off in ("squash_output", "bias", "normalise"):
-        made = layer(F, D, K, in_caps=2, **{off: False, drop: 0.5}).capsules
-        found = made.squash_output, made.bias is not None, made.normalise or not made.squash_output
-        assert found == tuple(off != name for name in ("squash_output", "bias", "normalise"))
+    names = "squash_output", "bias", "normalise", "unit_votes"
+    for off in names:
+        flags = {name: name != off for name in names}
+        made = layer(F, D, K, in_caps=2, **flags, **{drop: 0.5}).capsules
+        found = made.squash_output, made.bias is not None, made.normalise_residual or off == "squash_output"
+        assert dict(zip(names, (*found, made.unit_votes), strict=True)) == flags
         assert (made.in_caps, made.vote_drop.p) == (2, 0.5)
 
 
@@ -83,14 +76,14 @@ def assert_same(got, wanted):
     [
         (False, {}),
         (True, {"in_caps": 2}),
-        (False, {"routing": Spherical(2, concentration=4.0, unit_votes=True)}),
+        (False, {"routing": Spherical(2, concentration=4.0), "unit_votes": True}),
         (True, {"edge_dim": 2, "residual": True}),
     ],
     ids=str,
 )
-def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(competition, loops, options, draw):
-    options = {"competition": competition, **options}
+def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loops, options, draw):
     layer = conv(add_self_loops=loops, **options)
+    options = dict(options)
     in_caps, edge_dim = options.get("in_caps", 1), options.pop("edge_dim", None)
     twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, allow_zero_in_degree=True, edge_feats=edge_dim, **options)
     edges, x, weight = edges_of(), draw(N, 2, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(E).requires_grad_()
@@ -167,10 +160,10 @@ def test_a_sparse_tensor_that_is_not_coalesced_is_read_right_and_left_as_it_was(
         assert not adj_t.is_coalesced() and torch.equal(adj_t._values(), weights)
 
 
-def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(competition, draw):
-    layer, x = conv(competition=competition), draw(5, F)
+def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(draw):
+    layer, x = conv(), draw(5, F)
     edge_index = edges_of(sources=5, targets=3)
-    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, competition=competition, allow_zero_in_degree=True)
+    twin = dgl_twin(layer, nn.CapsuleConv, F, D, K, allow_zero_in_degree=True)
     wanted = twin(bipartite_graph(*edge_index, 5, 3), x)
     with pytest.warns(
         UserWarning, match=r"x: the second of the pair.*residual=True adds them; in_channels=\(F, None\)"
@@ -318,7 +311,7 @@ ONES = torch.ones(N, F).double()
         (lambda: conv()(ONES, edges_of(), torch.ones(3)), r"edge_weight: expected \(E=24, .*got \(3,\)"),
         (lambda: readout_of()(ONES[:3], torch.tensor([0, 1, 2]), dim_size=2), r"index: .*indices in .* got 0 to 2"),
         (lambda: readout_of()(ONES[:3], torch.tensor([0, 1])), r"x: expected \(N=2, "),
-        (lambda: conv(routing=Spherical(mutual=True))((ONES, ONES), edges_of()), "with mutual=True, got a pair"),
+        (lambda: conv(mutual=True)((ONES, ONES), edges_of()), "with mutual=True, got a pair"),
     ],
 )
 def test_wrong_arguments_are_named(wrong, text):
