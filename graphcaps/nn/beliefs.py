@@ -90,7 +90,7 @@ class NodeBeliefs(nn.Module):
             shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log(), c, h.detach(), a.detach())
+                observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:

@@ -83,7 +83,8 @@ def route_layer(
 ) -> Parents:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings. A child without an activation has its length in its place.
+    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings. A child without an activation has
+    its length in its place.
     """
     given = u.pose if isinstance(u, Poses) else u
     check_tensor("u", given)

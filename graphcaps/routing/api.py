@@ -110,8 +110,9 @@ def routed(
     observer = combined(graph, on_iteration)
     edges = kind(graph, votes)
     edges.observer = observer and _detached_copies(observer)
-    found = edges.route(graph, votes, routing, b, activation, coupling)
-    return Parents(*(x if x is None else x.to(votes.dtype) for x in found))
+    pose, v, a, c = edges.route(graph, votes, routing, b, activation, coupling)
+    dtype = votes.dtype
+    return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 
 @overload
@@ -160,7 +161,8 @@ def dynamic_routing(
     check_graph(graph)
     check_flag("return_graph", return_graph)
     check_callable("on_iteration", on_iteration)
-    votes, last = as_votes(u_hat), {}
+    votes = as_votes(u_hat)
+    last: dict[str, torch.Tensor] = {}
     votes.check(graph)
 
     def keep_last(r, b, c, v, agreement):
@@ -179,7 +181,7 @@ def dynamic_routing(
     return v, view
 
 
-def choose_engine(graph: DGLGraph, votes: Tensor | Votes, routing: Routing | str = "dynamic") -> str:
+def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
     """The name of the engine that would route these votes.
 
     Unless one is asked for: on the CPU ``fused``, if it has kernels for the routing; else ``torch`` if the graph is

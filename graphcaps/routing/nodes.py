@@ -1,4 +1,4 @@
-"""Routing from the capsules of nodes to those of their neighbours, from which the layers for graph networks are made."""
+"""Routing from the capsules of nodes to those of their neighbours: the core of the layers for graph networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._dgl import DGLGraph, dgl, ops
 from ..errors import GraphcapsError, expect
 from ..graph import Links, cached_per_structure, expand, links, reverse_edges
 from ..graph.links import is_tracing
-from .engines import asked_engine, choose
+from .engines import asked_engine
 from .engines.chunks import products_along, sum_along
 from .engines.nodes import NodeEdges, NodeVotes
 from .observers import observer_on_nodes, watched
@@ -45,7 +45,8 @@ def route_nodes(
 
         rule = rule_of(routing)
         assert rule is not None
-        return by_kernels(graph, votes.u, votes.scale, rule.kappa, rule.iterations, mutual, votes.per_edge, get_coupling)
+        how = rule.kappa, rule.iterations, mutual, votes.per_edge, get_coupling
+        return by_kernels(graph, votes.u, votes.scale, *how)
     if asked in ("dgl", "fused") and isinstance(graph, DGLGraph):
         expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked))
         return _route_expanded(graph, votes, routing, get_coupling)

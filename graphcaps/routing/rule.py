@@ -5,7 +5,7 @@ In dynamic, spherical, uniform and attention routing the logits of iteration r a
     b^r = prior + <u_hat, w^r>
 
 where w^r (J, *, D), here called the query, depends on the sums s of earlier iterations alone. So an engine that knows
-the rule for w runs all of them with one schedule, forward and backward. ``fused/README.md`` derives the gradient.
+the rule for w runs all of them with one schedule, forward and backward. ``engines/cpu/README.md`` derives the gradient.
 """
 
 from __future__ import annotations

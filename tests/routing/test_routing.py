@@ -287,7 +287,7 @@ def test_an_engine_block_is_its_threads_own():
             "fused",
             "em",
             torch.ones(6, 4),
-            "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one, got EM of (6, 4) on cpu. Use",
+            "have one, got EM of (6, 4) on cpu. Use engine 'torch'",
         ),
     ],
 )

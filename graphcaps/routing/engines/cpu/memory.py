@@ -1,7 +1,7 @@
 """Fresh memory that kernels read and write in random order: in huge pages, if the system gives them.
 
-A processor caches the addresses of some thousand pages. In pages of 4 KB they cover less than the votes and parents of a
-million edges, so that nearly every edge of a graph in random order waits for an address; in pages of 2 MB they cover
+A processor caches the addresses of some thousand pages. In pages of 4 KB they cover less than the votes and parents of
+a million edges, so that nearly every edge of a graph in random order waits for an address; in pages of 2 MB they cover
 gigabytes. Linux gives such pages to programs that ask. NumPy asks for its large arrays; torch does so only if
 THP_MEM_ALLOC_ENABLE is set when it starts.
 """

@@ -143,7 +143,7 @@ class _Route(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             added = squash(s[:-1]) if rule.adds else w[1:]  # what an iteration adds to the query
-            bend = None if per_square is None else -dlength * per_square
+            bend = None if per_square is None or dlength is None else -dlength * per_square
             du, dweight = passes.gradient(prior, w, c, ds, db, added, start, adds=rule.adds, bend=bend)
         return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
 
