@@ -12,7 +12,7 @@ from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
 from ..routing.observers import combined_on_nodes
 from .graph_conv import check_in_edges, check_one_kind
-from .node_caps import check_edge_weight, dropped
+from .node_caps import DGL, Names, check_edge_weight, dropped
 
 START = (0.1, 1.0, 1.0)  # epsilon, g, nu
 
@@ -21,21 +21,19 @@ class NodeBeliefs(nn.Module):
     """The weights and iterations of ``graphcaps.nn.BeliefConv``, whose docstring has the formula.
 
     Args:
-        names: what the caller's library calls the numbers of features and of states, and the features.
+        names: the names of arguments in errors: ``DGL`` or ``PYG``.
     """
 
     in_caps = 1  # for `graphcaps.watch`
 
-    def __init__(
-        self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: tuple[str, str, str]
-    ):
+    def __init__(self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: Names = DGL):
         super().__init__()
-        for name, size in ((names[1], out_feats), ("num_caps", num_caps), ("iterations", iterations)):
+        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("iterations", iterations)):
             check_whole(name, size)
         if in_feats is not None:
-            check_whole(names[0], in_feats)
+            check_whole(names.in_feats, in_feats)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, out_feats, num_caps, iterations
-        self.feat = names[2]
+        self.feat = names.feat
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
@@ -162,7 +160,7 @@ class BeliefConv(nn.Module):
         super().__init__()
         check_flag("allow_zero_in_degree", allow_zero_in_degree)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, ("in_feats", "out_feats", "feat"))
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""

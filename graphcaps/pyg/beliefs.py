@@ -10,7 +10,7 @@ from torch_geometric.utils import is_sparse
 from ..errors import check_tensor, expect
 from ..graph.links import run_untraced
 from ..nn.beliefs import NodeBeliefs
-from ..nn.node_caps import dropped
+from ..nn.node_caps import PYG, dropped
 from ..routing.api import uncompiled
 from .edges import coalesced, pairs, routed_edges, values_of
 
@@ -35,8 +35,7 @@ class BeliefConv(nn.Module):
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        names = ("in_channels", "out_channels", "x")
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, names)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
