@@ -30,7 +30,7 @@ class MatrixPrimaryCaps(nn.Module):
 
     Args:
         in_channels: channels of the feature map.
-        num_types: B in the paper, kinds of capsule; each stands once at every position.
+        num_types: B in the paper, kinds of capsule, each once at every position.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],

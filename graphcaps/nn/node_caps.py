@@ -200,7 +200,7 @@ class NodeCapsules(nn.Module):
         shape = tuple(edge_feat.shape)
         fits = (edges.src.shape[0], self.weight_edge.shape[1]) == (shape[0], shape[-1])
         expect(fits and len(shape) in (2, z.dim() - 2), name, wanted, shape)
-        self._check_dtype(name, edge_feat)
+        check_dtype(name, edge_feat, self.weight)
         flat = edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)
         return spread(flat.unflatten(-1, z.shape[-3:]), z.dim())
 
@@ -247,12 +247,7 @@ class NodeCapsules(nn.Module):
         joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
         then = "Capsules of a layer before? .flatten(-2) joins them; in_caps={} reads each by itself"
         expect(fits, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
-        self._check_dtype(name, feat)
-
-    def _check_dtype(self, name: str, feat: Tensor) -> None:
-        autocast = torch.is_autocast_enabled(feat.device.type)
-        fits = feat.dtype == self.weight.dtype or (autocast and feat.is_floating_point())
-        expect(fits, name, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
+        check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
@@ -278,6 +273,12 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     check_tensor("edge_weight", edge_weight, floating=False)
     fits = edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges
     expect(fits, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
+
+
+def check_dtype(name: str, feat: Tensor, weight: Tensor) -> None:
+    """Raise ``InputError`` unless features have the weights' precision, or autocast converts them."""
+    fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
+    expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:

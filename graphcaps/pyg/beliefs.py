@@ -16,7 +16,7 @@ from .edges import coalesced, pairs, routed_edges, values_of
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and renew.
+    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and update.
 
     ``graphcaps.nn.BeliefConv`` has the formula, and the meaning of the arguments. Its ``in_feats``, ``out_feats`` and
     ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
@@ -72,5 +72,5 @@ class BeliefConv(nn.Module):
             ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
             expect(ascending, "batch", "graphs from 0 on in ascending order", "others")
             sizes = batch.bincount()
-        found = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
-        return found if return_coupling else found[0]
+        h, c = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
+        return (h, c) if return_coupling else h
