@@ -65,7 +65,8 @@ def explore_graph(
 
     Args:
         conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
-            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()`` does.
+            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
+            does.
         graph: homogeneous; N nodes, E edges.
         feat: (N, in_feats), what the layer is called with.
         path: the file.

@@ -1,4 +1,4 @@
-"""Capsules that say which of D states a node is in, and that the ends of each edge exchange."""
+"""Capsules that are beliefs about a node's state, which the ends of each edge exchange."""
 
 from __future__ import annotations
 
@@ -12,30 +12,28 @@ from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
 from .graph_conv import check_in_edges, check_one_kind
-from .node_caps import check_edge_weight, dropped
+from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
-START = (0.1, 1.0, 1.0)  # epsilon, g, nu
+EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # before training
 
 
 class NodeBeliefs(nn.Module):
     """The weights and iterations of ``graphcaps.nn.BeliefConv``, whose docstring has the formula.
 
     Args:
-        names: what the caller's library calls the numbers of features and of states, and the features.
+        names: the names of arguments in errors: ``DGL`` or ``PYG``.
     """
 
     in_caps = 1  # for `graphcaps.watch`
 
-    def __init__(
-        self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: tuple[str, str, str]
-    ):
+    def __init__(self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: Names = DGL):
         super().__init__()
-        for name, size in ((names[1], out_feats), ("num_caps", num_caps), ("iterations", iterations)):
+        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("iterations", iterations)):
             check_whole(name, size)
         if in_feats is not None:
-            check_whole(names[0], in_feats)
+            check_whole(names.in_feats, in_feats)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, out_feats, num_caps, iterations
-        self.feat = names[2]
+        self.feat = names.feat
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
@@ -47,7 +45,7 @@ class NodeBeliefs(nn.Module):
             nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
         nn.init.zeros_(self.bias)
         with torch.no_grad():
-            self.logarithms.copy_(torch.tensor(START).log())
+            self.logarithms.copy_(torch.tensor(EPSILON_GAIN_NU).log())
 
     @property
     def learned(self) -> Tensor:
@@ -60,7 +58,7 @@ class NodeBeliefs(nn.Module):
         """Beliefs (N, K, D) and couplings c (E, 1, K), detached, of a graph whose sources are its destinations.
 
         Args:
-            feat: (N, F), or (N, K, D) logits where the layer has no weights.
+            feat: (N, F), or (N, K, D) logits for a layer without weights.
             edge_weight: (E,) or (E, 1), or None.
             sizes: (B,), nodes of each graph of a batch, in order.
         """
@@ -96,14 +94,13 @@ class NodeBeliefs(nn.Module):
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
         if self.weight is None:
-            wanted: tuple[int, ...] = (num_nodes, self.num_caps, self.out_feats)
-            expect(tuple(feat.shape) == wanted, self.feat, f"logits (N, K, D) = {wanted}", tuple(feat.shape))
+            sizes, meaning = (num_nodes, self.num_caps, self.out_feats), "logits (N, K, D)"
+        else:
+            sizes, meaning = (num_nodes, len(self.weight)), "(N, F)"
+        expect(tuple(feat.shape) == sizes, self.feat, f"{meaning} = {sizes}", tuple(feat.shape))
+        if self.weight is None:
             return feat
-        wanted = (num_nodes, len(self.weight))
-        expect(tuple(feat.shape) == wanted, self.feat, f"(N, F) = {wanted}", tuple(feat.shape))
-        cast = torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point()
-        fits = cast or feat.dtype == self.weight.dtype
-        expect(fits, self.feat, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
+        check_dtype(self.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
     def extra_repr(self) -> str:
@@ -111,29 +108,29 @@ class NodeBeliefs(nn.Module):
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and renew.
+    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and update.
 
-    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state of one of
-    their capsules, and which one is hidden: a friendship because of the same school, or of the same club. With
+    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state in one of
+    their capsules, and the capsule is hidden: a friendship because of the same school, or of the same club. With
     z_v = x_v W + b, the logits of v's own features, h = softmax(z) at first, and in each iteration
 
-        a_ek = <h_uk, h_vk>                                    how probably u and v are in the same state of k
+        a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
         h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
 
-    So an edge is evidence for the states that its other end may be in: much where no other capsule explains the edge,
-    little where one does. c_ek = a_ek / sum over l of a_el is its coupling. m_k, d D / K times the mean of h_k over the
-    graph's nodes, d their mean in-degree, stands for the pairs of nodes that are not joined. epsilon > 0, g > 0 and
-    nu > 0 are learned: ``beliefs.learned``. Couplings are of the beliefs that the last iteration began with.
+    So an edge is evidence for the states that its other end may be in: strong evidence if no other capsule explains the
+    edge, weak evidence if one does. c_ek = a_ek / sum over l of a_el is its coupling, from the beliefs with which the
+    last iteration began. m_k stands for the pairs of nodes without an edge: it is d D / K times the mean of h_k over
+    the graph's nodes, d their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
     This is belief propagation for overlapping groups (Decelle et al. 2011, Physical Review E 84, 066106, has it for one
-    grouping), with beliefs of nodes in the place of messages, and its logarithm taken as linear in h: it is exact where
-    h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. Differs from
-    ``CapsuleConv``: there a node's votes are fixed, here they are its capsules and change in each iteration. So T
-    iterations see T edges far.
+    grouping). Differs: nodes have beliefs, not messages for each neighbour, and the logarithm is taken as linear in h,
+    which is exact if h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. In
+    ``CapsuleConv`` a node's votes are fixed; here they are its capsules and change in each iteration. So T iterations
+    see T edges far.
 
     Args:
-        in_feats: F, features of a node; None where the layer is given logits z, without W.
+        in_feats: F, features of a node; None: the layer is called with logits z, and has no W.
         out_feats: D, the states of a capsule.
         num_caps: K, capsules of each node.
         iterations: T >= 1.
@@ -162,7 +159,7 @@ class BeliefConv(nn.Module):
         super().__init__()
         check_flag("allow_zero_in_degree", allow_zero_in_degree)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, ("in_feats", "out_feats", "feat"))
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -175,10 +172,10 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the graph's edges.
 
         Args:
-            graph: of one node type and one edge type, N nodes and E edges; no block, whose sources aren't renewed. Add
+            graph: one node type and one edge type, N nodes and E edges; no block, whose sources can't be updated. Add
                 self-loops before ``dgl.batch``: ``dgl.add_self_loop`` of a batch forgets which node is in which graph.
             feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
-            edge_weight: (E,), what w_ek of each edge is multiplied by; default 1. d is the mean sum of a node's.
+            edge_weight: (E,), factors of w_ek; default 1. d is then the mean over nodes of the sum of their in-edges'.
             get_coupling: also give c (E, 1, num_caps), detached.
 
         Raises:
@@ -189,5 +186,5 @@ class BeliefConv(nn.Module):
         check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")
         check_in_edges(graph, self.allow_zero_in_degree)
         check_tensor("feat", feat, floating=False, sparse=True)
-        found = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
-        return found if get_coupling else found[0]
+        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
+        return (h, c) if get_coupling else h

@@ -1,4 +1,4 @@
-"""What couples a child, as a function of its own votes: for a loss that asks children to choose.
+"""The logits that couple a child, as a function of its own votes: for a loss that asks children to choose.
 
 In the last iteration, with everything but the votes held fixed,
 

@@ -7,12 +7,11 @@ windows and routes each by itself normalises inside one position: there a child 
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from ..graph.local import Pair
-from ..routing import LinearVotes, Routing
-from .routed import check_children, routing_for_images
+from ..routing import Routing
+from .routed import routing_for_images
 from .windows import WindowedCaps
 
 
@@ -36,6 +35,7 @@ class ConvCaps(WindowedCaps):
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown routing.
 
+    >>> import torch
     >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
     ((4, 4), torch.Size([128, 2, 8]))
@@ -52,8 +52,8 @@ class ConvCaps(WindowedCaps):
         parent_dim: int = 8,
         routing: Routing | str = "dynamic",
     ):
-        matrix, routing = (child_dim, parent_dim), routing_for_images(routing)
-        super().__init__(grid, kernel, stride, child_types, parent_types, matrix, routing, parent_dim)
+        sizes = child_types, parent_types, child_dim, parent_dim
+        super().__init__(grid, kernel, stride, *sizes, (child_dim, parent_dim), routing_for_images(routing))
 
     def _draw(self) -> None:
         """At uniform coupling, a parent's sum s is then about as long as one child.
@@ -64,14 +64,3 @@ class ConvCaps(WindowedCaps):
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)
-
-    def votes(self, u: torch.Tensor) -> LinearVotes:
-        """The children's votes, not yet multiplied out."""
-        check_children(u, self.num_children, self.weight.shape[1])
-        return LinearVotes(u.to(self.weight.dtype), self.weight, self.index)
-
-    def extra_repr(self) -> str:
-        matrices, child_dim, parent_dim = self.weight.shape
-        sides = "{} x {} x {} x {}-D".format
-        below = sides(self.child_types, *self.grid, child_dim)
-        return self._repr(f"{below} -> {sides(self.parent_types, *self.out_grid, parent_dim)}", matrices)

@@ -8,8 +8,8 @@ from torch import nn
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_whole
 from ..graph import complete_graph
-from ..routing import LinearVotes, Routing
-from .routed import RoutedLayer, check_children, graph_device, routing_for_images
+from ..routing import Routing
+from .routed import RoutedLayer, graph_device, routing_for_images
 
 
 class CompleteCaps(RoutedLayer):
@@ -22,15 +22,18 @@ class CompleteCaps(RoutedLayer):
         self,
         num_children: int,
         num_parents: int,
+        child_dim: int,
+        parent_dim: int,
         matrices: tuple[int, int, int],
         routing: Routing,
-        parent_dim: int,
         learned_prior: bool = False,
+        index: torch.Tensor | None = None,
     ):
         check_whole("num_children", num_children)
         check_whole("num_parents", num_parents)
         check_flag("learned_prior", learned_prior)
-        super().__init__(num_children, num_parents, matrices, routing, parent_dim, num_parents)
+        sizes = num_children, num_parents, child_dim, parent_dim
+        super().__init__(*sizes, matrices, routing, num_parents, index)
         self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
         self._draw()
 
@@ -75,16 +78,8 @@ class CapsuleLayer(CompleteCaps):
         learned_prior: bool = False,
     ):
         matrices = (num_children * num_parents, child_dim, parent_dim)
-        super().__init__(num_children, num_parents, matrices, routing_for_images(routing), parent_dim, learned_prior)
-
-    def blank(self) -> torch.Tensor:
-        """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1])
-
-    def votes(self, u: torch.Tensor) -> LinearVotes:
-        """The children's votes, not yet multiplied out."""
-        check_children(u, self.num_children, self.weight.shape[1])
-        return LinearVotes(u.to(self.weight.dtype), self.weight)
+        sizes = num_children, num_parents, child_dim, parent_dim
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
 
     def extra_repr(self) -> str:
         edges, child_dim, parent_dim = self.weight.shape

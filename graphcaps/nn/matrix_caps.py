@@ -30,7 +30,7 @@ class MatrixPrimaryCaps(nn.Module):
 
     Args:
         in_channels: channels of the feature map.
-        num_types: B in the paper, kinds of capsule; each stands once at every position.
+        num_types: B in the paper, kinds of capsule, each once at every position.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
@@ -53,7 +53,37 @@ class MatrixPrimaryCaps(nn.Module):
         return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
 
 
-class MatrixConvCaps(WindowedCaps):
+class MatrixLayer(RoutedLayer):
+    """The part that layers of matrix capsules share: 4 x 4 matrices, and poses with activations in and out."""
+
+    shift: torch.Tensor | None
+    """(I, 16), added to each child's votes."""
+
+    def _draw(self) -> None:
+        """Draw matrices near the identity, so that poses pass through the layers."""
+        nn.init.normal_(self.weight, std=0.3)
+        with torch.no_grad():
+            self.weight += torch.eye(4)
+
+    def blank(self) -> Poses:
+        """One image's children, all zero, on the layer's device."""
+        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
+
+    def votes(self, u: Poses) -> MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+        dtype = self.weight.dtype
+        shift = None if self.shift is None else self.shift.to(dtype)
+        return MatrixVotes(u.pose.to(dtype), self.weight, self.index, shift)
+
+    def forward(self, u: Poses) -> Poses:
+        """Route the children to the parents."""
+        expect(isinstance(u, Poses), "capsules", "Poses(pose (I, B, 16), activation (I, B))", type(u).__name__)
+        check_children(u.pose, self.num_children, SIZE)
+        parents = route_layer(self, u)
+        return Poses(parents.pose, parents.activation)
+
+
+class MatrixConvCaps(MatrixLayer, WindowedCaps):
     """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
@@ -84,26 +114,11 @@ class MatrixConvCaps(WindowedCaps):
         stride: Pair = 1,
         routing: EM | str = "em",
     ):
-        super().__init__(grid, kernel, stride, child_types, parent_types, (4, 4), em_routing(routing), SIZE)
-
-    def _draw(self) -> None:
-        draw_near_identity(self.weight)
-
-    def votes(self, capsules: Poses) -> MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-        return MatrixVotes(capsules.pose.to(self.weight.dtype), self.weight, self.index)
-
-    def forward(self, capsules: Poses) -> Poses:
-        """Route the children to the parents above their windows."""
-        return route_poses(self, capsules)
-
-    def extra_repr(self) -> str:
-        sides = "{} x {} x {}".format
-        below, above = sides(self.child_types, *self.grid), sides(self.parent_types, *self.out_grid)
-        return self._repr(f"{below} -> {above} poses", len(self.weight))
+        super().__init__(grid, kernel, stride, child_types, parent_types, SIZE, SIZE, (4, 4), em_routing(routing))
+        self.shift = None
 
 
-class MatrixClassCaps(CompleteCaps):
+class MatrixClassCaps(MatrixLayer, CompleteCaps):
     """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
 
     The row and column of the centre of the child's receptive field are added to the first two elements of the vote's
@@ -123,34 +138,15 @@ class MatrixClassCaps(CompleteCaps):
     torch.Size([10, 2])
     """
 
-    index: torch.Tensor
-    shift: torch.Tensor
-
     def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | str = "em"):
         check_centres(centres)
         positions, matrices = len(centres), child_types * num_parents
-        super().__init__(child_types * positions, num_parents, (matrices, 4, 4), em_routing(routing), SIZE)
-        by_type = torch.arange(matrices).view(child_types, 1, num_parents)
-        self.register_buffer("index", by_type.expand(-1, positions, -1).flatten(), persistent=False)  # (E,)
+        index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
+        sizes = child_types * positions, num_parents, SIZE, SIZE
+        super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
-        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
-
-    def _draw(self) -> None:
-        draw_near_identity(self.weight)
-
-    def blank(self) -> Poses:
-        """One image's children, all zero, on the layer's device."""
-        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
-
-    def votes(self, capsules: Poses) -> MatrixVotes:
-        """The children's votes with their coordinates, not yet multiplied out."""
-        pose = capsules.pose.to(self.weight.dtype)
-        return MatrixVotes(pose, self.weight, self.index, self.shift.to(self.weight.dtype))
-
-    def forward(self, capsules: Poses) -> Poses:
-        """Route the children to the classes."""
-        return route_poses(self, capsules)
+        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
 
     def extra_repr(self) -> str:
         return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
@@ -167,19 +163,3 @@ def em_routing(routing: Routing | str) -> EM:
     if isinstance(routing, EM):
         return routing
     raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Poses are routed by their spread")
-
-
-def draw_near_identity(weight: torch.Tensor) -> None:
-    """Draw matrices so that poses pass through the layers."""
-    nn.init.normal_(weight, std=0.3)
-    with torch.no_grad():
-        weight += torch.eye(4)
-
-
-def route_poses(layer: RoutedLayer, capsules: Poses) -> Poses:
-    """Poses and activations of a layer's parents."""
-    wanted = "Poses(pose (I, B, 16), activation (I, B))"
-    expect(isinstance(capsules, Poses), "capsules", wanted, type(capsules).__name__)
-    check_children(capsules.pose, layer.num_children, SIZE)
-    parents = route_layer(layer, capsules)
-    return Poses(parents.pose, parents.activation)

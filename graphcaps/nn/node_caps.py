@@ -71,7 +71,11 @@ class NodeCapsules(nn.Module):
             check_whole(name, size)
         expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
         self.names, self.unit_votes, self.mutual, self.squash_output = names, unit_votes, mutual, squash_output
-        source, target = self._source_and_target(in_feats, residual)
+        pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
+        expect(len(pair) == 2, names.in_feats, "a number, or a pair of (source, target)", in_feats)
+        source, target = required(pair[0], names.in_feats, "a source's features", str(in_feats)), pair[1]
+        expect(target is not None or not residual, names.in_feats, "a target's features for residual=True", in_feats)
+        self.warns_of_target = target is not None and not residual  # None declares them unused
         for name, feats in ((names.in_feats, source), (names.in_feats, target), (names.edge_feats, edge_feats)):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
@@ -91,35 +95,24 @@ class NodeCapsules(nn.Module):
         self.routing = routing.for_layer(-1, num_caps, out_feats, num_caps)
         self.reset_parameters()
 
-    def _source_and_target(self, feats: int | Sequence[int | None], residual: bool) -> tuple[int, int | None]:
-        """Numbers of features of sources and of targets; warn if the latter has no use."""
-        name = self.names.in_feats
-        pair = [feats, feats] if not isinstance(feats, Sequence) else feats
-        expect(len(pair) == 2, name, "a number, or a pair of (source, target)", feats)
-        source = required(pair[0], name, "a source's features", str(feats))
-        expect(pair[1] is not None or not residual, name, "a target's features for residual=True", feats)
-        self.warns = pair[1] is not None and not residual  # None declares them unused
-        if self.warns and isinstance(feats, Sequence):
-            self._warn(name)
-        return source, pair[1]
-
-    def _warn(self, name: str) -> None:
-        self.warns = False
-        warnings.warn(
-            f"{name}: the second of the pair, the target nodes' features, is not used: a node's capsules are what its "
-            f"in-edges vote for. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off",
-            stacklevel=4,
-        )
-
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets, from a tensor or a pair; None if there is no pair or no second."""
+        """Features of sources and of targets, from a tensor or a pair; None if there is no pair or no second.
+
+        Warns:
+            UserWarning: the first time that a target's features are given without a use.
+        """
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)
         if target is not None:
             check_tensor(self.names.feat, target, floating=False, sparse=True)
-            if warn and self.warns:
-                self._warn(self.names.feat)
+            if warn and self.warns_of_target:
+                self.warns_of_target = False
+                text = (
+                    f"{self.names.feat}: target nodes' features are not used: a node's capsules are what its in-edges"
+                )
+                then = f"vote for. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
+                warnings.warn(f"{text} {then}", stacklevel=4)
         return source, target
 
     def _matrices(self, feats: int) -> nn.Parameter:
@@ -146,12 +139,6 @@ class NodeCapsules(nn.Module):
             if feat is not None and isinstance(weight, UninitializedParameter):
                 weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
                 self._draw(weight)
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        super()._save_to_state_dict(destination, prefix, keep_vars=True)  # uninitialized weights can't be detached
-        for name, value in self._parameters.items():
-            if value is not None and not keep_vars and not is_lazy(value):
-                destination[prefix + name] = value.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         for name, weight in self._parameters.items():
@@ -214,7 +201,7 @@ class NodeCapsules(nn.Module):
         shape = tuple(edge_feat.shape)
         fits = (edges.src.shape[0], self.weight_edge.shape[1]) == (shape[0], shape[-1])
         expect(fits and len(shape) in (2, z.dim() - 2), name, wanted, shape)
-        self._check_dtype(name, edge_feat)
+        check_dtype(name, edge_feat, self.weight)
         flat = edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)
         return spread(flat.unflatten(-1, z.shape[-3:]), z.dim())
 
@@ -261,12 +248,7 @@ class NodeCapsules(nn.Module):
         joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
         then = "Capsules of a layer before? .flatten(-2) joins them; in_caps={} reads each by itself"
         expect(fits, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
-        self._check_dtype(name, feat)
-
-    def _check_dtype(self, name: str, feat: Tensor) -> None:
-        autocast = torch.is_autocast_enabled(feat.device.type)
-        fits = feat.dtype == self.weight.dtype or (autocast and feat.is_floating_point())
-        expect(fits, name, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
+        check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
@@ -292,6 +274,12 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     check_tensor("edge_weight", edge_weight, floating=False)
     fits = edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges
     expect(fits, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
+
+
+def check_dtype(name: str, feat: Tensor, weight: Tensor) -> None:
+    """Raise ``InputError`` unless features have the weights' precision, or autocast converts them."""
+    fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
+    expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:

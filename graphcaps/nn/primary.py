@@ -18,7 +18,7 @@ class PrimaryCaps(nn.Module):
 
     Args:
         in_channels: channels of the feature map.
-        num_types: T, kinds of capsule; each stands once at every position.
+        num_types: T, kinds of capsule, each once at every position.
         dim: P, numbers per capsule.
 
     Shapes:

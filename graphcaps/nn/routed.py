@@ -24,16 +24,18 @@ class Poses(NamedTuple):
 
 
 class RoutedLayer(nn.Module):
-    """Base of a layer of capsules: it has matrices, a routing, and a graph of votes.
+    """Base of the layers of capsules: it has matrices, a routing, and a graph of votes.
 
     Args:
         num_children, num_parents: I, J.
+        child_dim, parent_dim: P, D.
         matrices: the shape of the weights, (matrices, rows, columns).
         routing: the routing, of which the layer holds a copy.
-        parent_dim: D.
         parent_types: number of types of parents, outermost in their order.
+        index: (E,) int64, the matrix of each edge; None: each edge has its own.
     """
 
+    index: Tensor | None
     prior: Tensor | None
     """Logits (E,) that the routing starts from, if the layer learns them."""
 
@@ -41,24 +43,19 @@ class RoutedLayer(nn.Module):
         self,
         num_children: int,
         num_parents: int,
+        child_dim: int,
+        parent_dim: int,
         matrices: tuple[int, int, int],
         routing: Routing,
-        parent_dim: int,
         parent_types: int,
+        index: Tensor | None = None,
     ):
         super().__init__()
-        self.num_children, self.num_parents = num_children, num_parents
+        self.num_children, self.num_parents, self.child_dim = num_children, num_parents, child_dim
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types)
         self.prior = None
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph of votes, on ``device`` if the installed DGL can have it there, else on the CPU."""
-        raise NotImplementedError
-
-    def votes(self, u: Any) -> LinearVotes | MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-        raise NotImplementedError
+        self.register_buffer("index", index, persistent=False)
 
     def reset_parameters(self) -> None:
         """Draw the weights again, and reset the prior and what the routing has learned."""
@@ -68,7 +65,20 @@ class RoutedLayer(nn.Module):
     def _draw(self) -> None:
         raise NotImplementedError
 
-    def forward(self, u: Tensor) -> Tensor:
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        """The graph of votes, on ``device`` if the installed DGL can have it there, else on the CPU."""
+        raise NotImplementedError
+
+    def blank(self) -> Any:
+        """One image's children, all zero, on the layer's device."""
+        return self.weight.new_zeros(self.num_children, 1, self.child_dim)
+
+    def votes(self, u: Any) -> LinearVotes | MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+        check_children(u, self.num_children, self.child_dim)
+        return LinearVotes(u.to(self.weight.dtype), self.weight, self.index)
+
+    def forward(self, u: Any) -> Any:
         """Route children u (I, B, P) to the parents v (J, B, D)."""
         return route_layer(self, u).v
 

@@ -59,18 +59,14 @@ class SharedCaps(CompleteCaps):
         # The three matrices of each type and parent stand above one another. Never four dims: channels_last would lay
         # those out again as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
-        num_children = child_types * len(centres)
-        super().__init__(num_children, num_parents, matrices, routing_for_images(routing), parent_dim, learned_prior)
+        sizes = child_types * len(centres), num_parents, child_dim, parent_dim
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
 
-    def blank(self) -> torch.Tensor:
-        """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1] // 3)
-
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes at their places, not yet multiplied out."""
-        check_children(u, self.num_children, self.weight.shape[1] // 3)
+        check_children(u, self.num_children, self.child_dim)
         factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
         types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
         # A matrix for each edge: a third of the multiplications that u, row u and column u in 3 P numbers would take.
@@ -78,7 +74,7 @@ class SharedCaps(CompleteCaps):
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 
     def extra_repr(self) -> str:
-        matrices, rows, parent_dim = self.weight.shape
-        children = f"{self.num_children} x {rows // 3}-D of {matrices // self.num_parents} types"
+        matrices, _, parent_dim = self.weight.shape
+        children = f"{self.num_children} x {self.child_dim}-D of {matrices // self.num_parents} types"
         prior = ", learned_prior=True" * (self.prior is not None)
         return f"{children} -> {self.num_parents} x {parent_dim}-D{prior}"

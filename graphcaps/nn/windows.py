@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .._dgl import DGLGraph
@@ -18,14 +20,13 @@ class WindowedCaps(RoutedLayer):
         grid: (H, W) positions of the children, or one number for both.
         kernel, stride: size and step of the windows, (rows, columns) or one number for both.
         child_types, parent_types: kinds of capsule at each position, outermost in the capsules' order.
+        child_dim, parent_dim: P, D.
         matrix: (rows, columns) of a matrix; there is one for each place in the window, type of child and of parent.
-        routing, parent_dim: as in ``RoutedLayer``.
+        routing: the routing, of which the layer holds a copy.
 
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid.
     """
-
-    index: torch.Tensor
 
     def __init__(
         self,
@@ -34,25 +35,29 @@ class WindowedCaps(RoutedLayer):
         stride: Pair,
         child_types: int,
         parent_types: int,
+        child_dim: int,
+        parent_dim: int,
         matrix: tuple[int, int],
         routing: Routing,
-        parent_dim: int,
     ):
-        rows, columns = as_pair("grid", grid)
-        window = (rows, columns), as_pair("kernel", kernel), as_pair("stride", stride), child_types, parent_types
-        index, out_grid = local_index(*window), local_grid(*window[:3])
-        num_matrices = window[1][0] * window[1][1] * child_types * parent_types
-        num_children, num_parents = child_types * rows * columns, parent_types * out_grid[0] * out_grid[1]
-        super().__init__(num_children, num_parents, (num_matrices, *matrix), routing, parent_dim, parent_types)
+        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+        window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
+        sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
+        matrices = (math.prod(kernel) * child_types * parent_types, *matrix)
+        super().__init__(*sizes, matrices, routing, parent_types, local_index(*window))
         self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
         self.out_grid = out_grid
         """(h, w): positions of the parents."""
-        self.register_buffer("index", index, persistent=False)  # (E,)
         self._draw()
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of ``local_graph``, on ``device`` if the installed DGL can have it there, else on the CPU."""
         return local_graph(*self._window, graph_device(device))
 
-    def _repr(self, sides: str, matrices: int) -> str:
-        return f"{sides}, kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {matrices} matrices"
+    def extra_repr(self) -> str:
+        below, above = (self.child_types, *self.grid), (self.parent_types, *self.out_grid)
+        matrices, rows, columns = self.weight.shape
+        return (
+            f"{' x '.join(map(str, below))} -> {' x '.join(map(str, above))} capsules, kernel={self.kernel_size}, "
+            f"stride={self.stride}, {matrices} matrices of {rows} x {columns}"
+        )

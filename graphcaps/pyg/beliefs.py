@@ -10,13 +10,13 @@ from torch_geometric.utils import is_sparse
 from ..errors import check_tensor, expect
 from ..graph.links import run_untraced
 from ..nn.beliefs import NodeBeliefs
-from ..nn.node_caps import dropped
+from ..nn.node_caps import PYG, dropped
 from ..routing.api import uncompiled
 from .edges import coalesced, pairs, routed_edges, values_of
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and renew.
+    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and update.
 
     ``graphcaps.nn.BeliefConv`` has the formula, and the meaning of the arguments. Its ``in_feats``, ``out_feats`` and
     ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
@@ -35,8 +35,7 @@ class BeliefConv(nn.Module):
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        names = ("in_channels", "out_channels", "x")
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, names)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -73,5 +72,5 @@ class BeliefConv(nn.Module):
             ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
             expect(ascending, "batch", "graphs from 0 on in ascending order", "others")
             sizes = batch.bincount()
-        found = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
-        return found if return_coupling else found[0]
+        h, c = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
+        return (h, c) if return_coupling else h
