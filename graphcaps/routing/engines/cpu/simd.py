@@ -313,9 +313,9 @@ def _sums(builder, parts, kind):
         parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
     while group > 1:
         group //= 2  # of each run of 2 group lanes, the first half is added to the second
-        halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
+        of_halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in halves)) for pair in pairs]
+        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
     return parts[0]
 
 
