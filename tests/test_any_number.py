@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from graphcaps import CapsNet, InputError, load, margin_loss, spread_loss
 from graphcaps.analysis.accuracy import Evaluation
@@ -18,8 +19,6 @@ from graphcaps.models import CNN, capsnet_loss
 from graphcaps.models.objects import longest
 from graphcaps.nn import Decoder
 from graphcaps.training.run_folder import Run
-
-Image = pytest.importorskip("PIL.Image")
 
 NAMES = ("bar", "dot", "frame")
 SIDE = 12

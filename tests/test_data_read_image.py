@@ -8,11 +8,11 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from graphcaps.data import read_image, to_float
 from graphcaps.errors import InputError
 
-Image = pytest.importorskip("PIL.Image")
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
@@ -132,7 +132,7 @@ def test_a_huge_image_is_refused_before_it_is_unpacked(tmp_path):
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
     path = tmp_path / "huge.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
-    refuses(path, f"expected at most {Image.MAX_IMAGE_PIXELS} pixels, got: Image size ({side**2} pixels)")
+    refuses(path, f"expected an image file that Pillow reads, got: Image size ({side**2} pixels) exceeds limit")
 
 
 @pytest.mark.parametrize("ink, box", [(20 / 28, 20), (1.0, 28)])

@@ -15,7 +15,7 @@ from graphcaps.analysis.accuracy import Evaluation, evaluate
 from graphcaps.analysis.ink import examples, ink_assigned, owners
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
-from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_float
+from graphcaps.data import Batches, Images, ImageSplits, Pairs
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
@@ -28,7 +28,6 @@ from graphcaps.viz import segmentation
 from .test_training import interrupted
 from .traces import stored_in
 
-MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 SIZE = 8
 
 
@@ -124,13 +123,6 @@ def test_evaluation_pairs_depend_on_nothing_but_the_digits():
     assert torch.equal(layers, two[0][0][[3, 9]]) and torch.equal(labels, two[0][1][[3, 9]])
 
 
-def test_processes_share_an_epoch_without_overlap():
-    whole = list(Batches(Pairs(digits(60)), 20).epoch(0))
-    parts = [list(Batches(Pairs(digits(60)), 20, rank=rank, world=2).epoch(0)) for rank in range(2)]
-    for batch, *shares in zip(whole, *parts, strict=True):
-        assert torch.equal(batch[0], torch.cat([share[0] for share in shares]))
-
-
 def test_partners_are_all_images_of_other_classes_equally_often():
     labels = torch.tensor([2, 0, 0, 2, 1, 2])
     numbers = (torch.arange(60, dtype=torch.float64) + 0.5) / 60
@@ -141,20 +133,9 @@ def test_partners_are_all_images_of_other_classes_equally_often():
         assert counts.tolist() == (others * 60 // others.sum()).tolist()
 
 
-def test_the_largest_number_below_1_still_finds_a_partner_of_another_class():
-    labels = torch.arange(3).repeat_interleave(7)
-    partners = draw_partners(labels, torch.full((21,), 1 - 2**-53, dtype=torch.float64))
-    assert (labels[partners] != labels).all()
-
-
 def test_digits_of_one_class_cannot_be_paired():
     with pytest.raises(InputError, match="digits: expected images of two classes or more to pair, got 1"):
         Pairs(Images(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)))
-
-
-def test_pairs_are_not_balanced(tmp_path):
-    with pytest.raises(InputError, match="balance: expected a class per image, got multimnist, with two"):
-        config(tmp_path, balance=True).check()
 
 
 def test_the_answer_is_the_two_longest_capsules_in_ascending_order():
@@ -361,21 +342,3 @@ def test_the_segmentation_tints_each_capsule_and_leaves_what_none_explains():
     assert found["left over 0"].images[0].get_array()[0].tolist() == [0, 0, 1, 0]
     order = sorted(range(3), key=lambda n: found[f"image {n}"].get_position().x0)
     assert order == [0, 2, 1]  # the wrong one last
-
-
-@pytest.mark.skipif(not MNIST.is_dir(), reason="real MNIST isn't at ../shared/data/mnist")
-def test_multimnist_is_mnist_in_pairs_and_its_boxes_overlap_as_said():
-    pairs, single = load_images("multimnist", MNIST), load_images("mnist", MNIST)
-    assert pairs.image_shape == (1, 36, 36) and pairs.num_classes == 10 and pairs.objects == 2
-    for part in ("train", "val", "test"):
-        assert torch.equal(getattr(pairs, part).digits.pixels, getattr(single, part).pixels)
-    layers, labels = next(Batches(pairs.test, 1000).in_order())
-    one = Batches(single.test, 1000)
-    first = to_float(single.test.pixels[:1000]).flatten(1).sum(1)
-    sums = layers.flatten(2).sum(2)  # (1000, 2): no ink is lost at the border
-    assert torch.isclose(sums, first[:, None], rtol=1e-4).any(1).all() and one.num_images == 10_000
-    shift = torch.arange(-4, 5)
-    side = 20 - (shift[:, None] - shift).abs().double().mean()
-    assert float(side / 20) == pytest.approx(0.85, abs=0.005) and float(side / 20) ** 2 == pytest.approx(
-        0.73, abs=0.005
-    )

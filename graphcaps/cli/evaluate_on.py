@@ -78,7 +78,7 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
             from ..analysis.accuracy import EVALUATION_BATCH
             from ..data import Batches, load_affnist, within
 
-            other, title = load_affnist(root, split="test")
+            other, title = load_affnist(root)
             device, inside = next(model.parameters()).device, within(other)
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
             parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}

@@ -1,4 +1,4 @@
-"""A person's own images: a folder per class, MNIST's format, .npz and .csv; split, cached, or refused in a sentence."""
+"""Your own images: a folder per class, MNIST's format, .npz and .csv; split, cached, or refused in a sentence."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn import datasets
 
 from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images, own
-from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.data import Batches, image_folder, load_images, user_datasets
+from graphcaps.errors import InputError
 from graphcaps.explore.of_run import carried
 from graphcaps.training.run_folder import Run
 
-from .test_data_idx import idx
+from .test_data_torchvision import idx
 
-Image = pytest.importorskip("PIL.Image")
+PARTS = ("train", "val", "test")
 
 
 def picture(path: Path, value: object, size=(28, 28), mode="L", **options) -> None:
@@ -101,7 +102,7 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
 def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes, tmp_path):
     def pixels(path, kind, channels):
         splits = loaded(path, kind, channels=channels)
-        return torch.cat([getattr(splits, part).cut().pixels for part in own.PARTS])
+        return torch.cat([getattr(splits, part).cut().pixels for part in PARTS])
 
     assert pixels(shapes, "folder", 3).shape == (40, 3, 28, 28)
     picture(shapes / "dark" / "red.png", (255, 0, 0), mode="RGB")
@@ -119,10 +120,8 @@ def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes
 
 
 def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_damaged(shapes, monkeypatch):
-    from graphcaps.data.readers import folder
-
-    decoded, decode = [], folder._decode
-    monkeypatch.setattr(folder, "_decode", lambda *given: decoded.append(given) or decode(*given))
+    decoded, decode = [], image_folder._decode
+    monkeypatch.setattr(image_folder, "_decode", lambda *given: decoded.append(given) or decode(*given))
     first = loaded(shapes)
     again = loaded(shapes, size=28)
     assert len(decoded) == 1 and torch.equal(first.test.pixels, again.test.pixels)
@@ -139,7 +138,7 @@ def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_
 
 def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
     inside = loaded(shapes)
-    monkeypatch.setattr(own, "IN_MEMORY", 0)
+    monkeypatch.setattr(user_datasets, "MAX_BYTES_IN_MEMORY", 0)
     mapped = loaded(shapes)
     assert mapped.train.pixels.data_ptr() == mapped.test.pixels.data_ptr()
     assert torch.equal(inside.test.pixels, mapped.test.cut().pixels)
@@ -280,11 +279,6 @@ def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_pat
     assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
 
 
-def test_mnist_under_other_names_is_answered_with_what_reads_them(tmp_path):
-    with pytest.raises(GraphcapsError, match=f"--dataset idx:{tmp_path}"):
-        load_images("mnist", write_idx(tmp_path / "raw").parent, download=False)
-
-
 class Runs:
     def __reduce__(self):
         return (os.system, ("touch ran",))
@@ -305,6 +299,7 @@ def folder_of(to: Path, **contents: bytes | None) -> Path:
     return to / "own"
 
 
+LABELED = {"train-labels-idx1-ubyte": idx(LABELS)}
 BAD = {
     "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
     "no class": (
@@ -322,14 +317,26 @@ BAD = {
     ),
     "no labels": (
         lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)})),
-        "train-labels-idx1-ubyte or its .gz beside train-images-idx3-ubyte, got none",
+        "train-images-idx3-ubyte: expected train-labels-idx1-ubyte or its .gz beside it, got none",
+    ),
+    "half a gzip": (
+        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED)),
+        "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended",
+    ),
+    "cut": (
+        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)[:-1]} | LABELED)),
+        r"expected 16816 bytes for \(30, 28, 20\), got 16815",
+    ),
+    "two sets": (
+        lambda to: ("idx", folder_of(to, **{"a-train-images-idx3-ubyte": b"", "b-train-images-idx3-ubyte": b""})),
+        "no other file of train images, got also b-train-images",
     ),
     "web page": (
         lambda to: (
             "idx",
             folder_of(to, **{"train-images-idx3-ubyte": b"<html>", "train-labels-idx1-ubyte": idx(LABELS)}),
         ),
-        "a web page",
+        "bytes of 3 dims in MNIST's format, got b'<html>'",
     ),
     "pickle in npz": (
         lambda to: ("npz", write_npz(to / "a.npz", images=np.array([Runs()]), labels=LABELS)),
@@ -373,7 +380,7 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
     again = Run.open(tmp_path / "run").config
     splits = load_images(again.dataset, again.data, **again.of_images)
-    assert splits.image_shape == (3, 12, 12) and sum(len(getattr(splits, part)) for part in own.PARTS) == 1797
+    assert splits.image_shape == (3, 12, 12) and sum(len(getattr(splits, part)) for part in PARTS) == 1797
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=digits.images, labels=words)
