@@ -49,14 +49,10 @@ def tones(images) -> list[int]:
 def test_a_folder_per_class_is_split_by_the_seed_with_each_class_in_each_part(shapes):
     splits = loaded(shapes)
     assert splits.name == "shapes" and splits.class_names == ("dark", "light") and splits.image_shape == (1, 28, 28)
-    assert [part.labels.bincount().tolist() for part in (splits.train, splits.val, splits.test)] == [
-        [14] * 2,
-        [3] * 2,
-        [3] * 2,
-    ]
-    every = tones(splits.train) + tones(splits.val) + tones(splits.test)
-    assert sorted(every) == [*range(20), *range(100, 120)]
-    for part in (splits.train, splits.val, splits.test):
+    parts = splits.train, splits.val, splits.test
+    assert [part.labels.bincount().tolist() for part in parts] == [[14, 14], [3, 3], [3, 3]]
+    assert sorted(sum(map(tones, parts), [])) == [*range(20), *range(100, 120)]
+    for part in parts:
         assert (part.labels == (part.pixels[:, 0, 0, 0] >= 100)).all()
     assert tones(loaded(shapes).test) == tones(splits.test) != tones(loaded(shapes, seed=1).test)
 
@@ -152,20 +148,14 @@ def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
     (shapes / "dark" / "broken.png").write_bytes(b"no picture")
     whole = (shapes / "light" / "03.bmp").read_bytes()
     (shapes / "light" / "half.bmp").write_bytes(whole[: len(whole) // 2])
+    (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
     for _ in range(2):  # the second time from the cache
-        with pytest.raises(
-            InputError,
-            match=r"42 images that can be read, got 2 that can't(.|\n)*broken.png(.|\n)*half.bmp(.|\n)*--skip-bad",
-        ):
+        with pytest.raises(InputError, match=r"43 .* read, got 3 that can't") as caught:
             loaded(shapes)
+        for word in ("broken.png", "half.bmp", "program.png: expected an image file that Pillow reads", "--skip-bad"):
+            assert word in str(caught.value)
     splits = loaded(shapes, skip_bad=True)
     assert len(splits.train) + len(splits.val) + len(splits.test) == 40 and "broken.png" in caplog.text
-
-
-def test_a_file_that_is_a_program_is_not_run(shapes):
-    (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
-    with pytest.raises(InputError, match="program.png: expected an image file that Pillow reads, got: cannot identify"):
-        loaded(shapes)
 
 
 def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(shapes, tmp_path, monkeypatch, capsys):
@@ -238,16 +228,12 @@ MEDMNIST = {
     "val_images": COLOURS[:6],
     "val_labels": LABELS[:6],
 }
+FIRST = COLOURS.transpose(0, 3, 1, 2)
 ARRAYS = {
     "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
     "medmnist": lambda to: ("npz", write_npz(to / "a.npz", **MEDMNIST), COLOURS, None),
     "fractions": lambda to: ("npz", write_npz(to / "a.npz", images=GREYS / 255, labels=LABELS), GREYS, None),
-    "channels first": lambda to: (
-        "npz",
-        write_npz(to / "a.npz", X=COLOURS.transpose(0, 3, 1, 2), y=LABELS),
-        COLOURS,
-        None,
-    ),
+    "channels first": lambda to: ("npz", write_npz(to / "a.npz", X=FIRST, y=LABELS), COLOURS, None),
     "csv in colour": lambda to: ("csv", write_csv(to / "a.csv.gz", COLOURS.reshape(30, -1), last=True), COLOURS, None),
 }
 
@@ -269,14 +255,14 @@ def test_arrays_come_back_bit_for_bit(tmp_path, name):
 
 
 def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
-    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=np.array(list("abc"))[LABELS - 1])
-    write_csv(tmp_path / "kaggle" / "valid.csv")
-    (tmp_path / "kaggle" / "valid.csv").unlink()
-    (tmp_path / "kaggle" / "test.csv").write_text(
-        ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
-    )
+    names = np.array(list("abc"))
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=names[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "valid.csv.gz", SQUARES[:4], labels=names[:1].repeat(4))
+    unlabelled = ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
+    (tmp_path / "kaggle" / "test.csv").write_text(unlabelled)
     splits = loaded(tmp_path / "kaggle", "csv")
     assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
+    assert splits.val.labels.tolist() == [0] * 4
 
 
 class Runs:
@@ -300,60 +286,48 @@ def folder_of(to: Path, **contents: bytes | None) -> Path:
 
 
 LABELED = {"train-labels-idx1-ubyte": idx(LABELS)}
+TRAIN = "train-images-idx3-ubyte"
+
+
+def bad_idx(to: Path, **files: bytes) -> tuple[str, Path]:
+    return "idx", folder_of(to, **files)
+
+
+def bad_npz(to: Path, images: np.ndarray, labels: np.ndarray = LABELS) -> tuple[str, Path]:
+    return "npz", write_npz(to / "a.npz", images=images, labels=labels)
+
+
 BAD = {
     "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
     "no class": (
         lambda to: ("folder", folder_of(to, a__png=b"")),
         "a folder per class, with its images, got no folder",
     ),
+    "no image": (lambda to: ("folder", folder_of(to, cat=None)), "cat: expected a folder with images, got none"),
     "other names": (
         lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
         "or train, val and test, got testing, training, which all hold dark, light",
     ),
     "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
-    "too few": (
-        lambda to: ("folder", few(to / "own", 9, 2)),
-        "3 images or more of each class, .* got 2 of light. Add some",
-    ),
+    "too few": (lambda to: ("folder", few(to / "own", 9, 2)), "3 images or more of each class, .* got 2 of light. Add"),
     "no labels": (
-        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)})),
-        "train-images-idx3-ubyte: expected train-labels-idx1-ubyte or its .gz beside it, got none",
+        lambda to: bad_idx(to, **{TRAIN: idx(GREYS)}),
+        "train-labels-idx1-ubyte or its .gz beside it, got none",
     ),
     "half a gzip": (
-        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED)),
+        lambda to: bad_idx(to, **{f"{TRAIN}__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED),
         "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended",
     ),
-    "cut": (
-        lambda to: ("idx", folder_of(to, **{"train-images-idx3-ubyte": idx(GREYS)[:-1]} | LABELED)),
-        r"expected 16816 bytes for \(30, 28, 20\), got 16815",
-    ),
-    "two sets": (
-        lambda to: ("idx", folder_of(to, **{"a-train-images-idx3-ubyte": b"", "b-train-images-idx3-ubyte": b""})),
-        "no other file of train images, got also b-train-images",
-    ),
-    "web page": (
-        lambda to: (
-            "idx",
-            folder_of(to, **{"train-images-idx3-ubyte": b"<html>", "train-labels-idx1-ubyte": idx(LABELS)}),
-        ),
-        "bytes of 3 dims in MNIST's format, got b'<html>'",
-    ),
-    "pickle in npz": (
-        lambda to: ("npz", write_npz(to / "a.npz", images=np.array([Runs()]), labels=LABELS)),
-        "Arrays of objects are pickles, which can run code",
-    ),
-    "labels of others": (lambda to: ("npz", write_npz(to / "a.npz", x=GREYS, y=LABELS[1:])), "of 0 and 1, got .29,"),
-    "to 16": (
-        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS / 16, y=LABELS)),
-        "got float64 from 0 to 15.9375. Divide",
-    ),
-    "NaN": (
-        lambda to: ("npz", write_npz(to / "a.npz", x=GREYS * np.nan, y=LABELS)),
-        "fractions from 0 to 1, got float64 from nan",
-    ),
+    "cut": (lambda to: bad_idx(to, **{TRAIN: idx(GREYS)[:-1]} | LABELED), r"16816 bytes for \(30, 28, 20\), got 16815"),
+    "two sets": (lambda to: bad_idx(to, **{f"a-{TRAIN}": b"", f"b-{TRAIN}": b""}), "no other file of train images"),
+    "web page": (lambda to: bad_idx(to, **{TRAIN: b"<html>"} | LABELED), "dims in MNIST's format, got b'<html>'"),
+    "pickle": (lambda to: bad_npz(to, np.array([Runs()])), "Arrays of objects are pickles, which can run code"),
+    "labels of others": (lambda to: bad_npz(to, GREYS, LABELS[1:]), "of 0 and 1, got .29,"),
+    "to 16": (lambda to: bad_npz(to, GREYS / 16), "got float64 from 0 to 15.9375. Divide"),
+    "NaN": (lambda to: bad_npz(to, GREYS * np.nan), "fractions from 0 to 1, got float64 from nan"),
     "no square": (
-        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :9][:, :8])),
-        "a square grey or RGB image, got 8 numbers",
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :8])),
+        "square grey or RGB image, got 8 numbers",
     ),
     "words": (
         lambda to: ("csv", write_csv(to / "a.csv", np.char.add(SQUARES.astype(str)[:, :9], "x"))),
@@ -386,18 +360,6 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
         train(config, images=digits.images, labels=words)
     with pytest.raises(InputError, match="images and labels: expected both"):
         train(config, images=digits.images / 16)
-
-
-def test_two_hundred_classes_of_three_to_three_hundred_images_are_trained_on(tmp_path, monkeypatch):
-    counts = np.where(np.arange(200) == 7, 300, 3)
-    labels = np.repeat(np.arange(200), counts)
-    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([0]))
-    config = TrainConfig(
-        epochs=1, device="cpu", size=12, out=tmp_path, data=tmp_path, name="run", reconstruction_weight=0
-    )
-    result = train(config, images=np.zeros((len(labels), 12, 12), np.uint8), labels=labels, progress=False)
-    assert result["test_images"] == 199 + 45
-    assert len(Run.open(tmp_path / "run").trace().labels) == 200
 
 
 def test_a_folder_without_its_kind_is_answered_with_what_to_write(shapes):
