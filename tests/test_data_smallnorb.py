@@ -63,17 +63,14 @@ def small(pairs):
     return torch.from_numpy(np.floor(left.mean((2, 4)) + 0.5).astype(np.uint8))
 
 
-def test_images_are_the_left_ones_upright_at_half_the_size(root, train):
+def test_images_are_the_left_ones_upright_at_half_the_size_also_from_gzipped_files(root, train, tmp_path):
     pairs, labels, info = train
-    images, toys = read_part(root, "train")
-    assert torch.equal(images.pixels[:, 0], small(pairs))
-    assert images.image_shape == (1, 32, 32) and images.labels.tolist() == labels.tolist()
-    assert np.array_equal(toys.numpy(), info[:, 0])
-
-
-def test_gzipped_files_are_the_same(root, train, tmp_path):
     written(tmp_path, (4, 9), 0, suffix=".gz")
-    assert torch.equal(read_part(tmp_path, "train")[0].pixels, read_part(root, "train")[0].pixels)
+    for folder in (root, tmp_path):
+        images, toys = read_part(folder, "train")
+        assert torch.equal(images.pixels[:, 0], small(pairs))
+        assert images.image_shape == (1, 32, 32) and images.labels.tolist() == labels.tolist()
+        assert np.array_equal(toys.numpy(), info[:, 0])
 
 
 @pytest.fixture
@@ -83,18 +80,14 @@ def splits(root, train, test, monkeypatch):
     return load_images("smallnorb", root)
 
 
-def test_validation_images_are_of_toys_that_training_does_not_have(splits, train):
+def test_validation_images_are_of_toys_that_training_does_not_have_and_test_images_are_the_middle(splits, train, test):
     pairs, labels, info = train
     for part, toy in ((splits.train, 4), (splits.val, 9)):
         rows = info[:, 0] == toy
         assert part.labels.tolist() == labels[rows].tolist()
         assert torch.equal(part.cut().pixels[:, 0], small(pairs)[torch.from_numpy(rows)][:, 8:40, 8:40])
-
-
-def test_test_images_are_the_middle_ones(splits, test):
-    pairs, labels, _ = test
-    assert splits.test.margin == 0 and splits.test.labels.tolist() == labels.tolist()
-    assert torch.equal(splits.test.pixels[:, 0], small(pairs)[:, 8:40, 8:40])
+    assert splits.test.margin == 0 and splits.test.labels.tolist() == test[1].tolist()
+    assert torch.equal(splits.test.pixels[:, 0], small(test[0])[:, 8:40, 8:40])
 
 
 def test_training_sees_windows_all_over_the_image(splits):

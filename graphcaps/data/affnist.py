@@ -45,17 +45,11 @@ def load_affnist(root: Path | str) -> tuple[Images, str]:
 
 
 def within(images: Images) -> Tensor:
-    """Whether each digit lies no further from the middle than ``mnist40`` moves it: to the nearest pixel, 6 each way.
+    """Whether each of N digits lies no further from the middle than ``mnist40`` moves it: 6 pixels each way, rounded.
 
     The place of a digit is its centre of mass, so that official images can be judged too. In MNIST it is half a pixel
     below and to the right of the middle, and turns, shears and scales about the middle leave it near there: on our
-    test images, 0.3 pixels (standard deviation) from the shift that was drawn.
-
-    Args:
-        images: (N, 1, H, W), from ``load_affnist``.
-
-    Returns:
-        bool (N,); True for an image without ink.
+    test images, 0.3 pixels (standard deviation) from the shift that was drawn. An image without ink is within.
     """
     most = (DATASETS["mnist40"].border or 0) + 0.5
     ink = images.pixels[:, 0].double()  # (N, H, W)
@@ -92,14 +86,9 @@ def read_affnist(path: Path) -> Images:
 
 
 def affnist_style(digits: Images, seed: int = 0) -> Images:
-    """Digits in the style of affNIST; the first digits get the same maps for any number of digits.
+    """Digits (N, 1, H, W), white on black, in the style of affNIST: (N, 1, 40, 40).
 
-    Args:
-        digits: (N, 1, H, W), white on black, at most 40 x 40; MNIST's 28 x 28.
-        seed: 0 to 2**32 - 1, for NumPy's ``RandomState``, whose stream is frozen.
-
-    Returns:
-        images (N, 1, 40, 40).
+    NumPy's ``RandomState``, whose stream is frozen, draws the maps; those of the first digits are the same for any N.
 
     Raises:
         InputError: a digit that doesn't fit into 40 x 40 once it is scaled and turned.
@@ -122,10 +111,7 @@ def affnist_style(digits: Images, seed: int = 0) -> Images:
 def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
     """Matrices (N, 2, 2) that scale, then shear, then turn a point (right, down) counted from the middle.
 
-    Args:
-        degrees: (N,) counter-clockwise.
-        shear: (N,) pixels to the right per pixel below the middle.
-        scale: (2, N) of the width, of the height.
+    The scales (2, N) are of width and height. A shear (N,) moves a point to the right, per pixel below the middle.
     """
     angle = degrees * (math.pi / 180)
     cos, sin, one, zero = angle.cos(), angle.sin(), torch.ones_like(angle), torch.zeros_like(angle)
@@ -134,12 +120,9 @@ def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
 
 
 def transformed(pixels: Tensor, linear: Tensor, shift: Tensor, side: int = SIDE) -> Tensor:
-    """Digits uint8 (N, 1, H, W) under linear maps (N, 2, 2) and shifts (2, N) to the right and down, bilinear.
+    """Digits uint8 (N, 1, H, W) under linear maps (N, 2, 2) and shifts (2, N) in black frames (N, 1, side, side).
 
     Computed in float64: rounding to uint8 gives the same pixels on any machine, except for ties.
-
-    Returns:
-        uint8 (N, 1, side, side), black around the digit.
     """
     height, width = pixels.shape[2:]
     top, left = (side - height) // 2, (side - width) // 2

@@ -24,7 +24,6 @@ from .user_images import common_size, fit_pixels
 PART_NAMES = PART_OF | {"t10k": "test"}
 FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
-EXAMPLES = {"idx": "train-images-idx3-ubyte or its .gz", "csv": "train.csv, with labels"}
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images, labels
@@ -39,13 +38,12 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
         arrays = {"train": next(iter(arrays.values()))}
     pixels = {part: as_pixels(images, f"{path}: {part} images") for part, (images, _) in arrays.items()}
     labels = [as_labels(of, len(pixels[part]), f"{path}: {part} labels") for part, (_, of) in arrays.items()]
-    shapes = {images.shape[1:] for images in pixels.values()}
-    expect(len(shapes) == 1, str(path), "images of one shape in all parts", " and ".join(map(str, sorted(shapes))))
-    expect(len({of.shape[1:] for of in labels}) == 1, str(path), "labels of one shape in all parts", "several")
-    whole, old = np.concatenate(list(pixels.values())), shapes.pop()  # (N, H, W, C)
-    new = (*common_size(np.array([old[:2]]), size), channels or old[2])
-    if new != old:
-        whole = np.stack([fit_pixels(image, *new) for image in whole])
+    for kind, shapes in (("images", {a.shape[1:] for a in pixels.values()}), ("labels", {a.shape[1:] for a in labels})):
+        expect(len(shapes) == 1, str(path), f"{kind} of one shape in all parts", " and ".join(map(str, sorted(shapes))))
+    whole = np.concatenate(list(pixels.values()))  # (N, H, W, C)
+    shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
+    if shape != whole.shape[1:]:
+        whole = np.stack([fit_pixels(image, *shape) for image in whole])
     whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
     parts = np.repeat(np.array(list(arrays), object), [len(of) for of in labels])
     return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts)
@@ -58,8 +56,8 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
         images = images.transpose(0, 2, 3, 1)
     elif images.ndim == 3:
         images = images[..., None]
-    wanted = "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels"
-    expect(images.ndim == 4 and images.size > 0 and images.shape[3] in (1, 3), name, wanted, shape)
+    fits = images.ndim == 4 and images.size > 0 and images.shape[3] in (1, 3)
+    expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
     then = "Divide them by the largest possible value: images / 16"
@@ -103,7 +101,8 @@ def _read_files(kind: str, path: Path) -> Arrays:
             arrays[part] = pair
         else:
             log.warning("left out, because it has no labels: %s", first)
-    expect(len(arrays) > 0, str(path), f"a file such as {EXAMPLES[kind]}", "none")
+    wanted = "train-images-idx3-ubyte or its .gz" if kind == "idx" else "train.csv, with labels"
+    expect(len(arrays) > 0, str(path), f"a file such as {wanted}", "none")
     return arrays
 
 
@@ -143,10 +142,10 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     labels, values = table.iloc[:, column].to_numpy(), table.drop(columns=table.columns[column]).to_numpy()
     count = values.shape[1]
-    channels = next((c for c in (1, 3) if count and math.isqrt(count // c) ** 2 * c == count), 0)
-    wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
-    expect(channels > 0, str(path), wanted, got, "A CSV of files has the columns file,classes")
+    channels = 1 if math.isqrt(count) ** 2 == count else 3
     side = math.isqrt(count // channels)
+    wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
+    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,classes")
     return values.reshape(-1, side, side, channels), labels if labels.dtype.kind in "iu" else labels.astype(str)
 
 

@@ -21,13 +21,9 @@ MAX_DEGREES, MIN_SCALE, MAX_SCALE = 15.0, 0.9, 1.1
 
 
 def ink_room(pixels: Tensor) -> Tensor:
-    """The room between the ink of each image and the image's sides.
+    """The rows above and below the ink of each image (N, C, H, W), the columns to its left and right: int64 (2, 2, N).
 
-    Args:
-        pixels: uint8 (N, C, H, W); ink is what isn't 0. An image without ink has no room.
-
-    Returns:
-        int64 (2, 2, N): rows above and below the ink, columns to its left and right.
+    Ink is what isn't 0. An image without ink has no room.
 
     >>> ink_room(torch.tensor([[[[0, 0, 0], [0, 9, 9]]]], dtype=torch.uint8)).flatten(1).tolist()
     [[1, 0], [1, 0]]
@@ -40,11 +36,9 @@ def ink_room(pixels: Tensor) -> Tensor:
 
 
 def draw_moves(room: Tensor, numbers: Tensor) -> Tensor:
-    """Whole pixels down and right, int64 (2, N), that put ink anywhere it fits, all places equally likely.
+    """Whole pixels down and right, int64 (2, N), that put ink with this room (2, 2, N) anywhere it fits.
 
-    Args:
-        room: (2, 2, N) from ``ink_room``.
-        numbers: (2, N) float64, uniform in [0, 1).
+    Numbers (2, N), uniform in [0, 1), draw them, all places equally likely.
     """
     before, behind = room.unbind(1)  # (2, N)
     return (numbers * (before + behind + 1)).long() - before

@@ -27,8 +27,8 @@ class Batches:
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
         batch_size: images per step, over all processes together, ``world`` to N.
-        device: where the images are held and the batches made.
-        seed: >= 0; with the epoch, fixes all draws.
+        device: of the images and the batches.
+        seed: >= 0.
         augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
             to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
             Images with a margin are shifted by up to the margin instead, and shifts by whole pixels bring its pixels
@@ -83,14 +83,10 @@ class Batches:
         return len(self._source.labels)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """The shuffled, augmented batches of an epoch.
+        """The shuffled, augmented batches of an epoch >= 0, from a step on, 0 to ``len(self)``.
 
         Each image comes once, unless classes are balanced. If the last batch would leave a process with one image or
         none, it joins the one before: batch norm can't train on one image.
-
-        Args:
-            epoch: >= 0.
-            start: the step to begin with, 0 to ``len(self)``.
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)

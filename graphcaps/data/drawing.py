@@ -20,11 +20,7 @@ NEIGHBOURS = np.ones((3, 3), bool)
 
 
 def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
-    """Cut the ink out of an image.
-
-    Args:
-        levels: float32 (h, w) in [0, 1].
-        invert: whether ink is darker than its ground. ``"auto"``: the ground is what there is more of.
+    """Cut the ink out of an image, float32 (h, w) in [0, 1]. With ``"auto"``, the ground is what there is more of.
 
     Returns:
         ink alone (h', w') in [0, 1], at most ``MAX_SIDE`` pixels a side, and whether it was dark. Without ink,
@@ -53,11 +49,7 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
 
     The first is the share of light pixels where light and dark meet. The second is the same near the border, but not
     on it, because a tightly cut drawing may be mostly ink and a frame may lie on the border. The third is the share
-    of dark among all that is narrower than the window.
-
-    Args:
-        levels: (h, w).
-        window: size of the closing ``light`` and of the opening ``dark``, (h, w) each.
+    of dark among all that is narrower than the window of the closing ``light`` and the opening ``dark``.
     """
     dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
     logs = np.log(levels + DARKEST)  # in logarithms, a shadow is as deep on dark as on light

@@ -77,9 +77,8 @@ class Images:
 
     def take(self, rows: Tensor) -> Images:
         """The images at ``rows`` (M,) int64, with their margin."""
-        if self.rows is not None:
-            return replace(self, rows=self.rows[rows], labels=self.labels[rows])
-        return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
+        pixels = {"pixels": self.pixels[rows]} if self.rows is None else {"rows": self.rows[rows]}
+        return replace(self, labels=self.labels[rows], **pixels)
 
     def cut(self) -> Images:
         """The images without their margin, in memory."""

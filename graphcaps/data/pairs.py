@@ -102,14 +102,7 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """A partner of another class for each image, all of them equally likely.
-
-    Args:
-        labels: (N,) int64.
-        numbers: (N,) float64, uniform in [0, 1).
-
-    Returns:
-        (N,) int64 rows of the partners.
+    """Rows (N,) of partners of another class, all equally likely: labels int64 (N,), numbers float64 (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])

@@ -47,20 +47,18 @@ def last_toys(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tensor]:
-    """Read one part's three files, each plain or with .gz behind its name.
-
-    Returns:
-        images (N, 1, 48, 48) with a margin of 8; the toy of its class that each shows, (N,) int64.
+    """One part's images (N, 1, 48, 48) with a margin of 8, and the toy of its class that each shows, (N,) int64.
 
     Raises:
-        GraphcapsError: a file is missing.
+        GraphcapsError: one of the three files, plain or gzipped, is missing.
         InputError: a file that isn't in the format.
     """
     pairs = _read(root, f"{NAMES[part]}-dat.mat", np.dtype("u1"), (2, SIDE, SIDE))
     labels = _read(root, f"{NAMES[part]}-cat.mat", np.dtype("<i4"), ())
     info = _read(root, f"{NAMES[part]}-info.mat", np.dtype("<i4"), (4,))  # toy, elevation, azimuth, lighting
-    pixels = torch.from_numpy(halved(pairs[:, 0]))[:, None]
-    margin = (SIDE // 2 - CROP) // 2
+    half, margin = SIDE // 2, (SIDE // 2 - CROP) // 2
+    total = pairs[:, 0].reshape(-1, half, 2, half, 2).sum((2, 4), dtype=np.uint16)
+    pixels = torch.from_numpy(((total + 2) // 4).astype(np.uint8))[:, None]  # means of 2 x 2, rounded half up
     return Images(pixels, torch.from_numpy(labels.astype(np.int64)), margin), torch.from_numpy(info[:, 0].astype(int))
 
 
@@ -78,16 +76,3 @@ def _read(root: Path, file: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.
     size = end + header[2] * int(np.prod(shape)) * dtype.itemsize
     expect(len(data) == size, str(path), f"{size} bytes", len(data), again)
     return np.frombuffer(data, dtype, offset=end).reshape(-1, *shape)
-
-
-def halved(images: np.ndarray) -> np.ndarray:
-    """Half the size, each pixel the mean of 2 x 2, rounded half up: uint8 (N, H, W) -> (N, H / 2, W / 2).
-
-    >>> halved(np.array([[[0, 1, 8, 8], [2, 3, 8, 255]]], np.uint8))
-    array([[[ 2, 70]]], dtype=uint8)
-    """
-    total = np.full((len(images), images.shape[1] // 2, images.shape[2] // 2), 2, np.uint16)
-    for down in (0, 1):
-        for right in (0, 1):
-            total += images[:, down::2, right::2]
-    return (total // 4).astype(np.uint8)

@@ -22,12 +22,9 @@ PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", 
 class UnsplitImages(NamedTuple):
     """Images as they were read."""
 
-    pixels: Tensor
-    """uint8 (N, C, H, W)"""
-    labels: np.ndarray
-    """(N,) names, of which "a+b" stands for two classes, or numbers; or (N, J) bool"""
-    parts: np.ndarray
-    """(N,) of ``PARTS``, or "" for an image that is left out"""
+    pixels: Tensor  # uint8 (N, C, H, W)
+    labels: np.ndarray  # (N,) names, where "a+b" stands for two classes, or numbers; or (N, J) bool
+    parts: np.ndarray  # (N,) of ``PARTS``, or "" for an image that is left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +45,12 @@ class ImageSplits:
 
     def __post_init__(self) -> None:
         for part in PARTS:
-            images, J = getattr(self, part), self.num_classes
+            images, most, of_part = getattr(self, part), self.num_classes - 1, f"{self.name} {part}"
             shape = images.image_shape
-            expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
-            if images.objects is None:
-                wanted, got = (len(images), J), tuple(images.labels.shape)
-                expect(got == wanted, f"{self.name} {part} labels", f"(N, J)={wanted} of 0 and 1", got)
-            else:
+            expect(shape == self.image_shape, f"{of_part} images", f"shape {self.image_shape}", f"{shape}")
+            if images.objects is not None:
                 low, high = images.labels.min().item(), images.labels.max().item()
-                fits = low >= 0 and high < J
-                expect(fits, f"{self.name} {part} labels", f"0 to {J - 1}", f"{low} to {high}")
+                expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
         """The same data set with ``count`` of its training images, of each class in proportion, the same for everybody.
@@ -102,12 +95,11 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
 
     If images show any number of classes, each set of classes is taken in proportion, rounded: images are sorted by
-    their sets, and every n-th one is taken.
+    their sets, and every n-th one is taken. NumPy's ``RandomState``, whose stream is frozen, draws them.
 
     Args:
         labels: int64 (N,), or bool (N, J).
-        count: how many to take, 1 to N - 1.
-        seed: fixes the images taken; NumPy's ``RandomState`` draws them, whose stream is frozen.
+        count: 1 to N - 1.
 
     Returns:
         kept (N - count,) and taken (count,): int64 indices, each ascending.

@@ -6,7 +6,6 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from filelock import FileLock
 from ..errors import GraphcapsError
 from .images import Images
 
-DOWNLOAD_TIMEOUT = 30.0  # seconds without an answer
-
 
 def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
     """The training and the test images of ``torchvision.datasets.<name>``, downloaded if they aren't in ``root``.
@@ -25,8 +22,15 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
     Raises:
         GraphcapsError: missing files that can't be downloaded, damaged files, or a torchvision that can't be imported.
     """
+    try:
+        from torchvision import datasets
+    except Exception as error:  # a build for another torch: ImportError, RuntimeError, AttributeError or OSError
+        raise GraphcapsError(
+            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
+            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits, which needs none"
+        ) from error
     # Old versions of torchvision left pickles beside the raw files; a pickle can run code, so they are never read.
-    dataset = type(name, (getattr(_import_torchvision(), name),), {"_check_legacy_exist": lambda self: False})
+    dataset = type(name, (getattr(datasets, name),), {"_check_legacy_exist": lambda self: False})
     parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
     if name == "SVHN":
         parts = [{"split": "train"}, {"split": "test"}]
@@ -37,7 +41,7 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
             if not download:
                 raise
             root.mkdir(parents=True, exist_ok=True)
-            with FileLock(root / ".download.lock"), _socket_timeout(DOWNLOAD_TIMEOUT):
+            with FileLock(root / ".download.lock"), _socket_timeout(30):
                 train, test = (_images(dataset(root, download=True, **part)) for part in parts)
     except Exception as error:  # torchvision checks little, so a damaged file raises anything
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -56,17 +60,6 @@ def _images(dataset: Any) -> Images:
         pixels = pixels.permute(0, 3, 1, 2)
     labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
     return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
-
-
-def _import_torchvision() -> ModuleType:
-    try:
-        from torchvision import datasets
-    except Exception as error:  # a build for another torch: ImportError, RuntimeError, AttributeError or OSError
-        raise GraphcapsError(
-            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
-            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits, which needs none"
-        ) from error
-    return datasets
 
 
 @contextlib.contextmanager

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import fold, unfold
 
 from ..errors import expect
 from .augment import affine_maps, warp
 
 SEED = 0
-DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))
-"""Shifts by one pixel, (right, down)."""
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
 def rotated(images: Tensor, degrees: float) -> Tensor:
@@ -33,27 +33,17 @@ def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tens
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
-    """Images with Gaussian noise in every pixel, cut to [0, 1]; each place has one noise, which ``sd`` scales.
-
-    Args:
-        images: (B, C, H, W) in [0, 1].
-        sd: standard deviation before the cut, >= 0.
-        places: (B,) int64.
-    """
+    """Images (B, C, H, W) with Gaussian noise of this standard deviation, cut to [0, 1]; a place fixes its noise."""
     expect(sd >= 0, "sd", "a number >= 0", sd)
     noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
 def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
-    """Images cut into side x side patches of one size, each of which moves: right parts in a wrong arrangement.
+    """Images (B, C, H, W) cut into side x side patches, each of which moves: right parts in a wrong arrangement.
 
-    If a side of the image is no multiple of ``side``, the pixels left over stay at the border.
-
-    Args:
-        images: (B, C, H, W).
-        side: patches per side, 2 to min(H, W).
-        places: (B,) int64; each draws a permutation that leaves no patch in its place.
+    Each place (B,) draws a permutation that leaves no patch where it was. If a side of the image is no multiple of
+    ``side``, the pixels left over stay at the border.
 
     Raises:
         InputError: fewer than two patches per side, or patches without pixels.
@@ -66,14 +56,11 @@ def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
     result = images.clone()
-    inner = result[:, :, top : top + side * high, left : left + side * wide]
-    grid = inner.unflatten(3, (side, wide)).unflatten(2, (side, high))  # (B, C, side, high, side, wide)
-    patches = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, side * side, C, high, wide)
+    inner, patch = result[:, :, top : top + side * high, left : left + side * wide], (high, wide)
+    patches = unfold(inner, patch, stride=patch)  # (B, C * high * wide, side * side)
     order = np.stack([_derangement(_random(place), side * side) for place in places.tolist()])
-    rows = torch.arange(len(images), device=images.device)[:, None]
-    patches = patches[rows, torch.from_numpy(order).to(images.device)]
-    grid = patches.unflatten(1, (side, side)).permute(0, 3, 1, 4, 2, 5)  # (B, C, side, high, side, wide)
-    inner.copy_(grid.flatten(4, 5).flatten(2, 3))
+    patches = patches.gather(2, torch.from_numpy(order).to(images.device)[:, None].expand_as(patches))
+    inner.copy_(fold(patches, inner.shape[2:], patch, stride=patch))
     return result
 
 
@@ -89,7 +76,6 @@ class Transform:
 
 
 def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
-    """Each image shifted in one of ``DIRECTIONS``, drawn by its place."""
     drawn = [DIRECTIONS[_random(place).randint(len(DIRECTIONS))] for place in places.tolist()]
     right, down = pixels * torch.tensor(drawn, dtype=torch.float32).T
     return shifted(images, right, down)

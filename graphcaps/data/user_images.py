@@ -25,10 +25,10 @@ NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 
 
 class ImageFile(NamedTuple):
-    """``pixels`` float32 (C, H, W) in [0, 1]; ``inverted``: whether dark and bright were swapped."""
+    """An image that was read from a file."""
 
-    pixels: Tensor
-    inverted: bool
+    pixels: Tensor  # float32 (C, H, W) in [0, 1]
+    inverted: bool  # whether dark and bright were swapped
 
 
 def read_image(
@@ -48,7 +48,6 @@ def read_image(
     Args:
         path: any format Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
-        invert: ``"auto"``, or whether to invert.
         ink: for grey images, the share of the frame that the drawing's longer side fills, centred: 20 / 28 for MNIST.
             Files of just H x W pixels stay where they are.
 
@@ -63,16 +62,18 @@ def read_pixels(
     path: Path, image_shape: tuple[int, int, int], invert: Literal["auto"] | bool, ink: float | None = None
 ) -> tuple[np.ndarray, bool]:
     """``read_image`` with pixels uint8 (C, H, W)."""
+    from PIL import ImageOps
+
     channels, height, width = image_shape
-    expect(channels in (1, 3), "image_shape", "1 or 3 channels", channels)
+    expect(channels == 1 or (channels == 3 and ink is None), "image_shape", "1 channel, or 3 without ink", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
     with _opened(path) as image:
         if ink is not None:
-            expect(channels == 1, "ink", "one channel", channels)
-            frames = [_fit_drawing(levels, height, width, invert, ink) for levels in _grey_frames(image)]
-            drawn, inverted = max(frames, key=lambda each: (each[0].max() >= MIN_CONTRAST, each[0].sum()))
+            drawings = (_fit_drawing(levels, height, width, invert, ink) for levels in _grey_frames(image))
+            drawn, inverted = max(drawings, key=lambda each: (each[0].max() >= MIN_CONTRAST, each[0].sum()))
             return (drawn * 255).round().astype(np.uint8)[None], inverted
-        values = _upright(image, "L" if channels == 1 else "RGB")  # (h, w, C)
+        upright = _eight_bits(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+    values = np.atleast_3d(np.asarray(upright))  # (h, w, C)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
@@ -84,8 +85,7 @@ def read_pixels(
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
     """Pixels (h, w, C) as large as they fit into (height, width, channels), padded with the colour of their border."""
     if values.shape[2] != channels:
-        converted = np.asarray(_image(values).convert("L" if channels == 1 else "RGB"))
-        values = converted.reshape(*values.shape[:2], channels)
+        values = np.atleast_3d(np.asarray(_image(values).convert("L" if channels == 1 else "RGB")))
     return _pad(_resize(values, height, width), height, width, _background(values))
 
 
@@ -122,11 +122,7 @@ def decodable() -> dict[str, str]:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The images in a folder and its folders, without hidden ones; of any other path, the path itself.
-
-    Raises:
-        InputError: a folder without images.
-    """
+    """The images in a folder and its folders, without hidden ones; of any other path, the path itself."""
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in decodable() and file.is_file()]
@@ -173,9 +169,8 @@ def _resize(values: np.ndarray, height: int, width: int) -> np.ndarray:
     from PIL import Image
 
     scale = min(height / values.shape[0], width / values.shape[1])
-    size = (max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale)))
-    resized = np.asarray(_image(values).resize(size, Image.Resampling.BILINEAR))
-    return resized.reshape(*resized.shape[:2], -1)
+    size = max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale))
+    return np.atleast_3d(np.asarray(_image(values).resize(size, Image.Resampling.BILINEAR)))
 
 
 def _pad(values: np.ndarray, height: int, width: int, background: np.ndarray) -> np.ndarray:
@@ -200,18 +195,8 @@ def _opened(path: Path) -> Iterator[Image]:
     try:
         with Image.open(path, formats=sorted(set(decodable().values()))) as image:
             yield image
-    except InputError:
-        raise
     except (OSError, SyntaxError, ValueError, RuntimeError, Image.DecompressionBombError) as error:
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
-
-
-def _upright(image: Image, mode: str) -> np.ndarray:
-    """The pixels of the first frame: uint8 (h, w, C)."""
-    from PIL import ImageOps
-
-    values = np.asarray(_eight_bits(ImageOps.exif_transpose(image)).convert(mode))
-    return values.reshape(*values.shape[:2], -1)
 
 
 def _grey_frames(image: Image) -> Iterator[np.ndarray]:
