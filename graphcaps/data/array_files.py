@@ -37,7 +37,7 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     if len(arrays) == 1:
         arrays = {"train": next(iter(arrays.values()))}
     pixels = {part: as_pixels(images, f"{path}: {part} images") for part, (images, _) in arrays.items()}
-    labels = [as_labels(of, len(pixels[part]), f"{path}: {part} labels") for part, (_, of) in arrays.items()]
+    labels = [as_labels(raw, len(pixels[part]), f"{path}: {part} labels") for part, (_, raw) in arrays.items()]
     for kind, shapes in (("images", {a.shape[1:] for a in pixels.values()}), ("labels", {a.shape[1:] for a in labels})):
         expect(len(shapes) == 1, str(path), f"{kind} of one shape in all parts", " and ".join(map(str, sorted(shapes))))
     whole = np.concatenate(list(pixels.values()))  # (N, H, W, C)
@@ -45,7 +45,7 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
     whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
-    parts = np.repeat(np.array(list(arrays), object), [len(of) for of in labels])
+    parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
     return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts)
 
 

@@ -45,10 +45,8 @@ def _read_digits(root: Path, download: bool) -> tuple[Images, Images]:
 
     digits = load_digits()
     small = torch.from_numpy(digits.images)[:, None] * (255 / 16)
-    images = Images(
-        interpolate(small, size=(28, 28), mode="bilinear").round().to(torch.uint8),
-        torch.from_numpy(digits.target).to(torch.int64),
-    )
+    pixels = interpolate(small, size=(28, 28), mode="bilinear").round().to(torch.uint8)
+    images = Images(pixels, torch.from_numpy(digits.target).to(torch.int64))
     train, test = stratified_split(images.labels, 250)
     return images.take(train), images.take(test)
 

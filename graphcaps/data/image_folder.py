@@ -43,8 +43,7 @@ def read_files(
     files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:
-        more = [f"and {len(bad) - MAX_LISTED} more"] if len(bad) > MAX_LISTED else []
-        text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *more])
+        text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
         wanted, then = f"{len(files)} images that can be read", "Mend or remove them, or leave them out with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")

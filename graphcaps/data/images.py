@@ -26,7 +26,7 @@ class Images:
             with a label for each. None: all of them, in order.
 
     Raises:
-        InputError: wrong dtype or rank, no image, a margin that leaves none, or not one label per image.
+        InputError: wrong dtype or rank, no image, or not one label per image.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
     >>> len(images)
@@ -47,8 +47,6 @@ class Images:
         fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
         wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"
         expect(fits, "labels", wanted, got)
-        most = (min(pixels.shape[2:]) - 1) // 2
-        expect(0 <= self.margin <= most, "margin", f"0 to {most}, on both sides", self.margin)
 
     @property
     def objects(self) -> int | None:
@@ -77,8 +75,8 @@ class Images:
 
     def take(self, rows: Tensor) -> Images:
         """The images at ``rows`` (M,) int64, with their margin."""
-        pixels = {"pixels": self.pixels[rows]} if self.rows is None else {"rows": self.rows[rows]}
-        return replace(self, labels=self.labels[rows], **pixels)
+        pixels, left = (self.pixels[rows], None) if self.rows is None else (self.pixels, self.rows[rows])
+        return Images(pixels, self.labels[rows], self.margin, left)
 
     def cut(self) -> Images:
         """The images without their margin, in memory."""

@@ -109,7 +109,7 @@ def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, own = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # of the image's class in by_class
-    others = len(labels) - own
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # where the image's class begins in by_class
+    others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
-    return by_class[torch.where(place < first, place, place + own)]
+    return by_class[torch.where(place < first, place, place + size)]

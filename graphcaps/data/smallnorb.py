@@ -32,10 +32,7 @@ SIDE, CROP = 96, 32
 
 
 def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
-    """The training images sorted by toy, so that the last ones show toys that the others don't, and the test images.
-
-    Nothing is downloaded.
-    """
+    """The training images sorted by toy, so that the last ones show toys that the others don't, and the test images."""
     (train, toys), (test, _) = read_part(root, "train"), read_part(root, "test")
     return train.take(toys.argsort(stable=True)), test.cut()
 
@@ -50,8 +47,7 @@ def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tenso
     """One part's images (N, 1, 48, 48) with a margin of 8, and the toy of its class that each shows, (N,) int64.
 
     Raises:
-        GraphcapsError: one of the three files, plain or gzipped, is missing.
-        InputError: a file that isn't in the format.
+        GraphcapsError: one of the three files, plain or gzipped, is missing or isn't in the format.
     """
     pairs = _read(root, f"{NAMES[part]}-dat.mat", np.dtype("u1"), (2, SIDE, SIDE))
     labels = _read(root, f"{NAMES[part]}-cat.mat", np.dtype("<i4"), ())

@@ -84,7 +84,7 @@ def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
 TRANSFORMS = {
     "rotated": Transform(
         lambda images, degrees, places: rotated(images, degrees),
-        (-60, -45, -30, -15, 0, 15, 30, 45, 60),
+        tuple(range(-60, 61, 15)),
         clean=0,
         says="turned counter-clockwise, degrees",
     ),

@@ -1,4 +1,4 @@
-"""Your own images as a data set: read from image files or arrays, and split where no split is given.
+"""Your own images as a data set: read from image files or arrays, and split if no split is given.
 
 Labels are one class per image, or any number of classes: text such as "cat+dog", or 0 and 1 for each class.
 """
@@ -32,10 +32,7 @@ MAX_BYTES_IN_MEMORY = 2**31
 def read_user_dataset(
     name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
 ) -> ImageSplits:
-    """``load_images`` for the name ``KIND:PATH``; decoded files are cached in ``root/cache``.
-
-    If a folder has moved, ``root`` is where it is looked for.
-    """
+    """``load_images`` for ``KIND:PATH``, or a moved PATH in ``root``; decoded files are cached in ``root/cache``."""
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name

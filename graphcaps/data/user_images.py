@@ -20,6 +20,8 @@ from .images import to_float
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Invert = Literal["auto"] | bool
+
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow opens and doesn't decode itself; an EPS file is a program, which Ghostscript would run."""
 
@@ -32,10 +34,7 @@ class ImageFile(NamedTuple):
 
 
 def read_image(
-    path: Path | str,
-    image_shape: tuple[int, int, int],
-    invert: Literal["auto"] | bool = "auto",
-    ink: float | None = None,
+    path: Path | str, image_shape: tuple[int, int, int], invert: Invert = "auto", ink: float | None = None
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
@@ -59,7 +58,7 @@ def read_image(
 
 
 def read_pixels(
-    path: Path, image_shape: tuple[int, int, int], invert: Literal["auto"] | bool, ink: float | None = None
+    path: Path, image_shape: tuple[int, int, int], invert: Invert, ink: float | None = None
 ) -> tuple[np.ndarray, bool]:
     """``read_image`` with pixels uint8 (C, H, W)."""
     from PIL import ImageOps
@@ -143,9 +142,7 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
         _image(values).save(temporary, format="PNG")
 
 
-def _fit_drawing(
-    levels: np.ndarray, height: int, width: int, invert: Literal["auto"] | bool, share: float
-) -> tuple[np.ndarray, bool]:
+def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, share: float) -> tuple[np.ndarray, bool]:
     """Ink (height, width) in [0, 1] of a frame's levels (h, w), and whether it was dark."""
     if levels.shape == (height, width):
         ground = float(_background(levels[..., None])[0])
