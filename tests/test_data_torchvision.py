@@ -15,7 +15,6 @@ import threading
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,10 +199,3 @@ def test_a_hostile_pickle_among_cifar10s_is_never_unpickled(cifar10, name):
     with pytest.raises(GraphcapsError, match="CIFAR10: expected its files in"):
         load_images("cifar10", cifar10.parent)
     assert not (cifar10 / "ran").exists()
-
-
-def test_cifar10s_archive_laid_into_the_folder_by_hand_is_unpacked_without_a_network(cifar10, monkeypatch):
-    archive = shutil.make_archive(str(cifar10.parent / "cifar-10-python"), "gztar", cifar10.parent, cifar10.name)
-    shutil.rmtree(cifar10)
-    monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", md5(Path(archive)))
-    assert len(load_images("cifar10", cifar10.parent).test) == 20

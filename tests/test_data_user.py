@@ -20,8 +20,6 @@ from graphcaps.training.run_folder import Run
 
 from .test_data_torchvision import idx
 
-PARTS = ("train", "val", "test")
-
 
 def picture(path: Path, value: object, size=(28, 28), mode="L", **options) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +39,10 @@ def loaded(path, kind="folder", **options):
     return load_images(f"{kind}:{path}", Path(path).parent / "data", **options)
 
 
+def every(splits):
+    return splits.train, splits.val, splits.test
+
+
 def tones(images) -> list[int]:
     return sorted(images.cut().pixels[:, 0, 14, 14].tolist())
 
@@ -48,10 +50,9 @@ def tones(images) -> list[int]:
 def test_a_folder_per_class_is_split_by_the_seed_with_each_class_in_each_part(shapes):
     splits = loaded(shapes)
     assert splits.name == "shapes" and splits.class_names == ("dark", "light") and splits.image_shape == (1, 28, 28)
-    parts = splits.train, splits.val, splits.test
-    assert [part.labels.bincount().tolist() for part in parts] == [[14, 14], [3, 3], [3, 3]]
-    assert sorted(sum(map(tones, parts), [])) == [*range(20), *range(100, 120)]
-    for part in parts:
+    assert [part.labels.bincount().tolist() for part in every(splits)] == [[14, 14], [3, 3], [3, 3]]
+    assert sorted(sum(map(tones, every(splits)), [])) == [*range(20), *range(100, 120)]
+    for part in every(splits):
         assert (part.labels == (part.pixels[:, 0, 0, 0] >= 100)).all()
     assert tones(loaded(shapes).test) == tones(splits.test) != tones(loaded(shapes, seed=1).test)
 
@@ -66,18 +67,18 @@ def test_parts_that_are_there_are_kept_and_the_others_are_held_out(shapes):
 
 
 MODES = {
-    "palette.gif": ("P", 7, {}),
-    "alpha.png": ("RGBA", (9, 9, 9, 0), {}),
-    "sixteen.png": ("I;16", 257 * 50, {}),
-    "bits.png": ("1", 1, {}),
-    "print.jpg": ("CMYK", (0, 255, 255, 0), {}),
-    "colour.webp": ("RGB", (0, 0, 255), {"lossless": True}),
+    "palette.gif": ("P", 7),
+    "alpha.png": ("RGBA", (9, 9, 9, 0)),
+    "sixteen.png": ("I;16", 257 * 50),
+    "bits.png": ("1", 1),
+    "print.tif": ("CMYK", (0, 255, 255, 0)),
+    "colour.bmp": ("RGB", (0, 0, 255)),
 }
 
 
 def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
-    for name, (mode, value, options) in MODES.items():
-        picture(tmp_path / "pets" / "a" / name, value, (40, 20), mode, **options)
+    for name, (mode, value) in MODES.items():
+        picture(tmp_path / "pets" / "a" / name, value, (40, 20), mode)
     turned = Image.Exif()
     turned[0x0112] = 6
     for k in range(3):
@@ -86,18 +87,13 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
     picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
     splits = loaded(tmp_path / "pets")
     assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
-    found = torch.cat([part.pixels[part.labels == 0] for part in (splits.train, splits.val, splits.test)])
-    middle = found[:, :, 20, 20].tolist()
-    for tone in ([255] * 3, [50] * 3, [0, 0, 255]):
-        assert tone in middle
-    red = next(pixel for pixel in middle if pixel[0] > 200 and pixel[2] < 60)
-    assert red[1] < 60
+    middle = sum(((part.pixels[part.labels == 0][:, :, 20, 20]).tolist() for part in every(splits)), [])
+    assert len(middle) == 6 and all(tone in middle for tone in ([255] * 3, [50] * 3, [0, 0, 255], [255, 0, 0]))
 
 
 def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes, tmp_path):
     def pixels(path, kind, channels):
-        splits = loaded(path, kind, channels=channels)
-        return torch.cat([getattr(splits, part).cut().pixels for part in PARTS])
+        return torch.cat([part.cut().pixels for part in every(loaded(path, kind, channels=channels))])
 
     assert pixels(shapes, "folder", 3).shape == (40, 3, 28, 28)
     picture(shapes / "dark" / "red.png", (255, 0, 0), mode="RGB")
@@ -121,7 +117,7 @@ def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_
     again = loaded(shapes, size=28)
     assert len(decoded) == 1 and torch.equal(first.test.pixels, again.test.pixels)
     picture(shapes / "dark" / "00.png", 77)
-    assert 77 in sum((tones(getattr(loaded(shapes), part)) for part in ("train", "val", "test")), [])
+    assert 77 in sum(map(tones, every(loaded(shapes))), [])
     assert len(decoded) == 2
     stored = next((shapes.parent / "data" / "cache").glob("*.npy"))
     stored.write_bytes(stored.read_bytes()[:-5])
@@ -154,33 +150,24 @@ def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
         for word in ("broken.png", "half.bmp", "program.png: expected an image file that Pillow reads", "--skip-bad"):
             assert word in str(caught.value)
     splits = loaded(shapes, skip_bad=True)
-    assert len(splits.train) + len(splits.val) + len(splits.test) == 40 and "broken.png" in caplog.text
+    assert sum(map(len, every(splits))) == 40 and "broken.png" in caplog.text
 
 
-def test_a_run_on_a_folder_is_named_and_names_its_classes_wherever_it_is_shown(shapes, tmp_path, monkeypatch, capsys):
+def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(shapes, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
-    run = tmp_path / "runs" / "shapes-compact-1"
-
-    def says(*words: str) -> str:
-        assert main([*words]) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    said = says("train", *settings)
+    assert main(["train", *settings]) == 0
+    said = capsys.readouterr().out
     assert "2 classes of 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
-    opened = Run.open(run)
-    assert (opened.config.dataset, opened.config.size, opened.config.channels) == ("folder:shapes", 12, 1)
-    assert load(run).class_names == ("dark", "light") == opened.trace().class_names
-    assert "dark " in says("evaluate", str(run))
-    says("viz", str(run), "--what", "sheet")
+    run = Run.open("runs/shapes-compact-1")
+    assert (run.config.dataset, run.config.size, run.config.channels) == ("folder:shapes", 12, 1)
+    assert load(run).class_names == ("dark", "light") == run.trace().class_names
     picture(tmp_path / "paper.png", 255)
-    answer = says("predict", str(run), "paper.png", "--save-inputs", "seen")
-    assert "blank" in answer and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
-    assert Path(says("explore", str(run), "--no-open").split()[-1]).exists()
-    assert "network.pt2" in says("export", str(run), "--format", "pt2", "--check", "3")
+    assert main(["predict", str(run), "paper.png", "--save-inputs", "seen"]) == 0
+    assert "blank" in capsys.readouterr().out and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
     (tmp_path / "elsewhere").mkdir()
     moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
-    assert "light" in says("evaluate", str(run), "--data", "elsewhere")
+    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
     (moved / "light").rename(moved / "bright")
     assert main(["evaluate", str(run), "--data", "elsewhere"]) == 2
     assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
@@ -348,7 +335,7 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
     again = Run.open(tmp_path / "run").config
     splits = load_images(again.dataset, again.data, **again.of_images)
-    assert splits.image_shape == (3, 12, 12) and sum(len(getattr(splits, part)) for part in PARTS) == 1797
+    assert splits.image_shape == (3, 12, 12) and sum(map(len, every(splits))) == 1797
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=digits.images, labels=words)

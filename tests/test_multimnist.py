@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,10 @@ from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.objects import longest, overlaid, present
 from graphcaps.routing import Uniform
-from graphcaps.trace.recording import record, to_bytes
+from graphcaps.trace.recording import record
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
 
-from .test_training import interrupted
 from .traces import stored_in
 
 SIZE = 8
@@ -184,49 +182,28 @@ def test_a_trace_shows_the_overlay_the_network_saw(model):
     assert np.allclose(trace.lengths[0, 2], lengths, atol=1e-5)
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return graphcaps.load(run, "last").state_dict()
-
-
-def test_a_training_that_is_resumed_is_as_if_never_stopped(tmp_path, use):
-    result = train(config(tmp_path), progress=False)
-    resumed = interrupted(config(tmp_path, name="resumed"), 2)
-    train(TrainConfig(), resume=resumed, progress=False)
-    left, right_ = weights(tmp_path / "run"), weights(resumed)
-    assert all(torch.equal(left[name], right_[name]) for name in left)
-    assert Run.open(resumed).result()["test_correct"] == result["test_correct"] and result["test_images"] == 22
-
-
 def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = train(config(tmp_path / "runs", epochs=24, batch_size=10), progress=False)
     assert result["test_accuracy"] > 0.5  # a guess of two classes of four is right in a sixth
     run = Path(result["run"])
-    assert graphcaps.load(run).objects == 2
-    row = Run.open(run).metrics()[-1]
-    assert 0.3 < row["train_accuracy"] <= 1
+    assert graphcaps.load(run).objects == 2 and 0.3 < Run.open(run).metrics()[-1]["train_accuracy"] <= 1
     assert main(["evaluate", str(run)]) == 0
-    out = capsys.readouterr().out
+    out, picture = capsys.readouterr().out, run / "figures" / "segmentation.png"
     assert f"test accuracy {result['test_accuracy']:.2%}" in out and "whose classes are all found" in out
-    assert out.splitlines()[-1] == f"segmentation: {run / 'figures' / 'segmentation.png'}"
-    (tmp_path / "a.png").write_bytes((run / "figures" / "segmentation.png").read_bytes())
+    assert out.splitlines()[-1] == f"segmentation: {picture}"
     for words in (
         ["explain", run],
         ["viz", run, "--what", "sheet"],
         ["viz", run, "--format", "html"],
         ["runs"],
-        ["predict", run, "a.png"],
+        ["predict", run, picture],
+        ["explore", run, "--no-open"],
     ):
         assert main([str(word) for word in words]) == 0, words
     assert "multimnist" in capsys.readouterr().out
-    assert main(["explore", str(run), "--no-open"]) == 0
     network = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))["network"]
-    layers, labels = Batches(splits().test, 1).at(torch.arange(len(splits().test)))
-    shown = network["shelf"][0]
-    assert network["objects"] == 2 and shown["name"] == " + ".join("abcd"[k] for k in shown["classes"])
-    pixels = np.frombuffer(base64.b64decode(shown["pixels"]["data"]), np.uint8).reshape(1, 16, 16)
-    same = [np.array_equal(pixels, image) for image in to_bytes(overlaid(layers))]
-    assert labels[same.index(True)].tolist() == shown["classes"]
+    assert network["objects"] == 2
 
 
 @pytest.fixture
