@@ -283,13 +283,13 @@ def test_evaluate_on_affnist_wants_a_network_of_40_by_40_pixels_and_says_how_to_
 def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, finished, monkeypatch):
     run, asked = Run.open(finished[0]), []
     other = graphcaps.data.Images(small.digits().test.pixels[:30].flip(3), small.digits().test.labels[:30])
-    read = lambda root, split: asked.append((root, split)) or (other, "affNIST-style")  # noqa: E731
+    read = lambda root: asked.append(root) or (other, "affNIST-style")  # noqa: E731
     monkeypatch.setattr("graphcaps.data.load_affnist", read, raising=False)
     monkeypatch.setattr("graphcaps.data.within", lambda images: images.labels.new_tensor(range(30)) < 12, raising=False)
     monkeypatch.setattr("graphcaps.cli.evaluate_on.AFFNIST_FROM", "digits")
     code, out, _ = call(capsys, "evaluate", run.path, "--on", "affnist", "--data", "there", "--device", "cpu")
     rows = json.loads((run.path / "evaluate" / "affnist.json").read_text())["rows"]
-    assert code == 0 and asked == [(Path("there"), "test")] and "\naffNIST-style " in out
+    assert code == 0 and asked == [Path("there")] and "\naffNIST-style " in out
     names = ["digits", "affNIST-style", "affNIST-style (within)", "affNIST-style (beyond)"]
     assert [(row["name"], row["images"]) for row in rows] == list(zip(names, (41, 30, 12, 18), strict=True))
     assert rows[2]["correct"] + rows[3]["correct"] == rows[1]["correct"]

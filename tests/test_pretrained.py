@@ -36,7 +36,7 @@ def fresh(tmp_path, monkeypatch):
     def offline(*args):
         raise OSError("no network")
 
-    monkeypatch.setattr("graphcaps.data.datasets.download_files", offline)
+    monkeypatch.setattr("torchvision.datasets.MNIST.download", offline)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -132,7 +132,7 @@ def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network
     assert out.endswith(f"capsules are not counted: the test images of {name} aren't in data. {then}\n")
     assert line in printed and (folder / "explain" / "image-3.png").exists()
     assert main(["explain", *named, "--what", "capsules"]) == 1  # downloads, and can't
-    assert f"{name}: expected MNIST/raw" in capsys.readouterr().err
+    assert "MNIST: expected its files in" in capsys.readouterr().err
 
     assert main(["explore", *named, "--no-open"]) == 0
     out, printed = capsys.readouterr()

@@ -12,15 +12,19 @@ What stands after the neighbours are a node's attributes, which are not used her
 from __future__ import annotations
 
 import functools
+import io
+import urllib.request
+import zipfile
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from graphcaps import dgl
-from graphcaps.data.download import fetch_members
-from graphcaps.errors import InputError, check_name, expect
+from graphcaps.atomic import replacing
+from graphcaps.errors import GraphcapsError, InputError, check_name, expect
 
 FOLDS = 10
 URL = "https://github.com/weihua916/powerful-gnns/raw/master/dataset.zip"
@@ -80,8 +84,23 @@ def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
     if not (folder / f"{name}.txt").is_file():
         members = {f"{name}.txt": f"dataset/{name}/{name}.txt"}
         members |= {f"test_idx-{k}.txt": f"dataset/{name}/10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)}
-        fetch_members(name, URL, members, folder)
+        _download(name, members, folder)
     return read_graphs(folder / f"{name}.txt", *NAMES[name])
+
+
+def _download(name: str, members: dict[str, str], folder: Path) -> None:
+    """Download ``URL`` and write some members of the archive, file name -> member, into the folder."""
+    try:
+        with urllib.request.urlopen(URL, timeout=30) as source, zipfile.ZipFile(io.BytesIO(source.read())) as archive:
+            contents = {file: archive.read(member) for file, member in members.items()}
+    except (OSError, HTTPException, zipfile.BadZipFile, KeyError) as error:  # KeyError: no such member
+        raise GraphcapsError(
+            f"{name}: expected {name}.txt in {folder.absolute()}, got nothing there, and the download failed "
+            f"({' '.join(str(error).split())}). Put it there, or name another data folder with --data DIR"
+        ) from error
+    for file, content in contents.items():
+        with replacing(folder / file) as temporary:
+            temporary.write_bytes(content)
 
 
 def read_graphs(path: Path, tag_names: tuple[str, ...] = (), class_names: tuple[str, ...] = ()) -> GraphSet:

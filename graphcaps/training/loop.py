@@ -25,7 +25,7 @@ import torch
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
-from ..data.batches import expect_single
+from ..data.batches import check_balance
 from ..errors import GraphcapsError, expect
 from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.limits import limits_of
@@ -95,7 +95,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if config.of_images and run is None:  # so that the images are the same where there are others in the folder later
         channels, *sides = splits.image_shape
         config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
-    expect_single(config.balance, splits.train)
+    check_balance(config.balance, splits.train)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     least, most = accelerator.num_processes, len(splits.train)

@@ -1,9 +1,7 @@
-"""Image files: a folder per class, as torchvision's ImageFolder has it, or a CSV of files and their classes.
+"""Image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
 
-They are decoded once, into a file that is mapped into memory.
-
-The cache is ``NAME.npy`` with the pixels, uint8 (N, C, H, W), and ``NAME.json`` with the fingerprint of the files that
-it was made of: their names, sizes and times. It may be deleted.
+They are decoded once into a cache: ``NAME.npy`` with the pixels, uint8 (N, C, H, W), mapped into memory, and
+``NAME.json`` with a fingerprint of the files' names, sizes and times. You can delete it.
 """
 
 from __future__ import annotations
@@ -15,76 +13,71 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ...atomic import replacing, write_text
-from ...errors import GraphcapsError, InputError, expect, read_json
-from ...progress import bar
-from ..splits import PART_OF, Found
-from ..user_images import common_size, decodable, fitted, size_and_colour
+from ..atomic import replacing, write_text
+from ..errors import GraphcapsError, InputError, expect, read_json
+from ..progress import bar
+from .splits import PART_OF, UnsplitImages
+from .user_images import common_size, image_files, read_pixels, size_and_colour
 
-SHOWN = 10  # bad files in an error
-VERSION = 1  # of the cache
+MAX_LISTED = 10  # bad files in an error's text
+CACHE_VERSION = 1
 
 log = logging.getLogger(__name__)
 
 
-def read(path: Path, cache: Path, size: int | None, channels: int | None, skip_bad: bool) -> Found:
-    """Read a folder per class in ``path``, or in its folders train, val and test.
+def read_files(
+    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+) -> UnsplitImages:
+    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` found at ``path``.
 
     Raises:
-        InputError: no folder, a class without an image, or a bad file, unless ``skip_bad``.
+        InputError: files that can't be read, unless ``skip_bad``; the first ten are named.
     """
-    return _found(path, _listed(path), cache, size, channels, skip_bad)
-
-
-def read_list(path: Path, cache: Path, size: int | None, channels: int | None, skip_bad: bool) -> Found | None:
-    """Read the images that a CSV with the columns "file" and "classes" names; None where the CSV is of another kind.
-
-    Files are looked for beside the CSV; several classes are joined by "+". Raises ``InputError`` as ``read`` does.
-    """
-    import pandas
-
-    try:
-        if [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns] != ["file", "classes"]:
-            return None
-        rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
-    except (OSError, EOFError, ValueError):
-        return None  # ``arrays`` says what is wrong with it
-    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
-    expect(len(listed) > 0, str(path), "a row for each image", "none")
-    missing = next((file for file, _, _ in listed if not file.is_file()), None)
-    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
-    return _found(path, listed, cache, size, channels, skip_bad)
-
-
-def _found(
-    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
-) -> Found:
     files, labels, parts = zip(*listed, strict=True)
-    pixels, bad = _decoded(path, files, cache, size, channels)
+    pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:
-        text = "\n  ".join(["", *list(bad.values())[:SHOWN], *[f"and {len(bad) - SHOWN} more"] * (len(bad) > SHOWN)])
+        text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
         wanted, then = f"{len(files)} images that can be read", "Mend or remove them, or leave them out with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
         log.warning("left out %d files that can't be read:%s", len(bad), text)
-    of_part = np.array(parts, object)
-    of_part[[int(k) for k in bad]] = ""
-    return Found(pixels, np.array(labels), of_part)
+    part_of = np.array(parts, object)
+    part_of[[int(k) for k in bad]] = ""
+    return UnsplitImages(pixels, np.array(labels), part_of)
 
 
-def _listed(path: Path) -> list[tuple[Path, str, str]]:
-    """Each image file below the folders of classes, its class and its part, sorted; hidden ones are left out."""
+def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
+    """The files that a CSV with the columns "file" and "classes" names, beside it; None for a CSV of pixels."""
+    import pandas
+
+    try:
+        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
+    except (OSError, EOFError, ValueError):
+        return None  # the reader of pixels reports the reason
+    if columns != ["file", "classes"]:
+        return None
+    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
+    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
+    expect(len(listed) > 0, str(path), "a row for each image", "none")
+    missing = next((file for file, _, _ in listed if not file.is_file()), None)
+    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
+    return listed
+
+
+def list_folder(path: Path) -> list[tuple[Path, str, str]]:
+    """The image files below a folder per class, in ``path`` or in its folders train, val and test; no hidden ones."""
     expect(path.is_dir(), str(path), "a folder", "a file")
     tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
     if "train" not in tops.values() or not all(tops.values()):
         tops = {path: "train"}
-    found = []
+    listed = []
     for top, part in tops.items():
         classes = _folders(top)
         expect(len(classes) > 0, str(top), "a folder per class, with its images", "no folder in it")
@@ -92,27 +85,24 @@ def _listed(path: Path) -> list[tuple[Path, str, str]]:
         got = f"{', '.join(each.name for each in classes)}, which all hold {', '.join(sorted(shared))}"
         expect(len(classes) == 1 or len(shared) < 2, str(top), "a folder per class, or train, val and test", got)
         for each in classes:
-            images = [file for file in sorted(each.rglob("*")) if file.suffix.lower() in decodable()]
-            images = [file for file in images if "/." not in f"/{file.relative_to(each).as_posix()}"]
-            then = "Remove it, or put images there (.png, .jpg, or another ending that Pillow knows)"
-            expect(len(images) > 0, str(each), "an image or more in the folder of a class", "none", then)
-            found += [(image, each.name, part) for image in images]
-    return found
+            listed += [(image, each.name, part) for image in image_files(each)]
+    return listed
 
 
 def _folders(path: Path) -> list[Path]:
     return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
 
 
-def _decoded(
+def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
 ) -> tuple[torch.Tensor, dict[str, str]]:
-    """Pixels (N, C, H, W) of all files, mapped, and why one is bad, by its number; from a cache that is of them."""
+    """Pixels (N, C, H, W) of all files, mapped, and the reason why a file is bad, by its number as a string."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
-    listing = [VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
+    listing = [CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
     fingerprint = hashlib.sha256(json.dumps(listing).encode()).hexdigest()
     place = path.resolve()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    # A run notes the size and channels that it got: a cache made without asking for them serves it too.
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         try:
             known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
@@ -137,14 +127,15 @@ def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
 def _decode(
     files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None
 ) -> tuple[list[int], dict[str, str]]:
-    """Write the pixels of all files, a bad one black; without ``channels``, grey where no file has colour."""
+    """Write the pixels of all files, bad ones black; without ``channels``, grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
-        heads = [head for head in pool.map(_or_reason(size_and_colour), files) if not isinstance(head, str)]
+        probed = pool.map(partial(_value_or_reason, size_and_colour), files)
+        heads = [head for head in probed if not isinstance(head, str)]
         expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
         height, width = common_size(np.array([head[:2] for head in heads]), size)
         shape = [len(files), channels or (3 if any(head[2] for head in heads) else 1), height, width]
         bad, coloured = {}, channels is not None
-        decode = _or_reason(lambda path: fitted(path, (shape[1], height, width), invert=False)[0])
+        decode = partial(_value_or_reason, lambda path: read_pixels(path, (shape[1], height, width), invert=False)[0])
         with replacing(stored) as temporary:
             pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, tuple(shape))
             for k, values in enumerate(pool.map(decode, files)):
@@ -155,20 +146,15 @@ def _decode(
                     pixels[k] = values
                     coloured = coloured or bool((values != values[:1]).any())
             pixels.flush()
-    if shape[1] == 3 and not coloured:
+    if shape[1] == 3 and not coloured:  # colour files that hold greys
         shape[1] = 1
         with replacing(stored) as temporary:
             np.save(temporary, pixels[:, :1])
     return shape, bad
 
 
-def _or_reason(function: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """The function, that gives the text of a ``GraphcapsError`` instead of raising it."""
-
-    def tried(path: Path) -> Any:
-        try:
-            return function(path)
-        except GraphcapsError as error:
-            return str(error)
-
-    return tried
+def _value_or_reason(function: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return function(path)
+    except GraphcapsError as error:
+        return str(error)
