@@ -112,7 +112,7 @@ def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = Fal
     Elsewhere the numbers are not looked at, unless ``everywhere``: that waits for the device. Nor are they inside
     ``torch.func.vmap`` and ``torch.compile``, which have none to look at.
     """
-    ends = ends_of(values, everywhere)
+    ends = min_max(values, everywhere)
     if ends is not None and (ends[0] < -ROUNDING or ends[1] > 1 + ROUNDING):
         raise InputError(f"{name}: expected numbers in [0, 1], got {ends[0]:g} to {ends[1]:g}" + (then and f". {then}"))
 
@@ -122,12 +122,12 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
 
     On a GPU this waits for the device: there a label outside ends the whole process, without saying which.
     """
-    ends = ends_of(labels, everywhere=True)
+    ends = min_max(labels, everywhere=True)
     inside = ends is None or (ends[0] >= 0 and ends[1] < num_classes)
     expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", ends and f"{ends[0]:.0f} to {ends[1]:.0f}")
 
 
-def ends_of(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
+def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
     """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at.
 
     Numbers on other devices than the CPU are looked at only ``everywhere``, which waits for the device.

@@ -84,13 +84,17 @@ def test_a_network_and_its_optimizer_come_back(path):
     optimizers = [torch.optim.Adam(net.parameters()) for net in (model, other)]
     model(torch.rand(4, *SHAPE)).lengths.sum().backward()
     optimizers[0].step()
-    tensors = checkpoint.model_tensors(model) | checkpoint.optimizer_tensors(optimizers[0])
-    checkpoint.write(path, tensors, head_of(model))
-    checkpoint.restore(path, other, optimizers[1])
+    cpu = torch.device("cpu")
+    checkpoint.write(
+        path, checkpoint.model_tensors(model) | checkpoint.training_tensors(optimizers[0], cpu), head_of(model)
+    )
+    tensors, _ = checkpoint.read(path)
+    checkpoint.restore_model(other, tensors, path)
+    checkpoint.restore_training(optimizers[1], cpu, tensors)
     left, right = (optimizer.state_dict()["state"] for optimizer in optimizers)
     assert left.keys() == right.keys()
     assert all(torch.equal(left[k][name], right[k][name]) for k in left for name in left[k])
-    restored = checkpoint.read_model(path)
+    restored, _ = checkpoint.read_model(path)
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor) and torch.equal(restored.state_dict()[name], tensor)
     assert restored.class_names == ("class 0", "class 1", "class 2") and restored.preset == model.preset
@@ -161,7 +165,7 @@ def test_weights_of_another_network_are_refused_and_change_nothing(saved, other,
     model = other()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(GraphcapsError, match=text):
-        checkpoint.restore(saved, model)
+        checkpoint.restore_model(model, checkpoint.read(saved)[0], saved)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -190,6 +194,14 @@ def test_safetensors_of_others_are_refused(saved):
 def test_a_head_that_describes_no_network_is_refused(saved):
     rewritten(saved, preset={"name": "compact", "image_shape": [1, 12, 12], "num_classes": 3, "speed": 9})
     refused(saved, "expected a description of the network")
+
+
+def test_a_network_of_the_protocol_that_is_no_more_is_refused_and_of_the_other_read(saved):
+    preset = build().preset
+    rewritten(saved, preset={**preset, "protocol": "paper"})
+    assert checkpoint.read_model(saved)[0].preset == preset
+    rewritten(saved, preset={**preset, "protocol": "official"})
+    refused(saved, "the protocol 'official', which graphcaps no longer has")
 
 
 def test_class_names_that_do_not_fit_the_network_are_refused(saved):

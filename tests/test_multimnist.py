@@ -19,7 +19,7 @@ from graphcaps.data import Batches, Images, ImageSplits, Pairs, load_images, to_
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
-from graphcaps.models.objects import longest, overlaid, present
+from graphcaps.models.answers import longest, overlaid, present
 from graphcaps.routing import Uniform
 from graphcaps.trace.recording import record, to_bytes
 from graphcaps.training.run_folder import Run

@@ -58,7 +58,7 @@ def evaluate_on(
         check_capsules(model)
     about: dict = {"model": run.config.model, "dataset": run.config.dataset_name, "class_names": class_names}
     for name in names:
-        folder, about["command"] = run.path / "evaluate", f"graphcaps evaluate --on {name}"
+        folder, about["command"] = run.results / "evaluate", f"graphcaps evaluate --on {name}"
         measure = _equivariance if name == "equivariance" else _robustness
         table, text, figure = measure(name, model, batches, root, about)
         write_text(folder / f"{name}.json", text)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..errors import GraphcapsError, check_whole
-from .arguments import Run
+from .arguments import Run, open_run
 
 
 def export(
@@ -35,15 +35,13 @@ def export(
         out: Folder that holds the run folders.
     """
     check_whole("check", check, 0)
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
+    chosen = open_run(run, out)
     from .. import export as exporting
     from ..data import Batches, load_images
-    from ..models.objects import overlaid
+    from ..models.answers import overlaid
     from ..training.run_folder import load
 
-    path = to or chosen.path / "export" / f"network.{format}"
+    path = to or chosen.results / "export" / f"network.{format}"
     exporting.check_installed(format)
     exporting.check_suffix(path, format)
     network, images = load(chosen), None
@@ -55,7 +53,7 @@ def export(
             raise type(error)(f"{error}. {then}") from error
         val = splits.for_augment(chosen.config.augment).val
         images = overlaid(next(Batches(val, check).in_order())[0])
-    metadata = exporting.about(network, chosen.config.dataset)
+    metadata = exporting.metadata_of(network, chosen.config.dataset)
     written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import OF_THE_MACHINE, TrainConfig
+from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run, names_run, run_of
+from .arguments import FLAGS, Folder, Run, names_run, open_run
+from .columns import aligned
 from .evaluate_on import check_run, evaluate_on, names_of
+from .threads import set_number
 
 if TYPE_CHECKING:
     from ..data import Batches
@@ -35,14 +37,18 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
             --device may be given with it.
     """
-    from ..training.start import train
+    if resume is None:
+        config.check()
+        if fewer := set_number(leave_busy=True):
+            print(fewer, file=sys.stderr)
+    from ..training.train import train
 
-    given = GIVEN.get()
+    given = FLAGS.get()
     if resume is not None:
-        more = [f"--{flag}" for flag in given if flag not in ("resume", *OF_THE_MACHINE)]
+        more = [f"--{flag}" for flag in given if flag not in ("resume", *MACHINE_SETTINGS)]
         wanted = "no flags but --data and --device (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in OF_THE_MACHINE if key in given])
+    result = train(config, resume=resume, overrides=[key for key in MACHINE_SETTINGS if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:
@@ -83,12 +89,10 @@ def evaluate(
         out: Folder that holds the run folders.
     """
     names = () if on is None else names_of(on)
+    chosen = open_run(run, out)
+    check_run(chosen, names)
     import torch
 
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
-    check_run(chosen, names)
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
     from ..training.hardware import pick_device
@@ -116,7 +120,7 @@ def evaluate(
         return
     from ..viz import confusion, save, segmentation
 
-    picture = chosen.path / "figures" / "confusion.png"
+    picture = chosen.results / "figures" / "confusion.png"
     save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
@@ -127,7 +131,7 @@ def evaluate(
             torch.manual_seed(chosen.config.seed)
             untrained: Any = from_config(chosen.config, splits).to(place)
             print(_ink_line(model, untrained, batches))
-        picture = chosen.path / "figures" / "segmentation.png"
+        picture = chosen.results / "figures" / "segmentation.png"
         save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
         print(f"segmentation: {picture}")
 
@@ -186,7 +190,7 @@ def predict(
 
     listed = [path for word in images[named:] for path in (_listed() if str(word) == "-" else [word])]
     files = [file for path in listed for file in image_files(path)]
-    opened = run_of(images[0] if named else None, out)
+    opened = open_run(images[0] if named else None, out)
     model, bad = load(opened), 0
     for found in predictions(opened, model, files, invert, top, save_inputs):
         if "error" in found:
@@ -223,21 +227,15 @@ def runs_table(runs: list[run_folder.Run]) -> str:
     """One line per run: what it trained, how far it is, what it reached."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
+        config = run.config
         try:
-            config, metrics, result = run.config, run.metrics(), run.result()
+            metrics, result = run.metrics(), run.result()
         except GraphcapsError as error:
             log.warning("%s", error)
-            config, metrics, result = run.config, [], None
-        rows.append(
-            (
-                str(run.path),
-                config.dataset_name,
-                config.model,
-                f"{len(metrics)}/{config.epochs}",
-                f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-",
-                f"{result['test_accuracy']:.2%}" if result else "-",
-                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+            metrics, result = [], None
+        done = f"{len(metrics)}/{config.epochs}"
+        best = f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-"
+        test = f"{result['test_accuracy']:.2%}" if result else "-"
+        seconds = f"{metrics[-1]['seconds']:.0f}" if metrics else "-"
+        rows.append((str(run.path), config.dataset_name, config.model, done, best, test, seconds))
+    return "\n".join(aligned(rows, left=range(len(rows[0]))))

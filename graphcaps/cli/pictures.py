@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..config import MOST_ITERATIONS
-from ..errors import GraphcapsError, check_most, check_whole, expect
-from .arguments import Folder, Run, run_of
+from ..config import MAX_ITERATIONS
+from ..errors import GraphcapsError, check_whole, expect
+from .arguments import Folder, Run, open_run
 
 
 def viz(
@@ -62,7 +62,7 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
-        check_most("iterations", iterations, MOST_ITERATIONS)
+        check_whole("iterations", iterations, 1, MAX_ITERATIONS)
         from ..trace import random_trace
 
         trace, folder = random_trace(children, parents, iterations, seed), Path("figures-random")
@@ -74,13 +74,13 @@ def viz(
 
             trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
         else:
-            chosen = run_of(run, out)
+            chosen = open_run(run, out)
             if format == "html" and (what, over) == ("all", "both"):
                 from ..explore.of_run import write_explorer
 
-                print(write_explorer(chosen, to or chosen.path / "figures", image))
+                print(write_explorer(chosen, to or chosen.results / "figures", image))
                 return
-            trace, folder = chosen.trace(), chosen.path / "figures"
+            trace, folder = chosen.trace(), chosen.results / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, on_written=print)
 
 
@@ -111,8 +111,8 @@ def explain(
         device: Where to count capsules; auto takes a GPU if there is one.
         out: Folder that holds the run folders.
     """
-    chosen = run_of(run, out)
-    folder = chosen.path / "explain"
+    chosen = open_run(run, out)
+    folder = chosen.results / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import NOTES, in_words, write_parts
 
@@ -126,13 +126,13 @@ def explain(
         from ..analysis.accuracy import EVALUATION_BATCH
         from ..atomic import write_text
         from ..data import Batches, load_images
+        from ..models import routing_network
         from ..progress import bar
         from ..training.hardware import pick_device
-        from ..training.inside import Inside
-        from ..training.run_folder import load_routing
+        from ..training.run_folder import load
         from .tables import usage_tables
 
-        asked = what == "capsules" or not isinstance(chosen, Inside)
+        asked = what == "capsules" or not chosen.pretrained
         try:
             data = data or chosen.config.data
             splits = load_images(chosen.config.dataset, data, asked, **chosen.config.of_images)
@@ -144,7 +144,7 @@ def explain(
             print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
             return
         place = pick_device(device)
-        model = load_routing(chosen, device=place)
+        model = routing_network(load(chosen, device=place), str(chosen))
         from ..analysis.capsule_usage import capsule_usage
 
         with bar("test images") as on_progress:
@@ -178,8 +178,8 @@ def explore(
     """
     from ..explore.of_run import write_explorer
 
-    chosen = run_of(run, out)
-    path = write_explorer(chosen, to or chosen.path / "figures", image, data)
+    chosen = open_run(run, out)
+    path = write_explorer(chosen, to or chosen.results / "figures", image, data)
     print(path)
     if open and _display():
         webbrowser.open(path.resolve().as_uri())

@@ -13,9 +13,10 @@ from ..errors import GraphcapsError, check_name
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
-from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
+from .capsnet import CapsNet, CapsNetOutput
 from .cnn import CNN, CNNOutput
-from .limits import Doubt, Limits, doubts
+from .evidence import Doubt, Limits, doubts
+from .losses import capsnet_loss
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork
 
@@ -59,7 +60,7 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     return from_preset(config.model, **of_images, **settings)
 
 
-def routing_network(network: ImageNetwork, source: str) -> RoutingNetwork:
+def routing_network(network: ImageNetwork, source: str) -> Any:
     """The same network where it routes; raise ``GraphcapsError``, naming ``source``, where it doesn't."""
     if isinstance(network, RoutingNetwork):
         return network

@@ -19,8 +19,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, check_name, expect
-from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
-from .network import ImageNetwork
+from .capsnet import PARENT_DIM
+from .network import ImageNetwork, check_images, check_sizes
+from .stems import compact_stem
 
 DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
 

@@ -34,8 +34,7 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .capsnet import check_images, check_sizes, each_side
-from .network import ImageNetwork
+from .network import ImageNetwork, check_images, check_sizes, output_size
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -84,7 +83,7 @@ class MatrixCapsNet(ImageNetwork):
         channels, features, primary, first, second = image_shape[0], *types
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
-        grid = each_side(image_shape[1:], lambda side: (side - 5) // 2 + 1)
+        grid = output_size(self.stem, image_shape)
         routings = [EM(**routing.settings() | {"beta_u": start}) for start in STARTS]
         below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])

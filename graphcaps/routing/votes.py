@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, ends_of, expect
+from ..errors import check_tensor, expect, min_max
 from ..graph import Links, links
 
 
@@ -65,7 +65,7 @@ class LinearVotes(NamedTuple):
         expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
         expect(index.shape == (num_edges,), "index", f"(E={num_edges},)", tuple(index.shape))
         expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
-        if (ends := ends_of(index)) is not None:
+        if (ends := min_max(index)) is not None:
             inside = ends[0] >= 0 and ends[1] < len(weight)
             expect(inside, "index", f"matrices in [0, M={len(weight)})", f"{ends[0]:.0f} to {ends[1]:.0f}")
 

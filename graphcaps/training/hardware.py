@@ -6,12 +6,12 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import torch
 
 from .._dgl import dgl
-from .._version import __version__
 from ..errors import GraphcapsError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def made_with(accelerator: Accelerator) -> dict[str, str | int]:
     """Versions and hardware, to stand beside a measured number."""
     device = accelerator.device.type
     return {
-        "graphcaps": __version__,
+        "graphcaps": version("graphcaps"),
         "torch": torch.__version__,
         "dgl": dgl.__version__,
         "python": platform.python_version(),

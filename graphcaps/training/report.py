@@ -12,8 +12,8 @@ from ..config import TrainConfig
 from ..data import ImageSplits
 from ..data.images import Images
 from ..models import ImageNetwork, routing_network
-from ..models.limits import BLANK
-from ..models.objects import present
+from ..models.answers import present
+from ..models.evidence import BLANK
 from ..routing import Attention, Spherical, Uniform, choose_engine
 from ..routing.names import name_of
 from .hardware import made_with, precision_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..models import CapsNetOutput, CNNOutput, ImageNetwork, MatrixOutput
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

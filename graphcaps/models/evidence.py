@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import cosine_similarity
 
-from .objects import overlaid
+from .answers import overlaid
 
 BLANK = 0.1  # of the range [0, 1] from the darkest to the lightest pixel; the grey of scanned paper stays below
 # Of right answers, that keep to the limits. With wrong ones, 1 % of MNIST's validation images are doubted then.
