@@ -1,6 +1,6 @@
 """Every setting of a training run: one line each with name, type, default and help.
 
-The command line's flags, their help texts and a run's config.json are made from this dataclass. Imports no torch.
+The command line's flags, their help texts and a run's config.json are made from this dataclass.
 """
 
 from __future__ import annotations
@@ -89,17 +89,17 @@ class TrainConfig:
     npz:PATH, arrays as Keras and MedMNIST have them; csv:PATH, a row per image, as on Kaggle, or with the columns
     file,classes."""
     size: int | None = None
-    """Your own images are made this large, on the longer side; without it they stay as they are, but from 28 to 64."""
+    """Longer side of your own images in pixels; None: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
-    """Your own images are made grey (1) or RGB (3); without it they are grey where none has colour."""
+    """Your own images are made grey (1) or RGB (3); None: grey if none has colour."""
     skip_bad: bool = False
-    """Leave files of your own out that can't be read, instead of refusing them all."""
+    """Leave out files of your own that can't be read, instead of refusing them all."""
     model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
     """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
-    CPU. parts: 512 that see 13 x 13 pixels each, so that one sees which part of an image votes for what; its couplings
+    CPU. parts: 512 that see 13 x 13 pixels each, which shows the part of an image that votes for a class; its couplings
     stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
     before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
-    layers for its capsules, as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
+    layers instead of capsules, and as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
     Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     epochs: int = 10
     """Passes over the training images."""
@@ -115,10 +115,10 @@ class TrainConfig:
     dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention always have one
     pass. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
     prior: Literal["none", "learned"] = "none"
-    """learned: a logit for each edge of the last layer is learned, which its routing starts from: the log priors of
+    """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
     engine: Literal["auto", "dgl", "torch", "fused"] = "auto"
-    """What runs the routing. auto: fused on a CPU where the routing has it, else torch or dgl, as suits the graph.
+    """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
     fused: one pass over the votes per iteration, not for inverted, and em only for matrix; on a GPU experimental. dgl:
     DGL's kernels. torch: batched products or scatter."""
     reconstruction_weight: float = 0.0005
@@ -128,29 +128,29 @@ class TrainConfig:
     of that coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1,
     children choose plainly."""
     balance: bool = False
-    """Train on all classes equally often, however many images they have. An epoch is as long as ever: the images of a
-    rare class come several times, of a frequent class some come, and in the next epochs the others. Not where an image
-    shows several classes."""
+    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
+    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
+    several classes."""
     train_images: int | None = None
-    """Train on that many images only, of each class in proportion, the same for every seed; None: on all."""
+    """Train on only so many images, of each class in proportion, the same for every seed; None: on all."""
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""
     augment: Literal["shift", "affine", "anywhere", "none"] = "shift"
     """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
     to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
-    in training and validation images. none: left alone."""
+    in training and validation images. none: unchanged."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of convolutions and decoder; auto takes bfloat16 where the hardware has it. Routing is in float32.
+    """Precision of convolutions and decoder; auto takes bfloat16 if the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
     deterministic: bool = False
-    """Use deterministic kernels only, slower on a GPU."""
+    """Use only deterministic kernels, slower on a GPU; on a CPU, one thread per core even beside busy programs."""
     data: Path = Path("data")
-    """Folder where the data set is looked for, else downloaded to."""
+    """Folder with the data set, which is downloaded into it if it is missing."""
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""

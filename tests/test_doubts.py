@@ -117,7 +117,7 @@ def trained(tmp_path_factory):
     """A run of two epochs, whose limits are chosen on however few right answers it has."""
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        patch.setattr("graphcaps.models.evidence.FEWEST", 1)
+        patch.setattr("graphcaps.models.evidence.MIN_ANSWERS", 1)
         yield Run.open(train(small.config(tmp_path_factory.mktemp("runs")), progress=False)["run"])
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import random
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -153,12 +152,6 @@ def test_a_second_ctrl_c_stops_at_once_and_what_was_saved_resumes(tmp_path, monk
     assert stopped.value.signum == signal.SIGINT
     train(TrainConfig(), resume=tmp_path / "run", progress=False)
     assert small.differences(small.content(tmp_path / "run"), whole) == []
-
-
-def test_signal_handlers_are_put_back(tmp_path):
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    interrupted(small.config(tmp_path), 1)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 def weights(run: Path, which: str = "best") -> dict[str, torch.Tensor]:
@@ -322,16 +315,6 @@ def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     assert trace.epochs.tolist() == [3, 4] and trace.history["epoch"] == [1, 2, 3, 4]
 
 
-def test_kernels_are_deterministic_while_a_training_wants_it_and_no_longer(tmp_path, monkeypatch):
-    seen, step = [], training.training_step
-    monkeypatch.setattr(training, "training_step", lambda *args: (
-        seen.append(torch.are_deterministic_algorithms_enabled()), step(*args))[1])  # fmt: skip
-    for k, wanted in enumerate((True, False)):
-        train(small.config(tmp_path, name=str(k), epochs=1, deterministic=wanted), progress=False)
-        assert set(seen) == {wanted} and not torch.are_deterministic_algorithms_enabled()
-        seen.clear()
-
-
 def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(GraphcapsError, match="device: expected a cuda device, torch finds none. Use --device auto"):
@@ -344,12 +327,6 @@ def test_metrics_go_to_tensorboard_on_request(tmp_path):
     events = event_accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("val_accuracy")] == [1]
-
-
-def test_without_tensorboard_the_error_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(GraphcapsError, match=r'tensorboard: expected .* Run: pip install -e "\.\[tensorboard\]"'):
-        train(small.config(tmp_path, tensorboard=True), progress=False)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -1,7 +1,7 @@
 """The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
 
-No module with commands imports torch before a command needs it, so that help and mistakes answer at once. This one
-imports little, so that Ctrl-C is answered in a line from the first instant on.
+No module with commands imports torch before a command needs it, so that help and error messages come at once. This
+one imports little, so that Ctrl-C is answered in a line from the first instant on.
 """
 
 from __future__ import annotations

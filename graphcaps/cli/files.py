@@ -1,4 +1,4 @@
-"""Write networks for other programs: export."""
+"""The command that writes networks for other programs: export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..errors import GraphcapsError, check_whole
-from .arguments import Run, open_run
+from .arguments import Data, Out, Run, open_run
 
 
 def export(
@@ -16,23 +16,20 @@ def export(
     format: Literal["onnx", "pt2"] = "onnx",
     to: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
     check: int = 256,
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None,
-    out: Path = Path("runs"),
+    data: Data = None,
+    out: Out = Path("runs"),
 ) -> None:
-    """Write a trained network for other people's programs, and ask the file whether it answers alike.
+    """Write a trained network for other people's programs, and check that the file gives the same scores.
 
-    Takes one or more images, gives the classes' lengths, their capsules and the couplings. Class names, input range
-    and size, preset, routing and version are in the file.
+    The file takes one or more images and gives the classes' lengths, their capsules and the couplings. It also holds
+    class names, input range and size, preset, routing and version.
 
     Args:
-        run: Run folder; default: the newest one.
         format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
-        to: The file, its suffix any but the other format's; default: export/network.onnx or network.pt2 in the run
+        to: The file, with any suffix but the other format's; default: export/network.onnx or network.pt2 in the run
             folder.
-        check: How many validation images the file is asked, beside graphcaps; 0: none. A file whose answers differ by
-            more than 1e-4 isn't written. An ONNX file is asked by onnxruntime where that is installed.
-        data: Folder with the data set; default: the one used in training.
-        out: Folder that holds the run folders.
+        check: The number of validation images that the file is run on; 0: none. A file whose scores differ by more than
+            1e-4 isn't written. onnxruntime runs an ONNX file, if it is installed.
     """
     check_whole("check", check, 0)
     chosen = open_run(run, out)

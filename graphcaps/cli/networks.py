@@ -1,4 +1,4 @@
-"""Train networks and ask them: train, evaluate, predict, runs."""
+"""Commands that train networks and use them: train, evaluate, predict, runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tyro
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import FLAGS, Folder, Run, names_run, open_run
+from .arguments import FLAGS, Data, Device, Folder, Out, Run, names_run, open_run
 from .columns import aligned
 from .evaluate_on import check_run, evaluate_on, names_of
 from .threads import set_number
@@ -39,7 +39,7 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
     """
     if resume is None:
         config.check()
-        if fewer := set_number(leave_busy=True):
+        if fewer := set_number(leave_busy=not config.deterministic):
             print(fewer, file=sys.stderr)
     from ..training.train import train
 
@@ -67,26 +67,22 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
 def evaluate(
     run: Run = None,
     on: Annotated[str | None, tyro.conf.arg(metavar="NAME,NAME,...", help_behavior_hint="")] = None,
-    data: Folder = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-    out: Path = Path("runs"),
+    data: Data = None,
+    device: Device = "auto",
+    out: Out = Path("runs"),
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
-    belong to which digit; where images show any number of classes, no picture. Pictures go into the run's folder
-    figures. With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's
-    folder evaluate.
+    Also counts doubtful answers, as in graphcaps predict. For multimnist, a second picture shows which pixels belong to
+    which digit; if images show any number of classes, there is no picture. Pictures go into the run's folder figures.
+    With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
+    evaluate.
 
     Args:
-        run: Run folder; default: the newest one.
-        on: What to do to the test images instead, one or several. rotated, shifted, noisy, scrambled: accuracy, mean
-            winning score and each class's recall at several severities. affnist: the same on affNIST, for a run trained
-            on mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
+        on: Transforms of the test images, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning
+            score and each class's recall at several severities. affnist: the same on affNIST, for a run trained on
+            mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
             winning class's capsule moves as digits turn and shift.
-        data: Folder with the data set; default: the one used in training.
-        device: Where to compute; auto takes a GPU if there is one.
-        out: Folder that holds the run folders.
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)
@@ -116,7 +112,7 @@ def evaluate(
     print(accuracy_table(result, splits.class_names))
     if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
-    if model.objects is None:  # which of its classes an image was taken for isn't defined
+    if model.objects is None:  # no answer belongs to one true class
         return
     from ..viz import confusion, save, segmentation
 
@@ -137,7 +133,7 @@ def evaluate(
 
 
 def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """How much ink is assigned to the right object, and what else knows whose it is."""
+    """The share of ink that is assigned to the right object, by couplings and by other measures."""
     from ..analysis.ink import ink_assigned
     from ..progress import bar
 
@@ -160,26 +156,24 @@ def predict(
     top: int = 3,
     json: bool = False,
     save_inputs: Folder = None,
-    out: Path = Path("runs"),
+    out: Out = Path("runs"),
 ) -> None:
     """Classify image files: prints each one's classes with the lengths of their capsules.
 
-    A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
-    shows, or where the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
+    A blank image has no answer. An answer is called doubtful if no capsule is long, if more are long than an image
+    shows classes, or if the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
     validation images keep to. A file that can't be read is named, and the others are answered.
 
     Args:
         images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
-            Before them a run folder; default: the newest one. mnist and multimnist are networks that come with
-            graphcaps, and mnist the default where there is no run. Images are fitted to what the network was trained
-            on. For MNIST the drawing is found on its ground and fills 20 of 28 pixels.
-        invert: Whether dark and light are swapped first. auto: drawings that are dark on light are, and grey images
-            with a light border, since MNIST is light on dark. Networks trained on your own images take all as they are.
+            Before them a run folder; default: the newest one. mnist and multimnist come with graphcaps; mnist is the
+            default without runs. Images are made like those that the network was trained on: for MNIST the drawing is
+            cut from its ground and fills 20 of 28 pixels.
+        invert: Whether dark and light are swapped first. auto: for drawings that are dark on light, and grey images
+            with a light border, since MNIST is light on dark; never for networks trained on your own images.
         top: How many classes to print for each image, the longest capsules first.
         json: Print an object per line: image, answer, doubts, classes and whether it was inverted; or image and error.
-        save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
-            digit-input.png.
-        out: Folder that holds the run folders.
+        save_inputs: Folder for the network's inputs, framed and inverted; digit.png becomes digit-input.png.
     """
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
@@ -188,7 +182,8 @@ def predict(
     from ..training.run_folder import load
     from .tables import prediction_line, predictions
 
-    listed = [path for word in images[named:] for path in (_listed() if str(word) == "-" else [word])]
+    stdin = [Path(line) for line in sys.stdin.read().splitlines() if line] if Path("-") in images else []
+    listed = [path for word in images[named:] for path in (stdin if word == Path("-") else [word])]
     files = [file for path in listed for file in image_files(path)]
     opened = open_run(images[0] if named else None, out)
     model, bad = load(opened), 0
@@ -207,16 +202,8 @@ def predict(
     expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
 
 
-def _listed() -> list[Path]:
-    return [Path(line) for line in sys.stdin.read().splitlines() if line]
-
-
-def runs(out: Path = Path("runs")) -> None:
-    """List the runs, newest first.
-
-    Args:
-        out: Folder that holds the run folders.
-    """
+def runs(out: Out = Path("runs")) -> None:
+    """List the runs, newest first."""
     from ..training.run_folder import find_runs
 
     found = find_runs(out)
@@ -224,7 +211,7 @@ def runs(out: Path = Path("runs")) -> None:
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:
-    """One line per run: what it trained, how far it is, what it reached."""
+    """One line per run: its data set and network, its progress, its accuracy."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
         config = run.config

@@ -46,7 +46,7 @@ class CapsNetOutput(NamedTuple):
 
 
 class ChoosingOutput(NamedTuple):
-    """``CapsNetOutput`` while children are asked to choose: with the logits b (I, J, B) of the last iteration."""
+    """``CapsNetOutput`` with the logits b (I, J, B) of the last iteration, for ``coupling_loss``."""
 
     lengths: torch.Tensor
     capsules: torch.Tensor
@@ -131,13 +131,13 @@ class CapsNet(ImageNetwork):
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)
-        by_agreement = isinstance(routing, (Dynamic, Spherical)) and routing.iterations > 1
-        asks = coupling_weight == 0 or (name == "parts" and coupling_weight > 0 and by_agreement)
-        wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
-        expect(asks, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
-        if objects is None:
-            expect(coupling_weight == 0, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
-        else:
+        if coupling_weight != 0:
+            by_agreement = isinstance(routing, (Dynamic, Spherical)) and routing.iterations > 1
+            fits = name == "parts" and coupling_weight > 0 and by_agreement
+            wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
+            expect(fits, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
+            expect(objects is not None, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
+        if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
         stem, primary, windows, shared = build(channels, (height, width))
         grid = output_size(nn.Sequential(stem, primary.conv), image_shape)
@@ -146,13 +146,12 @@ class CapsNet(ImageNetwork):
             layer = ConvCaps(grid, types, parent_types, kernel, stride, primary.dim, primary.dim, routing)
             between.append(layer)
             grid, types = layer.out_grid, parent_types
-        last = (routing, prior == "learned")
+        sizes = (num_classes, primary.dim, PARENT_DIM, routing, prior == "learned")
         capsules: CapsuleLayer | SharedCaps
         if shared:
-            centres = field_centres([*stem, primary.conv], image_shape)
-            capsules = SharedCaps(types, centres, num_classes, primary.dim, PARENT_DIM, *last)
+            capsules = SharedCaps(types, field_centres([*stem, primary.conv], image_shape), *sizes)
         else:
-            capsules = CapsuleLayer(types * grid[0] * grid[1], num_classes, primary.dim, PARENT_DIM, *last)
+            capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(
             name=name,
@@ -169,24 +168,24 @@ class CapsNet(ImageNetwork):
         return model
 
     def children_of(self, images: torch.Tensor) -> torch.Tensor:
-        """u (I, B, P): what enters the last layer, of images (B, C, H, W)."""
+        """The last layer's input u (I, B, P) for images (B, C, H, W)."""
         check_images(images, self.image_shape)
         return self.between(self.primary(self.stem(images)))
 
     @property
     def child_types(self) -> int:
-        """T, kinds of capsule that enter the last layer; child i is of type i // (I / T)."""
+        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
         layers = [layer for layer in self.between if isinstance(layer, ConvCaps)]
         return layers[-1].parent_types if layers else self.primary.num_types
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
-        """Classify images and decode one capsule of each, or K where images show K objects.
+        """Classify images and decode one capsule of each, or K if images show K objects.
 
         Args:
-            images: (B, C, H, W) in [0, 1]; on the CPU numbers outside are refused, elsewhere not looked at.
-            labels: (B,) int64, (B, K) for K > 1, (B, J) of 0 and 1 for any number of classes. While training, the
-                capsules of the true classes are decoded, each alone (section 6.1 of the 2017 paper), of any number
-                together; in eval mode, and without labels, the longest: evaluation sees no labels.
+            images: (B, C, H, W) in [0, 1]; on the CPU other values are refused, elsewhere they aren't checked.
+            labels: (B,) int64, (B, K) for K > 1, (B, J) of 0 and 1 for any number of classes. In training mode the
+                capsules of the true classes are decoded: each alone (section 6.1 of the 2017 paper), or all together
+                for any number. In eval mode, and without labels, the longest are: evaluation sees no labels.
         """
         u, logits = self.children_of(images), None
         if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
@@ -224,18 +223,18 @@ class CapsNet(ImageNetwork):
         return loss
 
     def centres(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Row and column, (I,) each, of the pixel at the centre of what each child of the last layer sees."""
+        """Row and column, (I,) each, of the centre pixel of each receptive field."""
         top, left, height, width = self.receptive_fields().unbind(dim=1)
         return top + height // 2, left + width // 2
 
     def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer sees.
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 
-        Below layers of convolutional capsules it is what is voted for a child from. How much of each vote counts, after
-        more than one iteration, depends on the neighbours it competes with, and so on a wider field.
+        Above layers of convolutional capsules, the field is that of all votes for the child. After more than one
+        iteration, the weight of each vote also depends on competing neighbours, and so on a wider field.
 
-        Of a stem of plain convolutions it is computed, of any other measured, which takes a pass for each row and
-        column of the image.
+        The fields of plain convolutions are computed. Those of other stems are measured, which takes a forward pass for
+        each row and column of the image.
         """
         layers = [layer for layer in self.stem.modules() if type(layer) is not nn.Sequential]
         convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
@@ -244,19 +243,11 @@ class CapsNet(ImageNetwork):
         if known and plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
             windows: list[Any] = [*convs, self.primary.conv, *self.between]
             return receptive_fields(windows, self.child_types, self.image_shape[1:])
-        fields = measured_fields(nn.Sequential(self.stem, self.primary), self.image_shape)
-        layer: Any
-        for layer in self.between:
-            src, dst = layer.graph().edges()
-            corners = torch.cat([fields[:, :2], -(fields[:, :2] + fields[:, 2:])], dim=1)[src]  # (E, 4)
-            above = torch.zeros(layer.num_parents, 4, dtype=torch.int64)
-            least = above.scatter_reduce(0, dst.unsqueeze(1).expand(-1, 4), corners, "amin", include_self=False)
-            fields = torch.cat([least[:, :2], -least[:, 2:] - least[:, :2]], dim=1)
-        return fields
+        return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)
 
 
 def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """(positions, 2): row and column of the centre of what each position of the last convolution sees, in [0, 1]."""
+    """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
     size = torch.tensor(image_shape[1:])
     convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
     fields = receptive_fields(convs, 1, (int(size[0]), int(size[1]))).double()

@@ -1,4 +1,4 @@
-"""CNNs to hold capsule networks against: what do the capsules add?
+"""CNNs that capsule networks are compared with: what do the capsules add?
 
     image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
 
@@ -103,7 +103,7 @@ class CNN(ImageNetwork):
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
-        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are not looked at, capsule networks decode by them."""
+        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are ignored, capsule networks decode by them."""
         check_images(images, self.image_shape)
         logits = self.layers(images).float()  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
@@ -111,7 +111,7 @@ class CNN(ImageNetwork):
     def loss(
         self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """Cross entropy, the mean over the batch, the same whatever the ``progress``; labels (B,) int64."""
+        """Cross entropy, the mean over the batch; labels (B,) int64. ``progress`` is ignored."""
         fits = labels.shape == output.logits.shape[:1] and labels.dtype == torch.int64
         expect(fits, "labels", f"(B={len(output.logits)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
         check_labels(labels, output.logits.shape[1])

@@ -14,15 +14,15 @@ RECONSTRUCTION_WEIGHT = 0.0005  # weight of the sum over pixels: section 4.1
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """-ln of each child's coupling with the object whose ink it sees, the mean over all ink.
+    """The mean over all ink of -ln of each child's coupling with the object whose ink it sees.
 
     Args:
-        logits: b (I, J, B), of the couplings.
-        ink: (B, K, I) in [0, 1], of each object at the centre of each child's field.
+        logits: b (I, J, B), the couplings' logits.
+        ink: (B, K, I) in [0, 1], each object's ink at the centre of each child's field.
         labels: (B,), or (B, K), the objects' classes.
 
     Returns:
-        Scalar >= 0; 0 where there is no ink. ln J where couplings are equal.
+        Scalar >= 0; 0 if there is no ink, ln J if couplings are equal.
     """
     check_labels(labels, logits.shape[1])
     expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
@@ -39,15 +39,15 @@ def capsnet_loss(
 ) -> torch.Tensor:
     """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
 
-    Of K objects, each capsule's reconstruction is held against its own object, and the errors' mean over the objects is
-    taken: section 6.1 picks one of them at a time. Without a reconstruction it is the margin loss alone.
+    If images show K objects, each reconstruction is compared with its own object, and the mean over the objects is
+    taken; section 6.1 picks one of them at a time. Without a reconstruction, the loss is the margin loss alone.
 
     Args:
-        images: (B, C, H, W), or layers (B, K, C, H, W) of which the network saw the overlay.
-        labels: of images (B,) classes, or (B, J) of 0 and 1; of layers (B, K) classes in the order of the layers.
+        images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
+        labels: for images (B,) classes, or (B, J) of 0 and 1; for layers (B, K) classes in the order of the layers.
 
     Raises:
-        InputError: images that are not of the reconstructions' shape, which torch might broadcast.
+        InputError: images of another shape than the reconstructions, which torch might broadcast.
     """
     if images.dim() == 5:
         layers = tuple(images.shape[:2])

@@ -25,8 +25,7 @@ import torch
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
-from ..data.batches import expect_single
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError
 from ..models import ImageNetwork, Limits, from_config, routing_network
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
@@ -94,12 +93,19 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if config.of_images and run is None:  # a resumed run has the same size even if the folder's images changed
         channels, *sides = splits.image_shape
         config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
-    expect_single(config.balance, splits.train)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
-    least, most = accelerator.num_processes, len(splits.train)
-    wanted = f"from {least} (processes) to {most} (training images of {config.dataset_name})"
-    expect(least <= config.batch_size <= most, "batch_size", wanted, config.batch_size)
+    batches = Batches(
+        splits.train,
+        config.batch_size,
+        device=accelerator.device,
+        seed=config.seed,
+        augment=config.augment,
+        rank=accelerator.process_index,
+        world=accelerator.num_processes,
+        balance=config.balance,
+    )
+    len(batches)  # checks the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
     try:
@@ -113,7 +119,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             assert run is not None, "the main process has made it"
             if main:
                 held.enter_context(run.lock())
-            return Trainer(config, run, network, splits, accelerator, progress and main).fit(resumed, stop)
+            return Trainer(config, run, network, splits, batches, accelerator, progress and main).fit(resumed, stop)
     except KeyboardInterrupt as error:
         if run is None:
             raise
@@ -141,6 +147,7 @@ class Trainer:
         run: Run,
         network: ImageNetwork,
         splits: ImageSplits,
+        batches: Batches,
         accelerator: Accelerator,
         show: bool,
     ):
@@ -149,17 +156,7 @@ class Trainer:
         self.sum_dtype = torch.float64 if self.device.type != "mps" else torch.float32
         self.learner = prepare(network, config.peak_rate, accelerator)
         self.network, self.optimizer = self.learner.network, self.learner.optimizer
-        self.batches = Batches(
-            splits.train,
-            config.batch_size,
-            device=self.device,
-            seed=config.seed,
-            augment=config.augment,
-            rank=accelerator.process_index,
-            world=accelerator.num_processes,
-            balance=config.balance,
-        )
-        self.total_steps = config.epochs * len(self.batches)
+        self.batches, self.total_steps = batches, config.epochs * len(batches)
         self.progress = Progress("", show, sys.stdout)
         self.state = State()
         self.limits = Limits()  # limits of the weights after the last epoch

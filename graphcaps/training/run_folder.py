@@ -90,7 +90,7 @@ class Run:
                 hidden = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=config.out))
                 try:
                     write_text(hidden / "config.json", config.to_json(**about))
-                    hidden.chmod(permitted(0o777))  # mkdtemp's are for their owner alone
+                    hidden.chmod(permitted(0o777))  # mkdtemp's permissions are for the owner alone
                     for name in [config.name] if config.name else numbered:
                         with contextlib.suppress(FileExistsError, NotADirectoryError):
                             return cls(_renamed(hidden, config.out / name), config)
@@ -102,7 +102,7 @@ class Run:
 
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` where the name is taken or the folder can't be written; nothing is made."""
+        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
         run = cls(config.out / config.name, config)
         if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
             raise run._taken()
@@ -153,10 +153,10 @@ class Run:
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
-        """The newest of the last two checkpoints that is sound, None before there is one; and what others suffer from.
+        """The newest of the last two checkpoints that is sound, or None; and a report of damage to a newer one.
 
         Raises:
-            GraphcapsError: none of them is sound, or config.json isn't what the weights were trained in.
+            GraphcapsError: none of them is sound, or config.json differs from the settings of the training.
         """
         from . import checkpoint
 
@@ -174,11 +174,11 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` where config.json isn't what the weights with this head were trained in."""
+        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's head."""
         self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
 
     def write_metrics(self, history: list[dict]) -> None:
-        """Write metrics.csv: one row per epoch done."""
+        """Write metrics.csv: one row per finished epoch."""
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
         writer.writeheader()
@@ -186,11 +186,11 @@ class Run:
         write_text(self.path / "metrics.csv", text.getvalue())
 
     def write_result(self, result: dict) -> None:
-        """Write result.json: what the finished run reached."""
+        """Write result.json: the results of a finished run."""
         write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def result(self) -> dict | None:
-        """What the run reached, or None while it isn't finished."""
+        """The content of result.json, or None until the run is finished."""
         path = self.path / "result.json"
         try:
             return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
@@ -206,7 +206,7 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` where they can't be read."""
+        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` if they can't be read."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -221,7 +221,7 @@ class Run:
             raise GraphcapsError(f"{path}: expected {wanted}, got: {error}. {then}") from None
 
     def metrics(self) -> list[dict[str, float]]:
-        """Rows of metrics.csv; none before the first epoch ends."""
+        """The rows of metrics.csv; none before the first epoch ends."""
         path = self.path / "metrics.csv"
         try:
             with open(path, encoding="utf-8", newline="") as file:
@@ -235,7 +235,7 @@ class Run:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
     def trace(self) -> RoutingTrace:
-        """The recorded routing; raise ``GraphcapsError`` where there is none."""
+        """The recorded routing; raise ``GraphcapsError`` if there is none."""
         model = self.config.model
         if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
@@ -243,7 +243,7 @@ class Run:
 
 
 def _renamed(hidden: Path, path: Path) -> Path:
-    """Give a folder another name; raise ``FileExistsError`` where that is taken, but by an empty folder."""
+    """Rename a folder; raise ``FileExistsError`` if the name is taken, unless by an empty folder."""
     try:
         return hidden.rename(path)
     except OSError as error:
@@ -257,10 +257,10 @@ def _is_empty(folder: Path) -> bool:
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
-    """All run folders in ``folder``, newest first (by what they wrote last); says which it can't read."""
+    """All run folders in ``folder``, the last written first; a warning names those that can't be read."""
     found = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # a process that was killed was making it
+        if path.parent.name.startswith(UNFINISHED):  # left by a killed process
             continue
         try:
             found.append(Run.open(path.parent))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import small
 import torch
 
 from graphcaps import CapsNet, margin_loss
-from graphcaps.analysis.accuracy import evaluate
-from graphcaps.data import Batches
 from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
 from graphcaps.routing import Dynamic
@@ -151,15 +148,3 @@ def test_a_preset_says_what_it_can_not_take(arguments, text):
     with pytest.raises(InputError) as caught:
         CapsNet.from_preset(*arguments)
     assert str(caught.value) == text
-
-
-@pytest.mark.long
-def test_deep_learns_digits_in_thirty_steps():
-    splits, net = small.digits(train=600, test=100, size=24), net_of("deep", (1, 24, 24))
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
-    batches = Batches(splits.train, 40, seed=0, augment="none")
-    for images, labels in (pair for epoch in (0, 1) for pair in batches.epoch(epoch)):
-        capsnet_loss(net(images, labels), images, labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    assert evaluate(net, Batches(splits.test, 50)).accuracy > 0.7
