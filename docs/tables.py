@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
 from experiments.bench import markdown as bench  # noqa: E402
-from graphcaps.models.pretrained import PRETRAINED, path_of, read  # noqa: E402
+from graphcaps.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -51,10 +51,11 @@ def pretrained_table() -> str:
         "| name | test images right | before rounding | coupling entropy | bytes | command |",
         "|---|---|---|---|---|---|",
     ]
-    for name in PRETRAINED:
-        numbers = read(name)[0]["numbers"]
+    for name in pretrained_names():
+        run = Run.open(name)
+        numbers = run.result() or {}
         right = f"{numbers['test_correct']:,} of {numbers['test_images']:,}"
-        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{path_of(name).stat().st_size:,}"
+        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{run.checkpoint('best').stat().st_size:,}"
         made = f"`{numbers['command']}` (seed {numbers['seed']})"
         lines.append(f"| `{name}` | {right} | {numbers['test_correct_in_float32']:,} | {entropy} | {size} | {made} |")
     return "\n".join(lines)
@@ -114,9 +115,9 @@ def rooms() -> dict[str, set[str]]:
     arrows: dict[str, set[str]] = {}
     for name in known:
         room = name.split(".")[1:2]
-        if room and room[0] not in ("__main__", "_version"):
+        if room and room[0] != "__main__":
             into = {target.split(".")[1] for target in imported_by(name, known) if target.count(".")}
-            arrows.setdefault(room[0], set()).update(into - {room[0], "_version"})
+            arrows.setdefault(room[0], set()).update(into - {room[0]})
     ordered: dict[str, set[str]] = {}
     while len(ordered) < len(arrows):
         free = sorted(room for room, needs in arrows.items() if room not in ordered and needs <= ordered.keys())

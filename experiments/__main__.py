@@ -14,8 +14,8 @@ from pathlib import Path
 
 from experiments import table
 from experiments.plan import plan_names, read_plan
+from graphcaps.cli.threads import set_number, set_waiting
 from graphcaps.errors import GraphcapsError, InputError, expect
-from graphcaps.threads import before_torch
 
 ON_GRAPHS = {
     "cora": "classes of papers: CapsuleConv beside GCN and GAT, 20 seeds; a quarter of an hour on two cores",
@@ -34,7 +34,7 @@ OTHERS = {
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
     "drawings RUN": "what predict says of drawings on any ground, of a run on MNIST; half an hour, and needs notMNIST",
     "strokes": "what capsules of parts and deep say of the pen strokes of MNIST's digits, 3 seeds; half an hour",
-    "pretrained RUN": "a run's network as the file that comes with graphcaps; models/pretrained.py has its sha256",
+    "pretrained RUN": "a run's network as the file that comes with graphcaps; a folder of models/weights",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
 }
@@ -81,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    before_torch()
+    set_waiting()
+    set_number()
     if argv[:1] == ["bench"]:
         sys.argv = ["python -m experiments bench", *argv[1:]]
         runpy.run_module("experiments.bench", run_name="__main__")
@@ -150,11 +151,11 @@ def make(asked: argparse.Namespace) -> None:
 
 def on_graphs(name: str, place, seeds: int | None, quick: bool, only: Sequence[str] = ()) -> dict:
     """The parts of a task on graphs, the command, the time and the machine."""
+    import joblib
     import torch
 
     from experiments.tasks import cora, defaults, factors, labels, molecules, motifs, relations
     from graphcaps import __version__, dgl
-    from graphcaps.threads import cores
 
     start = time.perf_counter()
     if name in ("mutag", "proteins"):
@@ -169,7 +170,7 @@ def on_graphs(name: str, place, seeds: int | None, quick: bool, only: Sequence[s
         "measure": {"factors": "micro-F1", **dict.fromkeys(ROWS, "score")}.get(name, "accuracy"),
         name if name in ROWS else "parts": parts,
         "minutes": (time.perf_counter() - start) / 60,
-        "processes": place.processes or cores(),
+        "processes": place.processes or joblib.cpu_count(only_physical_cores=True),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
     }

@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import fmean
 
 import filelock
+import joblib
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -33,7 +34,6 @@ from experiments import table
 from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError
 from graphcaps.progress import bar
-from graphcaps.threads import cores
 from graphcaps.training.loop import Interrupted
 
 
@@ -118,7 +118,8 @@ def run(
     with bar(title, show=parallel and bool(left)) as on_progress:
         for wait in (False, True):
             jobs = {k: (function, trials[k], place, wait) for k in left}
-            for k, result in _results(jobs, place.processes or cores()) if parallel else _in_turn(jobs):
+            processes = place.processes or joblib.cpu_count(only_physical_cores=True)
+            for k, result in _results(jobs, processes) if parallel else _in_turn(jobs):
                 if isinstance(result, GraphcapsError):
                     failed[k] = result
                 elif result is not None:

@@ -1,4 +1,4 @@
-"""Writing files whole: a crash or a full disk leaves the old file or the new one, never half of one."""
+"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half of one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from .errors import GraphcapsError
 
-UNFINISHED = ".unfinished-"  # what names of files and folders begin with that are being made
+UNFINISHED = ".unfinished-"  # prefix of files and folders that are being made
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; when the block ends well, it is synced and takes the place of ``path``.
+    """Yield a temporary path beside ``path``; when the block ends well, it is synced and renamed to ``path``.
 
-    With ``before``, what stood at ``path`` stands there then. Between the two renamings nothing stands at ``path``.
+    With ``before``, an old file at ``path`` is renamed to it first; between the two renamings there is no ``path``.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
 
 
 def permitted(mode: int) -> int:
-    """The rights of a new file or folder, as the umask leaves them."""
+    """The permissions of a new file or folder under the process's umask."""
     umask = os.umask(0)
     os.umask(umask)
     return mode & ~umask
@@ -52,7 +52,7 @@ def permitted(mode: int) -> int:
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder for the block; where the block fails, the folders that were made go again unless they hold files.
+    """Make a folder for the block; if the block fails, remove the folders that were made unless they hold files.
 
     Raises:
         OSError: it can't be made.
@@ -69,7 +69,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what writers that were killed left in ``folder``; nobody may be writing there."""
+    """Remove the files that killed writers left in ``folder``; nobody may be writing there."""
     for leftover in folder.glob(f"{UNFINISHED}*"):
         leftover.unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import load_images, stratified_split
 from graphcaps.explore.of_run import carried
 from graphcaps.models import CNN, capsnet_loss
-from graphcaps.models.objects import longest
+from graphcaps.models.answers import longest
 from graphcaps.nn import Decoder
 from graphcaps.training.run_folder import Run
 

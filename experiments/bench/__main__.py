@@ -66,9 +66,10 @@ def run(
 
 
 def main() -> None:
-    from graphcaps.threads import before_torch
+    from graphcaps.cli.threads import set_number, set_waiting
 
-    before_torch()  # as on graphcaps' command line: how threads wait, and pages of 2 MB
+    set_waiting()  # threads and pages are those of graphcaps' command line
+    set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")

@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import joblib
+
 from graphcaps import GraphcapsError
-from graphcaps.threads import NUMBER, SPINNING, affinity, physical_cores, users_environment
+from graphcaps.cli.threads import HUGE_PAGES, NUMBER, WAITING
 from graphcaps.training.run_folder import find_runs
 
 from .inputs import Setup
@@ -28,13 +30,13 @@ ALONE, BESIDE, OF_TORCH = "alone", "beside busy programs", ", torch's own thread
 BATCH, EPOCHS, ROUNDS = 64, 2, 6
 # A loop per core. It ends where the benchmark was killed.
 LOOP = "import os\nwhile os.getppid() == {parent}:\n    sum(range(100_000))"
-SPIN = {SPINNING: "300000", "KMP_BLOCKTIME": "200"}  # what GNU's, Intel's and LLVM's OpenMP do where nothing is set
+SPIN = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # the defaults of GNU's, Intel's and LLVM's OpenMP
 
 
 def contention(setup: Setup) -> Iterator[Table]:
     """Trainings alone and beside busy programs, in turn."""
-    chosen = users_environment()
-    of_torch = {NUMBER: str(physical_cores()), **SPIN, **chosen}
+    chosen = {name: value for name, value in os.environ.items() if name not in (*WAITING, HUGE_PAGES, NUMBER)}
+    of_torch = {NUMBER: str(joblib.cpu_count(only_physical_cores=True)), **SPIN, **chosen}
     rows = [
         Row(ALONE, "as graphcaps train is"),
         Row(ALONE + OF_TORCH, "a thread per core, spinning"),
@@ -45,7 +47,7 @@ def contention(setup: Setup) -> Iterator[Table]:
     for k in range(ROUNDS):
         # In another order each round: what comes right after the loops have ended is a little slower.
         for name in random.Random(k).sample(list(samples), len(samples)):
-            with loops(len(affinity()) if name.startswith(BESIDE) else 0):
+            with loops(joblib.cpu_count() if name.startswith(BESIDE) else 0):
                 speed = training_speed(setup.device, of_torch if name.endswith(OF_TORCH) else chosen)
             samples[name].append(BATCH / speed)
     about = f"graphcaps train --dataset digits --model compact, B {BATCH}, the last of {EPOCHS} epochs"

@@ -25,7 +25,7 @@ from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.data import DATASETS, Batches, load_images, read_image
 from graphcaps.errors import expect
 from graphcaps.models import doubts
-from graphcaps.models.limits import limits_of, outside
+from graphcaps.models.evidence import limits_of, outside
 from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 

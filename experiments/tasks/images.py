@@ -21,7 +21,7 @@ from graphcaps.data import Batches, load_affnist, load_images, within
 from graphcaps.progress import bar
 from graphcaps.training.hardware import pick_device
 from graphcaps.training.run_folder import Run, load
-from graphcaps.training.start import train
+from graphcaps.training.train import train
 
 MOST_VOTES = 2**20  # that counting builds at once, of a batch
 

@@ -11,8 +11,8 @@ import torch
 
 from ..data import Batches
 from ..models import ImageNetwork
-from ..models.limits import evidence_of
-from ..models.objects import is_correct, longest, overlaid, present
+from ..models.answers import is_correct, longest, overlaid, present
+from ..models.evidence import evidence_of
 
 EVALUATION_BATCH = 250
 
@@ -29,7 +29,7 @@ class Evaluation:
     labels: torch.Tensor
     loss: float
     evidence: torch.Tensor
-    """(N, 3) on the CPU: what speaks for each answer, as ``models.limits.evidence_of`` gives it."""
+    """(N, 3) on the CPU: what speaks for each answer, as ``models.evidence.evidence_of`` gives it."""
 
     @property
     def right(self) -> torch.Tensor:

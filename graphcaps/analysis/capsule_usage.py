@@ -29,7 +29,7 @@ from ..data import Batches
 from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from .accuracy import evaluating

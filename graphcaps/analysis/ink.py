@@ -21,7 +21,7 @@ from torch import Tensor
 from ..data import Batches
 from ..errors import expect
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 from ..nn.routed import activation_of, route_layer
 from .accuracy import Evaluation, evaluating
 

@@ -19,7 +19,7 @@ from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
 from ..models import ImageNetwork
-from ..models.objects import is_correct, longest, overlaid, present
+from ..models.answers import is_correct, longest, overlaid, present
 from .accuracy import evaluating, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]

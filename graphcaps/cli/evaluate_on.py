@@ -58,7 +58,7 @@ def evaluate_on(
     if "equivariance" in names:
         check_capsules(model)
     for name in names:
-        folder, command = run.path / "evaluate", f"graphcaps evaluate --on {name}"
+        folder, command = run.results / "evaluate", f"graphcaps evaluate --on {name}"
         about: dict[str, Any] = {"model": run.config.model, "dataset": run.config.dataset_name}
         about |= {"class_names": class_names, "command": command}
         with bar(f"test images, {name}") as on_progress:

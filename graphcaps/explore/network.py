@@ -32,7 +32,7 @@ from torch import nn
 
 from ..errors import GraphcapsError
 from ..models import CapsNet
-from ..models.limits import BLANK, MOST
+from ..models.evidence import BLANK, MOST
 from ..nn import ConvCaps, SharedCaps
 from ..routing import Spherical
 from ..routing.names import name_of

@@ -17,14 +17,13 @@ from ..atomic import write_text
 from ..data import DATASETS, Batches, DatasetSpec, load_images, to_float
 from ..data.pairs import Pairs
 from ..errors import GraphcapsError
-from ..models import CapsNet
-from ..models.objects import longest, overlaid
+from ..models import CapsNet, routing_network
+from ..models.answers import longest, overlaid
 from ..progress import bar
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of, to_bytes
 from ..training import checkpoint
-from ..training.inside import Inside
-from ..training.run_folder import Run, load_routing
+from ..training.run_folder import Run, load
 from ..viz.drawing import writable
 from ..viz.explorer.data import packed
 from ..viz.explorer.html import explorer_page
@@ -58,7 +57,7 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
     best = run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
-    model = load_routing(run)
+    model = routing_network(load(run), str(run))
     epoch = checkpoint.read(best)[1]["state"]["epoch"]
     try:
         found = network_data(model, epoch) | {"early": _early(run, trace.epochs[trace.epochs < epoch].tolist())}
@@ -70,7 +69,7 @@ def carried(run: Run, data: Path | None = None) -> tuple[RoutingTrace, dict | No
 
 def _early(run: Run, epochs: list[int]) -> list[dict]:
     """What the network had learned by these epochs, of those that the run has weights of."""
-    model, found = load_routing(run), []
+    model, found = routing_network(load(run), str(run)), []
     for epoch in epochs:
         path = run.checkpoint(f"epoch-{epoch}")
         if path.exists():
@@ -127,8 +126,9 @@ def _test_images(run: Run, trace: RoutingTrace, data: Path | None) -> tuple[torc
     try:
         test = load_images(run.config.dataset, data or run.config.data, False, **run.config.of_images).test
     except GraphcapsError:
-        if data is None and isinstance(run, Inside):
-            return run.tensors["images"], run.tensors["labels"]
+        if data is None and run.pretrained:
+            tensors, _ = checkpoint.read(run.checkpoint("best"))
+            return tensors["images"], tensors["labels"]
         if data is not None or trace.labels is None:
             raise
         return torch.from_numpy(trace.images), torch.from_numpy(trace.labels)

@@ -9,7 +9,7 @@ import torch
 
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
-from ..models.objects import overlaid, present
+from ..models.answers import overlaid, present
 from ..nn.routed import activation_of, route_layer
 from ..routing.names import ROUTINGS
 from ..routing_trace import RoutingTrace

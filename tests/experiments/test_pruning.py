@@ -15,7 +15,7 @@ from graphcaps import CapsNet, dynamic_routing, engine
 from graphcaps.analysis.accuracy import evaluate
 from graphcaps.data import Batches, Images
 from graphcaps.nn import CapsuleLayer
-from graphcaps.training.start import train
+from graphcaps.training.train import train
 
 from .. import small
 

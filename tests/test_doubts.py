@@ -13,9 +13,9 @@ import torch
 import graphcaps
 from graphcaps import cli, train
 from graphcaps.data import read_image, to_float, write_image
-from graphcaps.models import CapsNetOutput, Limits, doubts, limits
+from graphcaps.models import CapsNetOutput, Limits, doubts
 from graphcaps.models.cnn import CNNOutput
-from graphcaps.models.limits import BLANK, limits_of, outside
+from graphcaps.models.evidence import BLANK, limits_of, outside
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
@@ -117,7 +117,7 @@ def trained(tmp_path_factory):
     """A run of two epochs, whose limits are chosen on however few right answers it has."""
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        patch.setattr(limits, "FEWEST", 1)
+        patch.setattr("graphcaps.models.evidence.MIN_ANSWERS", 1)
         yield Run.open(train(small.config(tmp_path_factory.mktemp("runs")), progress=False)["run"])
 
 

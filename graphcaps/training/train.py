@@ -1,4 +1,4 @@
-"""``train``: settings and the run folder are checked here, once, and before torch is imported."""
+"""``train``: checks settings and the run folder once, before torch is imported, and trains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import OF_THE_MACHINE, TrainConfig
+from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
 from .run_folder import Run
 
@@ -27,14 +27,14 @@ def train(
     """Train a network and return what it reached (the run's result.json).
 
     Args:
-        config: the settings; of these, a resumed run takes only ``data`` and ``device``, where they aren't defaults or
+        config: the settings; of these, a resumed run takes only ``data`` and ``device``, if they aren't defaults or
             are ``overrides``.
         images: to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C) or
             (N, C, H, W), C = 1 or 3. They are also written into ``config.data``, where the run finds them later.
         labels: (N,), whole numbers or text, one per image; or (N, J) of 0 and 1, any number of classes in each.
         resume: path of a run folder to go on with, in its own settings.
-        progress: show a bar on a terminal; elsewhere a line per epoch, and one where 30 seconds went by without.
-        overrides: those of ``data`` and ``device`` that a resumed run takes as they are in ``config``.
+        progress: show a bar on a terminal; elsewhere a line per epoch, and one after 30 seconds without.
+        overrides: those of ``data`` and ``device`` that a resumed run takes from ``config`` even if they are defaults.
 
     Raises:
         GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
@@ -50,9 +50,9 @@ def train(
         run = Run.open(resume)
         if run.result():
             epochs = run.config.epochs
-            more = "For more of them, train anew with more --epochs, as another run"
+            more = "For more of them, train another run with more --epochs"
             raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs. {more}")
-        taken = {key: getattr(config, key) for key in OF_THE_MACHINE if key in (*config.changed(), *overrides)}
+        taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()
     if run is None:
