@@ -7,18 +7,26 @@ import re
 import sys
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from ..config import MOST_ITERATIONS
 from ..errors import GraphcapsError, check_most, check_whole, expect
+from ..viz import PICTURES
 from .arguments import Folder, Run, run_of
+
+if TYPE_CHECKING:
+    What = str
+else:
+    What = Literal[("all", *PICTURES, "sheet")]
+_WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
+_WHAT += " sheet: a still of training curves and reconstructions. all: those of these that suit the trace."
 
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "nodes", "sheet"] = "all",
+    what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
@@ -34,11 +42,6 @@ def viz(
     Args:
         run: Run folder, or a trace in an .npz file; default: the newest run. mnist and multimnist are networks that
             come with graphcaps, and mnist the default where there is no run.
-        what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
-            with its nodes in the colours of the classes they support, where the trace holds its bonds. nodes: a graph
-            with its edges in the colours of the capsules they are coupled with, of CapsuleConv. sheet: a still of
-            training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of

@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 import torch
 
@@ -37,7 +36,7 @@ from ..routing import Spherical
 from ..routing.names import name_of
 from ..viz import style
 from ..viz.explorer.html import graph_page
-from ..viz.routing.layout import places
+from ..viz.routing.layout import laid_out
 from .network import packed
 
 ROUTINGS = ("spherical", "dynamic", "uniform")
@@ -182,13 +181,7 @@ def _places(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.T
         fits = found.shape == (len(nodes), 2) and bool(np.isfinite(found).all())
         expect(fits, "positions", "two finite numbers for each node", found.shape)
         return found.tolist()
-    drawn = networkx.Graph()
-    drawn.add_nodes_from(range(len(nodes)))
-    drawn.add_edges_from((u, v) for u, v in zip(src.tolist(), dst.tolist(), strict=True) if u != v)
-    if len(nodes) <= FEW_NODES:
-        return places(len(nodes), np.array(drawn.edges, int).reshape(-1, 2)).tolist()
-    found = networkx.spring_layout(drawn, seed=0)
-    return [found[n].tolist() for n in range(len(nodes))]
+    return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
 
 
 def _listed(values: Any) -> list:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from graphcaps import GraphcapsError, RoutingTrace, bipartite_graph, route, watch
-from graphcaps.routing_trace import FORMAT_VERSION
+from graphcaps.viz.routing_trace import FORMAT_VERSION
 
 
 def routed(votes) -> RoutingTrace:
@@ -42,7 +42,7 @@ def trace(draw) -> RoutingTrace:
         steps=np.linspace(-0.25, 0.25, 11, dtype=np.float32),
         history={"epoch": [1.0, 2.0], "val_accuracy": [0.5, 0.75]},
         about={"dataset": "digits", "seed": 0},
-    ).with_bonds([(0, 1), (2, 3)], [0, 1, 1, 0], ("C", "N"))
+    )
 
 
 def assert_equal(got: RoutingTrace, wanted: RoutingTrace):
@@ -65,12 +65,6 @@ def test_an_epoch_is_added_and_later_ones_are_dropped(trace, draw):
         wanted = np.concatenate([getattr(one, name) for one in (trace, more[0], more[2])])
         np.testing.assert_array_equal(getattr(again, name), wanted)
     again.check()
-
-
-def test_the_answer_is_the_longest_parent_after_the_iterations_of_training(trace):
-    lengths = np.float32([[[0.1, 0.2]] * 2, [[0.4, 0.3]] * 2, [[0.1, 0.9]] * 2])[None]
-    assert dataclasses.replace(trace, lengths=lengths).answer(1) == 0
-    assert dataclasses.replace(trace, lengths=lengths, trained_iterations=9).answer(1) == 1
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -147,7 +141,6 @@ def test_a_pickle_in_a_trace_is_never_run(trace, tmp_path, name):
         ("images", lambda images: images / 255, "trace: images: expected uint8, got float64. 0 is black, 255 white"),
         ("class_names", ["cat"], "trace: class_names: expected none or 2, got 1"),
         ("class_names", 2, "trace: expected a routing trace at"),
-        ("tag_names", ["C"], "trace: node_tags: expected indices in [0, 1), got others"),
         ("colour", "red", "unexpected keyword argument 'colour'"),
         ("c", lambda c: c[:, :2], "trace: c: expected (K=1, R=3, N=2, E=5), got (1, 2, 2, 5)"),
         ("dst", lambda dst: dst + 1, "trace: dst: expected indices in [0, 2), got others"),

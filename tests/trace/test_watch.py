@@ -130,8 +130,6 @@ def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, caps
     assert main(["viz", str(paths[0]), "--format", "svg"]) == 0
     drawn = [line.rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
     assert drawn == ["entropy.svg", "graph.svg", "histogram.svg", "nodes.svg"]
-    trace = RoutingTrace.load(paths[1]).with_bonds(torch.stack(graph.edges(), 1))
-    assert graphcaps.viz.MoleculePicture(trace).nodes.get_facecolors().shape == (6, 4)
     with watch() as none, pytest.raises(InputError, match="names: expected a layer that has routed, got none"):
         none.save(tmp_path / "none.npz")
 
@@ -163,7 +161,7 @@ def test_a_trace_of_a_conv_says_from_which_node_to_which_each_vote_goes(options)
     with watch(conv, edges=30) as seen:
         _, c = conv(graph, feat, get_coupling=True)
     trace = seen["CapsuleConv"]
-    ends, shares = trace.shares_of_edges(trace.c[0, -1, :1].astype(float))
+    ends, shares = trace.couplings_of_links(trace.c[0, -1, :1].astype(float))
     whole = {
         tuple(edge): of_edge for edge, of_edge in zip(torch.stack(graph.edges(), 1).tolist(), c.mean(1), strict=True)
     }
@@ -229,7 +227,7 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
     assert numbers["readout/length"] == pytest.approx(trace.lengths[0, -1].max())
     conv, votes = seen.to_networkx("conv"), seen.to_networkx()
     assert {*conv.edges} == {*zip(*(end.tolist() for end in graph.edges()), strict=True)}
-    ends, shares = seen["conv"].shares_of_edges(seen["conv"].c[0, -1].astype(float))
+    ends, shares = seen["conv"].couplings_of_links(seen["conv"].c[0, -1].astype(float))
     assert conv.edges[1, 2] == {
         "capsule": shares[0][(ends == (1, 2)).all(1)].argmax(),
         "c": shares[0][(ends == (1, 2)).all(1)].max(),

@@ -33,8 +33,9 @@ def numbers(packed: dict, states: tuple[int, int]) -> tuple[np.ndarray, np.ndarr
 
 
 def counts(image: dict, states: tuple[int, int], parents: int) -> np.ndarray:
-    kind, text = image["histogram"]["counts"].values()
-    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(*states, parents, -1)
+    stored = image["histogram"]["counts"]
+    kind = np.dtype(stored["type"]).newbyteorder("<")
+    return np.frombuffer(base64.b64decode(stored["data"]), kind).reshape(*states, parents, -1)
 
 
 @pytest.mark.parametrize("field", ["c", "b", "agreement"])

@@ -97,7 +97,7 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, o
     assert np.abs(np.array(got["picture"]) - wanted.tops[0][3].ravel().astype(int)).max() <= 4
     images = torch.from_numpy(pixels)[None] / 255
     if got["looks"]:
-        looks = recording.kept_saliency(model, images)[0]  # (I, H, W)
+        looks = recording.pictures(model, images)["saliency"][0]  # (I, H, W)
         for spot, slopes in zip(np.array(got["looks"]).reshape(looks.shape), looks, strict=True):
             blurred = gaussian_filter(slopes.astype(np.float64), 1.5, mode="nearest", truncate=3.4)
             assert np.corrcoef(spot.ravel(), blurred.ravel())[0, 1] > 0.99

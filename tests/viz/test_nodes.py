@@ -14,7 +14,7 @@ from graphcaps import viz
 from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.trace import RoutingTrace
-from graphcaps.viz.routing.nodes import of_interest
+from graphcaps.viz.routing.nodes import edges_to_draw
 
 CAPS = 3
 EDGES = [(0, 1), (1, 0), (1, 2), (3, 1), (2, 2), (4, 5)]
@@ -88,15 +88,15 @@ def test_a_dense_graph_is_a_matrix_from_column_to_row():
 def test_of_a_large_graph_a_neighbourhood_or_the_largest_degrees_are_drawn_and_said():
     draw = np.random.default_rng(0)
     edges = np.unique(np.sort(draw.integers(0, 900, (4000, 2)) ** 2 // 900, axis=1), axis=0)
-    drawn = of_interest(edges, None)
+    drawn = edges_to_draw(edges, None)
     degree = np.bincount(edges.ravel())
     assert 1900 < drawn.sum() <= 2000
     shown = np.unique(edges[drawn])
     others = np.setdiff1d(np.unique(edges), shown)
     assert degree[shown].min() >= np.sort(degree[others])[-1] - 1
-    assert (of_interest(edges, 500) == (edges[:, 1] == 500)).all()
+    assert (edges_to_draw(edges, 500) == (edges[:, 1] == 500)).all()
     hub = np.array([(k, 0) for k in range(1, 3000)])
-    assert of_interest(hub, 0).sum() == 2000
+    assert edges_to_draw(hub, 0).sum() == 2000
     trace = trace_of(edges.tolist(), iterations=3, images=1, epochs=(1,))
     assert f"the {len(shown)} nodes with the most edges, of {edges.max() + 1}" in words(viz.NodesPicture(trace).figure)
     said = f"node 500 and {(edges[:, 1] == 500).sum()} that vote for it, of {edges.max() + 1} nodes; 3 of 9 votes"

@@ -259,20 +259,16 @@ def test_a_gif_has_every_frame_and_stays_under_a_megabyte(trace, tmp_path):
 
 
 def test_a_gif_frame_is_the_figure_as_matplotlib_draws_it(trace, tmp_path):
-    from graphcaps.viz.routing.movie import Film, Palette
-
-    picture = viz.GraphPicture(dataclasses.replace(trace, trained_iterations=5))
-    film = Film(picture)
-    frame = film.pixels(4.0)
-    picture.show(4.0)
+    path = viz.picture(trace, "graph", tmp_path / "graph.gif")
+    picture = viz.GraphPicture(trace)
     picture.figure.canvas.draw()
-    whole = np.array(picture.figure.canvas.buffer_rgba())
-    assert np.abs(frame.astype(int) - whole).max() <= 64  # where antialiased edges of moving and still parts meet
-    assert (frame == whole).mean() > 0.999
-    shown = np.array(Palette([frame]).image(frame).convert("RGB"))
+    whole = np.array(picture.figure.canvas.buffer_rgba())[..., :3]
+    with Image.open(path) as gif:
+        gif.seek(gif.n_frames - 1)
+        shown = np.array(gif.convert("RGB"))
     assert shown[0, 0].tolist() == [255, 255, 255]
-    off = np.abs(shown.astype(int) - frame[..., :3]).max(axis=-1)
-    assert off.mean() < 1 and (off > 24).mean() < 0.001  # of 255; the rarest colours have none of their own
+    off = np.abs(shown.astype(int) - whole).max(axis=-1)
+    assert off.mean() < 3 and (off > 24).mean() < 0.001  # of 255: noise has more colours than a palette
 
 
 def test_mp4_plays_as_long_as_the_gif(tmp_path):
@@ -322,7 +318,7 @@ def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
     [
         (
             {"what": "graphs"},
-            r"what: expected entropy, graph, histogram, places, molecule, nodes, sheet or all, got 'graphs'",
+            r"what: expected entropy, graph, histogram, places, nodes, sheet or all, got 'graphs'",
         ),
         ({"over": "time"}, r"over: expected both, iterations or epochs, got 'time'"),
         ({"format": "avi"}, r"format: expected gif, mp4, png, svg, pdf or html, got 'avi'"),
