@@ -79,7 +79,7 @@ def viz(
         else:
             chosen = run_of(run, out)
             if format == "html" and (what, over) == ("all", "both"):
-                from ..explore.of_run import write_explorer
+                from ..explore.run_page import write_explorer
 
                 print(write_explorer(chosen, to or chosen.path / "figures", image))
                 return
@@ -161,7 +161,6 @@ def explore(
     run: Run = None,
     open: bool = True,
     image: int = 0,
-    data: Folder = None,
     to: Folder = None,
     out: Path = Path("runs"),
 ) -> None:
@@ -174,15 +173,13 @@ def explore(
             the default where there is no run.
         open: Open the page in the browser, where there is a display.
         image: Which of the trace's test images is shown first, from 0; there is one per class.
-        data: Folder with the data set, whose hardest test images the page offers; default: the one used in training,
-            and where it isn't there, the images in the run's trace.
         to: Folder for the page; default: figures in the run folder.
         out: Folder that holds the run folders.
     """
-    from ..explore.of_run import write_explorer
+    from ..explore.run_page import write_explorer
 
     chosen = run_of(run, out)
-    path = write_explorer(chosen, to or chosen.path / "figures", image, data)
+    path = write_explorer(chosen, to or chosen.path / "figures", image)
     print(path)
     if open and _display():
         webbrowser.open(path.resolve().as_uri())

@@ -82,7 +82,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     Args:
         trace: what routing did.
         image: which image is shown first, from 0.
-        network: what ``graphcaps.explore.of_run.carried`` gives: the page then routes drawings.
+        network: its data, by ``graphcaps.explore.network``, with which the page routes drawings; None: it doesn't.
         without: the reason why there is none, a sentence that the page shows.
 
     Raises:
@@ -105,7 +105,7 @@ def with_data(data: dict) -> str:
 
 
 def graph_page(data: dict) -> str:
-    """The page that shows what ``graphcaps.explore.of_graph.graph_data`` gives, as the text of an HTML file."""
+    """The page of the data that ``graphcaps.explore.graph_page`` describes, as the text of an HTML file."""
     return _filled("nodes.html", data, GRAPH_STYLES, GRAPH, explained=_read("explained.html"))
 
 
