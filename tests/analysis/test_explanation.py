@@ -61,7 +61,7 @@ def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
     with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):
         parse_tree(dataclasses.replace(trace, agreement=broken), 1)
     bare = dataclasses.replace(trace, images=None)
-    with pytest.raises(InputError, match="trace: expected .*Traces of training runs hold them"):
+    with pytest.raises(InputError, match="trace: expected .*Traces of training runs have them"):
         parts(bare, parse_tree(bare))
 
 

@@ -111,12 +111,13 @@ def model():
 def test_every_number_is_that_of_one_image_after_the_other(model, images, name, batch_size):
     shares = []
     found = evaluate_transform(model.train(), Batches(images, batch_size), name, shares.append)
+    rows = found["rows"]
     assert model.training and shares[-1] == 1 and len(shares) == -(-23 // batch_size)
     transform = TRANSFORMS[name]
-    assert [row.name for row in found.rows] == [f"{severity:g}" for severity in transform.severities]
-    assert found.rows[found.clean].name == f"{transform.clean:g}"
+    assert [row["name"] for row in rows] == [f"{severity:g}" for severity in transform.severities]
+    assert rows[found["clean"]]["name"] == f"{transform.clean:g}"
     model.eval()
-    for row, severity in zip(found.rows, transform.severities, strict=True):
+    for row, severity in zip(rows, transform.severities, strict=True):
         hits, of_class, lengths = [0] * 10, [0] * 10, []
         for place, (pixels, label) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
             image = to_float(pixels[None])
@@ -127,7 +128,9 @@ def test_every_number_is_that_of_one_image_after_the_other(model, images, name, 
             of_class[label] += 1
             hits[label] += int(output.argmax()) == label
             lengths.append(float(output.max()))
-        assert (row.images, row.correct) == (23, sum(hits)) and row.interval == wilson_interval(sum(hits), 23)
-        assert (row.hits, row.of_class) == (tuple(hits), tuple(of_class))
-        assert row.score == pytest.approx(sum(lengths) / 23, rel=1e-4)
-    assert len({row.score for row in found.rows}) == len(found.rows) and len({row.hits for row in found.rows}) > 1
+        assert (row["images"], row["correct"]) == (23, sum(hits)) and row["interval_95"] == wilson_interval(
+            sum(hits), 23
+        )
+        assert row["recall"] == [hit / shown if shown else None for hit, shown in zip(hits, of_class, strict=True)]
+        assert row["winning_score"] == pytest.approx(sum(lengths) / 23, rel=1e-4)
+    assert len({row["winning_score"] for row in rows}) == len(rows) and len({str(row["recall"]) for row in rows}) > 1

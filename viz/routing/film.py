@@ -37,7 +37,7 @@ def palette_of(samples: list[np.ndarray]) -> Image.Image:
     chosen = sample.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
     greys = [3 * [value] for value in range(0, 256, 15)]
     known = np.array([*greys, *([round(255 * part) for part in to_rgb(name)] for name in style.COLORS)])
-    others = np.reshape(chosen, (-1, 3))
+    others = np.array(chosen).reshape(-1, 3)
     others = others[(abs(others[:, None] - known).max(axis=-1) > _NEAR).all(axis=1)]
     image = Image.new("P", (1, 1))
     image.putpalette(np.concatenate((known, others)).ravel().tolist())
