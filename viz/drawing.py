@@ -74,7 +74,7 @@ def draw(
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
-    expect(node is None or "nodes" in moving, "node", "none where no graph's nodes are drawn", node)
+    expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     medium = style.COLUMN if format in STILL else style.SCREEN
     written = []

@@ -1,6 +1,6 @@
 """The routing trace: logits, couplings and agreement of every iteration, on any graph, for a few images and epochs.
 
-``graphcaps.viz`` draws it. A trace holds all that a picture needs, so drawing needs no model, no data set and no torch.
+``graphcaps.viz`` draws it. A trace has all that a picture needs, so drawing needs no model, no data set and no torch.
 Its file is one npz, written without pickle.
 """
 
@@ -71,7 +71,7 @@ class RoutingTrace:
     lengths: np.ndarray
     """(K, R, N, J) float32 in [0, 1): lengths of the parents."""
     trained_iterations: int
-    """Iterations that the network is trained with; the trace may hold more."""
+    """Iterations that the network is trained with; the trace may have more."""
     v: np.ndarray | None = None
     """(K, R, N, J, D) float16: the parents as routing sees them."""
     parents: np.ndarray | None = None
@@ -119,7 +119,7 @@ class RoutingTrace:
 
     @property
     def answer_at(self) -> int:
-        """Index of the iteration that gave the network's answer; a trace may hold later ones."""
+        """Index of the iteration that gave the network's answer; a trace may have later ones."""
         return min(self.trained_iterations, self.num_iterations) - 1
 
     @property
@@ -231,7 +231,7 @@ class RoutingTrace:
         return trace
 
     def check(self, image: int | None = None) -> None:
-        """Raise ``InputError`` if the arrays don't fit together, or hold no such image."""
+        """Raise ``InputError`` if the arrays don't fit together, or don't include this image."""
         known: dict[str, float] = {"I": self.num_children, "J": self.num_parents}
         if self.node_names:
             known["V"] = len(self.node_names)

@@ -1,4 +1,4 @@
-"""Which capsules are used: over a whole set of images, which are dead, which starved, and who stays undecided.
+"""Usage of capsules over a whole set of images: which are dead, which are starved, and which stay undecided.
 
 Mitterreiter, Koch, Giesen & Laue 2023, "Why Capsule Neural Networks Do Not Scale" (arXiv 2301.01583), found that many
 capsules of a CapsNet starve in training and that routing is far from a parse tree. The definitions here are ours:

@@ -32,9 +32,9 @@ from ..errors import expect
 from ..models import ImageNetwork
 from .accuracy import OnProgress, evaluating, no_progress
 
-MAX_IMAGES = 1000  # swept: the first ones of the set
-MIN_IMAGES = 40  # of a class for a read-out
-MIN_MOVED = 1e-5  # share of its length that a vector moves at least for a fit; less is rounding
+MAX_IMAGES = 1000  # the first ones of the set are swept
+MIN_IMAGES = 40  # a class has this many for a read-out
+MIN_MOVED = 1e-5  # share of its length by which a vector moves if it has a fit; less is rounding
 MAX_EXAMPLES = 4
 
 

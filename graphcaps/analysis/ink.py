@@ -1,4 +1,4 @@
-"""Which object owns which ink: with overlapping objects, whether a child is coupled with the one whose ink it sees.
+"""Ownership of ink: with overlapping objects, whether a child is coupled with the one whose ink it sees.
 
 A child counts in an image if the pixel at the centre of its field has ink of one object, at least ``INK``, and none of
 the others. It is right if its coupling with that object's class is larger than those with the others', and half right

@@ -1,4 +1,4 @@
-"""Which parts made the answer: a trace's strongest links from children to parents, as a networkx graph.
+"""The parse tree of an answer: a trace's strongest links from children to parents, as a networkx graph.
 
 The credit of an edge is its child's part of its parent's length: c <u_hat, v>, after the iterations of training. A
 parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has its direction. A vote
@@ -54,7 +54,7 @@ def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
         keep: share in (0, 1].
 
     Returns:
-        (K,) edges; none where no credit is above 0.
+        (K,) edges; none if no credit is above 0.
 
     Raises:
         InputError: ``keep`` outside (0, 1].

@@ -1,4 +1,4 @@
-"""Which transforms of the test images hurt which class, without training again.
+"""Accuracy on transformed test images, and each class's recall, without training again.
 
 Each version of an image set is classified as ``graphcaps evaluate`` does the set itself: each image once, in order, and
 no label reaches the network. The mean score of the answers stands beside the accuracy: if accuracy falls and the score

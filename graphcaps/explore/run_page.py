@@ -31,7 +31,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
 
     Args:
         run: a run with a trace.
-        folder: where the page goes.
+        folder: the page's.
         image: which image of the trace is shown first, from 0.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What pictures need a network for: its routing on a few images, reconstructions and saliency."""
+"""Recording for pictures: a network's routing of a few images, its reconstructions and saliency."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .watched import watch
 
 ITERATIONS = 10  # recorded at least: a network's own three would be three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
-MOST_SALIENCY_CHILDREN = 64  # with more, the receptive field of a child says where it looks
+MOST_SALIENCY_CHILDREN = 64  # with more, receptive fields stand for saliency
 
 
 def kept_epochs(last: int) -> list[int]:
@@ -97,7 +97,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
-    """What each child looks at: |d length of u_i / d pixel|, the largest over channels, each child scaled to 1.
+    """The pixels that each child looks at: |d length of u_i / d pixel|, the largest over channels, scaled to 1.
 
     Returns:
         (N, I, H, W) in [0, 1].

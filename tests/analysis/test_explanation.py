@@ -25,7 +25,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def with_fields(trace):
-    """As of a paper preset: no saliency, four children at each of four positions, one reaching over the border."""
+    """A trace as a paper preset's: no saliency, four children at each of four positions, one over the border."""
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
     fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
     return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))

@@ -158,7 +158,7 @@ def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
 
 
 def _histogram(trace: RoutingTrace, states: np.ndarray) -> dict:
-    """Couplings (S, E) counted by state, parent and bin, as ``numpy.histogram`` does: the last bin holds both ends."""
+    """Couplings (S, E) counted by state, parent and bin; as in ``numpy.histogram``, the last bin includes both ends."""
     bins = bins_of(states)
     bin_of = np.minimum(np.searchsorted(bins, states, side="right") - 1, len(bins) - 2)  # (S, E)
     cells = (np.arange(len(states))[:, None] * trace.num_parents + trace.dst) * (len(bins) - 1) + bin_of

@@ -1,4 +1,4 @@
-"""Which classes are taken for which: the confusion matrix as a picture."""
+"""The confusion matrix as a picture: which class is taken for which."""
 
 from __future__ import annotations
 

@@ -6,12 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 _WIDTH, _HEIGHT = 900, 604  # pixels at 100 dpi
 _LEFT, _RIGHT, _GAP = 62, 26, 34
-_SIDE = 44  # of a thumbnail
+_SIDE = 44  # a thumbnail's
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # top and height of the panels with R^2
 _STRONG = 3  # numbers with the largest variance, drawn with strong lines
@@ -28,13 +27,7 @@ def equivariance(measured: dict, images: np.ndarray) -> Figure:
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``example n``, ``fit`` and
         ``readout``, and the lines of the last two the parameters' names.
-
-    Raises:
-        InputError: not three images of each example.
     """
-    examples = measured["examples"]
-    wanted = (len(examples), 3)
-    expect(images.shape[:2] == wanted and images.ndim == 5, "images", f"{wanted} + (C, H, W)", images.shape)
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
         source = f"{measured['dataset']}, {measured['model']}, {measured['images']:,} test images"

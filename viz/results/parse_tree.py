@@ -1,4 +1,4 @@
-"""Which parts of an image made the answer: the links of a parse tree, painted where their children look.
+"""The parts of an image that made the answer: the links of a parse tree, painted where their children look.
 
 A part is a child with its parent. If many children see one field (the 2017 paper's network has 32 at each position),
 those that see it and go to one parent are one part together.
@@ -23,7 +23,7 @@ from graphcaps.viz.routing.timeline import caption, count
 from graphcaps.viz.routing_trace import RoutingTrace
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
-_TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel
+_TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
 _BIG, _SMALL = 232, 72  # sides of the panels
 _COLUMNS, _MAX_PARTS = 4, 12  # parts shown one by one
 _MAX_NAMED = 5  # parents named under the parts

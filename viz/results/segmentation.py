@@ -11,7 +11,6 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
@@ -36,7 +35,7 @@ def segmentation(
     Right answers stand at the left, wrong ones beside them.
 
     Args:
-        images: (N, C, H, W) uint8.
+        images: (N, C, H, W) uint8, N >= 1.
         reconstructions: (N, 2, C, H, W) uint8, of each capsule alone.
         labels: (N, 2) true classes, ascending.
         predicted: (N, 2) classes of the capsules, ascending, in the order of the reconstructions.
@@ -47,19 +46,8 @@ def segmentation(
     Returns:
         A figure without a window; its axes have the labels ``image n``, ``couplings n``, ``capsules n`` and
         ``left over n``.
-
-    Raises:
-        InputError: shapes that don't fit, or no image.
     """
     number = len(images)
-    wanted = (number, 2, *images.shape[1:])
-    expect(images.ndim == 4 and number > 0, "images", "(N, C, H, W), N >= 1", images.shape)
-    expect(reconstructions.shape == wanted, "reconstructions", f"{wanted}", reconstructions.shape)
-    for name, classes in (("labels", labels), ("predicted", predicted)):
-        expect(classes.shape == (number, 2), name, f"({number}, 2)", classes.shape)
-    shape = (number, 2, *images.shape[2:])
-    if owners is not None:
-        expect(owners.shape == shape, "owners", f"{shape} or None", owners.shape)
     names = [name for name in _ROWS if name != "couplings" or owners is not None]
     hit = (labels == predicted).all(axis=1)
     order = np.argsort(~hit, kind="stable")

@@ -16,8 +16,8 @@ from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
 
-_COLORS = 216  # that Pillow chooses for a GIF, beside the style's and a ramp of greys for images
-_NEAR = 6  # of 255: chosen colours this near to those are left out, so that white paper stays white
+_COLORS = 216  # chosen by Pillow, beside the style's and a ramp of greys for images
+_NEAR = 6  # on a scale to 255; chosen colours this near to the others are left out, so that white paper stays white
 _FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 

@@ -1,4 +1,4 @@
-"""Which part of an image votes for which parent: the credit of the children of each place, painted onto the image.
+"""Votes painted onto the image: the credit of the children of each place, by parent.
 
 An edge's credit is c <u_hat, v>, its child's part of the parent's length (`graphcaps.analysis.parse_tree` names the
 routings for which this holds). The credits of the children that see one place are added up for each parent. A place

@@ -83,7 +83,7 @@ class Timeline:
         return f"{name} of {self.steps[-1]}{after}"
 
     def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0 of several, where the longest parent means nothing."""
+        """Whether this is epoch 0 of several: there the longest parent means nothing."""
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def frames(self) -> list[Frame]:
