@@ -160,7 +160,7 @@ class PlacesPicture(Picture):
         for panel, title, j in zip(self.panels[1:], self._titles[1:], self.shown, strict=True):
             panel.set_data(painted(self._pixels, maps[[j]], self._colors[[j]], self._most))
             is_longest = j == longest and not self.timeline.untrained(position)
-            wrong = is_longest and self.true is not None and j != self.true
+            wrong = bool(is_longest and self.true is not None and j != self.true)
             text = f"{self.names[j]}{separator}{lengths[j]:.2f}" + " ✗" * wrong
             title.set(text=text, fontweight="bold" if is_longest else "normal")
         line = f"credit c <û, v> by place, {self.timeline.title(position)}"
