@@ -13,7 +13,6 @@ from ..atomic import write_text
 from ..data import DATASETS, DatasetSpec, to_float
 from ..errors import GraphcapsError
 from ..models import CapsNet
-from ..progress import bar
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of
 from ..training import checkpoint
@@ -38,7 +37,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
         GraphcapsError: no trace, damaged weights, or a folder that can't be written.
     """
     path = folder / "explorer.html"
-    with writable(folder), bar(path.name):
+    with writable(folder):
         trace, network, without = page_parts(run)
         write_text(path, explorer_page(trace, image, network, without))
     return path
