@@ -49,7 +49,7 @@ def splits() -> ImageSplits:
 
 @pytest.fixture
 def use(monkeypatch):
-    for module in ("graphcaps.training.loop", "graphcaps.data", "graphcaps.explore.of_run"):
+    for module in ("graphcaps.training.loop", "graphcaps.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: splits())
     monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))

@@ -25,7 +25,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def with_fields(trace):
-    """As of a paper preset: no saliency, four children at each of four positions, one reaching over the border."""
+    """A trace as a paper preset's: no saliency, four children at each of four positions, one over the border."""
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
     fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
     return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))
@@ -61,7 +61,7 @@ def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
     with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):
         parse_tree(dataclasses.replace(trace, agreement=broken), 1)
     bare = dataclasses.replace(trace, images=None)
-    with pytest.raises(InputError, match="trace: expected .*Traces of training runs hold them"):
+    with pytest.raises(InputError, match="trace: expected .*Traces of training runs have them"):
         parts(bare, parse_tree(bare))
 
 

@@ -12,8 +12,8 @@ import torch
 
 from graphcaps import CapsNet
 from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
-from graphcaps.explore.network import learned, network_data
-from graphcaps.explore.of_run import with_shelf
+from graphcaps.explore.network import network_data
+from graphcaps.explore.run_page import desk_of
 from graphcaps.models import doubts
 from graphcaps.trace import recording
 from graphcaps.viz import explorer_page
@@ -61,9 +61,8 @@ def page_of(
     for epoch, then in {**before, **({2: model} if before else {}), 3: model}.items():
         splits = ImageSplits("digits", model.class_names, few, few, few)
         trace = recording.record(trace, then, splits, epoch, "cpu", about)
-    early = [learned(network_data(then, epoch)) for epoch, then in before.items()]
-    found = with_shelf(network_data(model, 3) | {"early": early}, model, few.pixels, few.labels, DATASETS[dataset])
-    return explorer_page(trace, 0, found)
+    network = network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset]), "shelf": []}
+    return explorer_page(trace, 0, network)
 
 
 class Answer(NamedTuple):

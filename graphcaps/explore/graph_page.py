@@ -1,4 +1,4 @@
-"""A ``CapsuleConv`` and a graph as a page that routes: cut or add an edge, move a node's features, and see.
+"""A page for a ``CapsuleConv`` and a graph, which routes again when you cut or add an edge or change a feature.
 
 Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 
@@ -7,14 +7,14 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     labels     null, or N indices of classes; classes: their names
     src, dst   ends of the E edges            weight   null, or E edge weights
     whole      null, or N: whether all in-edges of a node are in the page, so that its capsules are the layer's own
-    sample     null, or {"edges", "around"}: all edges of the graph, and the node whose surroundings these are, or null
-    two_way    whether each edge has its reverse: edges are then cut and added with it
+    sample     null, or {"edges", "around"} for a part of a graph: the number of all its edges, and the node around
+               which the part lies, or null
+    two_way    whether each edge has its reverse: both are then cut and added together
     feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
-    routing, iterations, concentration, unit_votes, mutual    as its routing has them
-    squash, normalise                         as the layer does
+    routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
 
-An array is {"type", "shape", "data"}, base64 of little-endian numbers, in float32.
+Arrays are those of ``viz.explorer.arrays.packed``, in float32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 import torch
 
@@ -37,13 +36,12 @@ from ..routing import Spherical
 from ..routing.names import name_of
 from ..viz import style
 from ..viz.explorer.html import graph_page
-from ..viz.routing.layout import places
+from ..viz.routing.layout import laid_out
 from .network import packed
 
 ROUTINGS = ("spherical", "dynamic", "uniform")
 """Routings that the page computes."""
 MOST_EDGES = 2000
-FEW_NODES = 150  # nodes that are laid out by stress, which is better than springs, and takes seconds for more
 
 
 def explore_graph(
@@ -57,23 +55,23 @@ def explore_graph(
     positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
     center: int | None = None,
 ) -> Path:
-    """Write a page that carries a layer and a graph, and routes whatever is changed there.
+    """Write a page that carries a layer and a graph, and routes again when you change the graph.
 
-    Of a graph with more than 2,000 edges it holds the in-edges of some nodes: of those around ``center``, or of the
-    largest in-degrees. Their capsules are the layer's own, except with ``mutual``, where they depend on nodes further
-    away.
+    A page has at most 2,000 edges. Of a larger graph it shows some nodes with all their in-edges: those around
+    ``center``, or those of the largest in-degrees. Their capsules are the layer's own, except with ``mutual``, where
+    they depend on nodes further away.
 
     Args:
         conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
             without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
             does.
         graph: homogeneous; N nodes, E edges.
-        feat: (N, in_feats), what the layer is called with.
+        feat: (N, in_feats), the layer's input.
         path: the file.
         edge_weight: (E,), as the layer takes it.
         node_names: N names; default: the nodes' numbers.
         labels: (N,) classes, which give nodes their shapes.
-        positions: (N, 2) numbers, y upwards, or a dict of pairs as networkx makes it; default: found here.
+        positions: (N, 2) numbers, y upwards, or a dict of pairs as networkx makes it; default: by networkx.
         center: the node around which a larger graph is shown.
 
     Returns:
@@ -96,23 +94,24 @@ def explore_graph(
     for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
         if given is not None:
             expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
-    capsules, routing = conv.capsules, conv.capsules.routing
     with torch.no_grad():
-        capsules(graph, feat, edge_weight, False)  # says what doesn't fit
-    chosen, whole = _around(graph, center, capsules.mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
+        conv.capsules(graph, feat, edge_weight, False)  # raises an error for what doesn't fit
+    mutual = conv.capsules.mutual
+    chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
-    number = torch.zeros(count, dtype=torch.long).index_copy(0, nodes, torch.arange(len(nodes)))
-    src, dst = number[src], number[dst]
+    index = torch.zeros(count, dtype=torch.long).index_copy(0, nodes, torch.arange(len(nodes)))
+    src, dst = index[src], index[dst]
     names = [str(name) for name in (range(count) if node_names is None else node_names)]
-    classes, of = np.unique([str(label) for label in _listed([] if labels is None else labels)], return_inverse=True)
+    class_names = [str(label) for label in _listed([] if labels is None else labels)]
+    classes, class_of = np.unique(class_names, return_inverse=True)
     weight = None if edge_weight is None else edge_weight.cpu().reshape(-1)[chosen]
     data = {
-        "title": f"CapsuleConv, {feat.shape[1]} → {capsules.num_caps} × {capsules.out_feats}",
+        **_layer_data(conv),
         "source": [f"{count} nodes", f"{edges} edges"],
         "names": [names[n] for n in nodes.tolist()],
-        "at": _places(positions, nodes, src, dst),
-        "labels": None if labels is None else of[nodes.numpy()].tolist(),
+        "at": _positions(positions, nodes, src, dst),
+        "labels": None if labels is None else class_of[nodes.numpy()].tolist(),
         "classes": classes.tolist(),
         "src": src.tolist(),
         "dst": dst.tolist(),
@@ -121,6 +120,15 @@ def explore_graph(
         "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
         "two_way": bool(graph.has_edges_between(*graph.edges()[::-1]).all()),
         "feat": packed(feat.cpu()[nodes], "float32", "feat"),
+    }
+    write_text(path, graph_page(data))
+    return Path(path)
+
+
+def _layer_data(conv: CapsuleConv) -> dict:
+    capsules, routing = conv.capsules, conv.capsules.routing
+    return {
+        "title": f"CapsuleConv, {capsules.weight.shape[1]} → {capsules.num_caps} × {capsules.out_feats}",
         "matrix": packed(capsules.weight[0], "float32", "the layer's weights"),
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
@@ -132,21 +140,18 @@ def explore_graph(
         "normalise": capsules.normalise,
         "colors": [style.hex_color(k) for k in range(capsules.num_caps)],
     }
-    write_text(path, graph_page(data))
-    return Path(path)
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    kind = type(conv)
-    weights = "Of one of graphcaps.pyg make one of graphcaps.nn, and give it the weights by load_state_dict"
-    weights = weights if kind.__name__ == CapsuleConv.__name__ else "The page doesn't compute another layer"
-    expect(
-        isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", f"{kind.__module__}.{kind.__name__}", weights
-    )
-    capsules, then = conv.capsules, "The page doesn't compute it"
-    expect(
-        name_of(capsules.routing) in ROUTINGS, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then
-    )
+    """Raise ``InputError`` for a layer that the page can't compute."""
+    kind, then = type(conv), "The page doesn't compute it"
+    from_pyg = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
+    same_name = kind.__name__ == CapsuleConv.__name__
+    got = f"{kind.__module__}.{kind.__name__}"
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, from_pyg if same_name else then)
+    capsules = conv.capsules
+    known = name_of(capsules.routing) in ROUTINGS
+    expect(known, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
@@ -155,9 +160,9 @@ def _check_layer(conv: CapsuleConv) -> None:
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Edges (E',) to show of a larger graph, and whether a node has all of its in-edges there (N,)."""
+    """Edges (E',) of a larger graph to show, and whether a node has all of its in-edges among them (N,)."""
     degrees, count = graph.in_degrees().cpu(), graph.num_nodes()
-    room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual their reverses come with them
+    room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual, edges come with their reverses
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
@@ -171,23 +176,17 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     return shown.nonzero()[:, 0], whole
 
 
-def _places(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
-    """[x, y] of each node shown."""
-    if positions is not None:
-        if isinstance(positions, Mapping):
-            missing = next((n for n in nodes.tolist() if n not in positions), None)
-            expect(missing is None, "positions", "pairs by the nodes' numbers, from 0", f"none for node {missing}")
-        found = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
-        fits = found.shape == (len(nodes), 2) and bool(np.isfinite(found).all())
-        expect(fits, "positions", "two finite numbers for each node", found.shape)
-        return found.tolist()
-    drawn = networkx.Graph()
-    drawn.add_nodes_from(range(len(nodes)))
-    drawn.add_edges_from((u, v) for u, v in zip(src.tolist(), dst.tolist(), strict=True) if u != v)
-    if len(nodes) <= FEW_NODES:
-        return places(len(nodes), np.array(drawn.edges, int).reshape(-1, 2)).tolist()
-    found = networkx.spring_layout(drawn, seed=0)
-    return [found[n].tolist() for n in range(len(nodes))]
+def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
+    """[x, y] of each node shown: the given ones, or a layout of their edges."""
+    if positions is None:
+        return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
+    if isinstance(positions, Mapping):
+        missing = next((n for n in nodes.tolist() if n not in positions), None)
+        expect(missing is None, "positions", "pairs by the nodes' numbers, from 0", f"none for node {missing}")
+    at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
+    fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
+    expect(fits, "positions", "two finite numbers for each node", at.shape)
+    return at.tolist()
 
 
 def _listed(values: Any) -> list:
