@@ -24,8 +24,8 @@ from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
-OTHERS = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
-"""Settings that are the seeds' or the machine's, and not a plan's."""
+MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
+"""Settings that the seed and the machine determine, not a plan."""
 
 
 @dataclass(frozen=True)
@@ -72,32 +72,30 @@ def read_plan(source: str) -> Plan:
     """
     path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
     try:
-        return _checked(found, path.stem)
+        return _checked(entries, path.stem)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
 
-def _checked(found: object, name: str) -> Plan:
-    if not isinstance(found, dict):
-        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(found).__name__}")
-    for entry in found:
+def _checked(entries: object, name: str) -> Plan:
+    if not isinstance(entries, dict):
+        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(entries).__name__}")
+    for entry in entries:
         check_name("entry", entry, ENTRIES)
-    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
+    networks, seeds, on = entries.get("networks"), entries.get("seeds", [0]), entries.get("test_on", [])
     if not (isinstance(networks, dict) and networks):
         raise InputError(f"networks: expected a name and settings for each, got {networks}")
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
     expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
     expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
-    names = [*networks]
-    against = found.get("against", names[0])
-    expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
-    shared = found.get("train") or {}
-    configs = [_config(*row, shared) for row in networks.items()]
-    rows = tuple(Row(name, {**shared, **(own or {})}) for name, own in networks.items())
+    against = entries.get("against", [*networks][0])
+    expect(against in networks, "against", f"one of the rows {'; '.join(networks)}", against)
+    rows = tuple(Row(name, {**(entries.get("train") or {}), **(own or {})}) for name, own in networks.items())
+    configs = [_config(row) for row in rows]
     twice = [row.name for row, config in zip(rows, configs, strict=True) if configs.count(config) > 1]
     expect(not twice, "networks", "rows with different settings", "; ".join(twice))
     datasets = {config.dataset for config in configs}
@@ -107,10 +105,10 @@ def _checked(found: object, name: str) -> Plan:
     return Plan(name, rows, tuple(seeds), tuple(on), against)
 
 
-def _config(name: str, own: dict | None, shared: dict) -> TrainConfig:
+def _config(row: Row) -> TrainConfig:
     try:
-        config = TrainConfig(**OTHERS, **{**shared, **(own or {})})
+        config = TrainConfig(**MACHINE, **row.settings)
         config.check()
         return config
     except (InputError, TypeError) as error:
-        raise InputError(f"{name}: {error}") from None
+        raise InputError(f"{row.name}: {error}") from None

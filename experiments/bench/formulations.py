@@ -1,7 +1,6 @@
-"""Dynamic routing as other code writes it, and on graphcaps' own engines; what is timed is first held against DGL's.
+"""Dynamic routing as other code writes it, and on graphcaps' own engines; none is timed before it equals DGL's.
 
-Einsum is as fast as its style allows: with votes (B, I, J, D), (I, B, J, D) or (I, J, B, D) in the place of
-(B, J, I, D) it takes up to twice the time.
+Einsum is as fast as its style allows: other layouts of the votes than (B, J, I, D) take up to twice the time.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, 
 
 from .inputs import Case
 
-# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times what sums over some thousand
-# edges and three rounds of exp make of it.
+# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times its growth in sums over some
+# thousand edges and three rounds of exp.
 TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 
 
@@ -27,7 +26,7 @@ class Formulation(NamedTuple):
 
     name: str
     about: str
-    layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> tensors as it wants them, before the clock
+    layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> its own layout of them, before the clock
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
     kinds: tuple[str, ...] = ("given", "linear", "sparse")  # of votes that it takes
 
@@ -54,18 +53,8 @@ def einsum_layout(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.
     return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
 
 
-EINSUM = Formulation(
-    "einsum",
-    "batched matrix products on votes (B, J, I, D)",
-    einsum_layout,
-    lambda case, *tensors: einsum(case.iterations, *tensors),
-    kinds=("given", "linear"),
-)
-COMPILED = EINSUM._replace(
-    name="einsum, compiled",
-    about="the same under torch.compile",
-    route=lambda case, *tensors: compiled_einsum()(case.iterations, *tensors),
-)
+def by_image(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),)
 
 
 def engine(name: str, about: str) -> Formulation:
@@ -82,11 +71,22 @@ def engine(name: str, about: str) -> Formulation:
 DGL = engine("dgl", "graphcaps on DGL's built-in kernels")
 TORCH = engine("torch", "graphcaps on torch: batched products on complete graphs, else scatter")
 FUSED = engine("fused", "graphcaps, few passes over the votes; linear votes are not built")
-BY_IMAGE = FUSED._replace(
-    name="fused, by image",
-    about="the same on votes (B, I, J, D), as a view (E, B, D)",
-    layout=lambda case, tensors: (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),),
-    kinds=("given",),
+BY_IMAGE = Formulation(
+    "fused, by image", "the same on votes (B, I, J, D), as a view (E, B, D)", by_image, FUSED.route, ("given",)
+)
+EINSUM = Formulation(
+    "einsum",
+    "batched matrix products on votes (B, J, I, D)",
+    einsum_layout,
+    lambda case, *tensors: einsum(case.iterations, *tensors),
+    ("given", "linear"),
+)
+COMPILED = Formulation(
+    "einsum, compiled",
+    "the same under torch.compile",
+    einsum_layout,
+    lambda case, *tensors: compiled_einsum()(case.iterations, *tensors),
+    ("given", "linear"),
 )
 FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, BY_IMAGE)
 
@@ -98,7 +98,7 @@ def results(way: Formulation, case: Case) -> list[torch.Tensor]:
     return [x.detach().cpu().float() for x in (v, *torch.autograd.grad(v, leaves, case.cotangent))]
 
 
-def why_not(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
+def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
     """Why the formulation can't run here, or "".
 
     Raises:
@@ -109,7 +109,7 @@ def why_not(way: Formulation, case: Case, wanted: list[torch.Tensor], precision:
     except InputError as error:  # an engine that says what it needs
         return str(error)
     except Exception as error:
-        if way is not COMPILED:  # which needs a compiler
+        if way is not COMPILED:  # torch.compile needs a compiler
             raise
         return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
     for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):
