@@ -122,12 +122,9 @@ def make(given: argparse.Namespace) -> None:
     name, whole = Path(given.name).stem, True
     place = Place(given.data, given.cache, given.device, 1 if given.quick else given.processes)
 
-    def show(partial: dict) -> None:
-        table.write(name, partial, given.cache)
-
     if name == "overview":
-        result = overview.results(place, given.only, show)
-        whole = all(some for row in result["rows"] for some in row["cells"].values() if some is not None)
+        result = overview.results(place, given.only, lambda partial: table.write(name, partial, given.cache))
+        whole = {row["task"] for row in result["rows"]} == {*overview.TASKS}
     elif name == "pruning":
         result = pruning.of_run(run, place, tuple(given.keep or pruning.KEEP))
     elif name == "drawings":
@@ -136,9 +133,7 @@ def make(given: argparse.Namespace) -> None:
         result = on_graphs(name, place, given)
         whole = not (given.quick or given.seeds or given.only)
     else:
-        plan = read_plan(given.name)
-        result = images.results(plan, place, show)
-        whole = result["trained"] == result["asked"]
+        result = images.results(read_plan(given.name), place)
     target = given.to if whole else given.cache
     print(table.write(name, result, target))
     for file in draw(name, result, target):
@@ -175,16 +170,12 @@ def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
 def draw(name: str, result: dict, folder: Path) -> list[Path]:
     """Draw the pictures of a result; return their files."""
     from experiments.figures.comparison import compared
-    from experiments.figures.degrees import entropy_by_degree
     from experiments.figures.factors import recovered
     from graphcaps.viz import save
 
     figures = {f"{name}.png": compared(result)} if "plan" in result else {}
-    for part in result.get("parts", []):
-        if name == "cora":
-            figures["cora.png"] = entropy_by_degree(part["picture"])
-        elif name == "factors":
-            figures[f"factors-{part['factors']}.png"] = recovered(part["picture"])
+    for part in result["parts"] if name == "factors" else []:
+        figures[f"factors-{part['factors']}.png"] = recovered(part["picture"])
     for file, figure in figures.items():
         save(figure, folder / file)
     return [folder / file for file in figures]

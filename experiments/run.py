@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,17 +45,13 @@ class Place:
         data: folder with the data sets.
         cache: folder of finished trials, and of the run folders of networks for images.
         device: where networks for images are trained; those for graphs are on the CPU.
-        processes: for trials of one thread; default: one per core; 0 trains nothing.
+        processes: for trials of one thread; default: one per core.
     """
 
     data: Path
     cache: Path
     device: str = "auto"
     processes: int | None = None
-
-
-class Missing(GraphcapsError):
-    """A trial is not in the cache, and none was to be run."""
 
 
 def key(function: Callable[..., dict], settings: dict) -> str:
@@ -71,29 +68,20 @@ def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict 
         return None
 
 
-def trial(function: Callable[..., dict], settings: dict, place: Place, wait: bool = True) -> dict | None:
-    """A trial's result, from the cache or made now; None while another process makes it, unless ``wait``."""
+def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
+    """Run a trial if its result isn't in the cache; wait while another process runs it."""
     place.cache.mkdir(parents=True, exist_ok=True)
     name = place.cache / key(function, settings)
-    try:
-        with filelock.FileLock(f"{name}.lock").acquire(timeout=-1 if wait else 0):
-            if cached(function, settings, place) is None:
-                result = function(place, **settings)
-                write_text(f"{name}.json", json.dumps({"settings": settings, "result": result}) + "\n")
-    except filelock.Timeout:
-        return None
-    return cached(function, settings, place)
+    with filelock.FileLock(f"{name}.lock"):
+        if cached(function, settings, place) is None:
+            result = function(place, **settings)
+            write_text(f"{name}.json", json.dumps({"settings": settings, "result": result}) + "\n")
 
 
 def run(
-    function: Callable[..., dict],
-    trials: Sequence[dict],
-    place: Place,
-    title: str,
-    parallel: bool = True,
-    after: Callable[[], object] = lambda: None,
+    function: Callable[..., dict], trials: Sequence[dict], place: Place, title: str, parallel: bool = True
 ) -> list[dict]:
-    """The results of all trials, in order. Trials that another process is running come last, and are waited for.
+    """The results of all trials, in order. New ones are run in random order, so that two processes share the work.
 
     Args:
         function: importable by name; from a ``Place`` and a trial's settings to plain values.
@@ -101,33 +89,24 @@ def run(
         title: shown beside the progress.
         parallel: run trials side by side, on one thread each, so that numbers don't depend on how many cores there are.
             Otherwise one after the other, with all threads.
-        after: called after each trial.
 
     Raises:
-        Missing: trials aren't in the cache, and ``place.processes`` is 0.
         GraphcapsError: what trials raised, after all others have ended; ``Interrupted`` at once.
     """
-    left = [k for k, settings in enumerate(trials) if cached(function, settings, place) is None]
-    if left and place.processes == 0:
-        raise Missing(f"{place.cache}: expected {len(trials)} trials of {title}, got {len(trials) - len(left)}")
-    failed: dict[int, GraphcapsError] = {}
+    left = [settings for settings in trials if cached(function, settings, place) is None]
+    jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
+    errors = []
     with bar(title, show=parallel and bool(left)) as on_progress:
-        for wait in (False, True):
-            jobs = [(k, function, trials[k], place, wait, parallel) for k in left]
-            for k, error in _attempts(jobs, min(place.processes or cores(), len(jobs)) if parallel else 1):
-                if error:
-                    failed[k] = error
-                if error or cached(function, trials[k], place) is not None:
-                    left.remove(k)
-                    on_progress(1 - len(left) / len(trials))
-                    after()
-    if failed:
-        raise GraphcapsError("; ".join(f"{title}, {trials[k]}: {error}" for k, error in failed.items()))
+        for n, error in enumerate(_attempts(jobs, min(place.processes or cores(), len(jobs)) if parallel else 1), 1):
+            errors += [f"{title}, {error}"] if error else []
+            on_progress(n / len(jobs))
+    if errors:
+        raise GraphcapsError("; ".join(errors))
     return [result for settings in trials if (result := cached(function, settings, place)) is not None]
 
 
-def _attempts(jobs: list[tuple], processes: int) -> Iterator[tuple[int, GraphcapsError | None]]:
-    """The number of each trial as it ends, and its error."""
+def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
+    """The error of each trial, or "", as the trial ends."""
     if processes <= 1:
         yield from (_attempt(*job) for job in jobs)
         return
@@ -144,18 +123,18 @@ def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process without a traceback; its parent reports
 
 
-def _attempt(k: int, function: Callable, settings: dict, place: Place, wait: bool, one_thread: bool):
+def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:
     threads = torch.get_num_threads()
     torch.set_num_threads(1 if one_thread else threads)
     try:
-        trial(function, settings, place, wait)
+        trial(function, settings, place)
     except Interrupted:
         raise
     except GraphcapsError as error:
-        return k, error
+        return f"{settings}: {error}"
     finally:
         torch.set_num_threads(threads)
-    return k, None
+    return ""
 
 
 # What tasks on graphs share

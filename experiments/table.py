@@ -295,7 +295,7 @@ def overview(results: dict, columns: Sequence[str] = ()) -> str:
     """A row per task, a column per routing; ``columns`` picks some.
 
     A cell has mean and standard deviation in %, and the difference to uniform in points with its 95 % interval, bold
-    where 0 is outside. "-": there is no such network. Empty: not trained yet.
+    where 0 is outside. "-": there is no such network.
     """
     columns, rows = columns or results["columns"], []
     for row in results["rows"]:
@@ -310,8 +310,8 @@ def _cell(one: dict, row: dict) -> str:
     """
     >>> gat = {"name": "GAT", "each": [0.5, 0.75], "mean": 0.625, "sd": 0.1768}
     >>> gat |= {"difference": 0.125, "interval": [-0.25, 0.5]}
-    >>> _cell(gat, {"cells": {"no capsules": [gat]}, "of": 3})
-    'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00), 2 of 3'
+    >>> _cell(gat, {"cells": {"no capsules": [gat]}})
+    'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00)'
     """
     # The second network of a column is named, and so is each without capsules.
     named = [each for column, cells in row["cells"].items() for each in (cells or [])[column != "no capsules" :]]
@@ -320,8 +320,6 @@ def _cell(one: dict, row: dict) -> str:
         low, high = one["interval"]
         gap = interval(one["difference"], low, high)
         words.append(gap if low <= 0 <= high else f"**{gap}**")
-    if len(one["each"]) != row["of"]:
-        words.append(f"{len(one['each'])} of {row['of']}")
     return ", ".join(words)
 
 

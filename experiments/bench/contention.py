@@ -32,11 +32,10 @@ SPIN = {"OMP_NUM_THREADS": str(os.cpu_count()), "GOMP_SPINCOUNT": "300000", "KMP
 
 def contention(setup: Setup) -> Iterator[Table]:
     """Trainings alone and beside busy programs, in turn."""
-    rows = {name: Row(name, "graphcaps train") for name in (ALONE, ALONE + OF_TORCH, BESIDE, BESIDE + OF_TORCH)}
-    samples: dict[str, list[float]] = {name: [] for name in rows}
+    samples: dict[str, list[float]] = {work + threads: [] for work in (ALONE, BESIDE) for threads in ("", OF_TORCH)}
     for k in range(ROUNDS):
         # In another order each round: the training right after the loops have ended is a little slower.
-        for name in random.Random(k).sample(list(rows), len(rows)):
+        for name in random.Random(k).sample(list(samples), len(samples)):
             busy = os.cpu_count() or 1 if name.startswith(BESIDE) else 0
             loops = [subprocess.Popen([sys.executable, "-c", LOOP.format(parent=os.getpid())]) for _ in range(busy)]
             try:
@@ -46,7 +45,7 @@ def contention(setup: Setup) -> Iterator[Table]:
                     loop.kill()
                     loop.wait()
     about = f"graphcaps train --dataset digits --model compact, B {BATCH}, the last of {EPOCHS} epochs"
-    table = Table(NAME, about, "ms a step", [*rows.values()], ALONE).fill(samples)
+    table = Table(NAME, about, "ms a step", [*map(Row, samples)], ALONE).fill(samples)
     for row in table.rows:
         row.numbers["images_per_second"] = 1e3 * BATCH / row.numbers["median"]
     yield table

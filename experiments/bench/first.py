@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 def first(setup: Setup) -> Iterator[Table]:
-    rows = [Row(name, "small: compiling takes the time") for name in CALLS]
+    rows = [*map(Row, CALLS)]
     for row in rows:
         samples = []
         for _ in range(ROUNDS):

@@ -19,14 +19,14 @@ from .inputs import Case
 # Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times its growth in sums over some
 # thousand edges and three rounds of exp.
 TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
+Tensors = tuple[torch.Tensor, ...]
 
 
 class Formulation(NamedTuple):
     """One way to write dynamic routing."""
 
     name: str
-    about: str
-    layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> its own layout of them, before the clock
+    layout: Callable[[Case, Tensors], Tensors]  # to its own layout of the tensors, before the clock
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
     kinds: tuple[str, ...] = ("given", "linear", "sparse")  # of votes that it takes
 
@@ -47,48 +47,35 @@ def compiled_einsum() -> Callable[..., torch.Tensor]:
     return torch.compile(einsum, dynamic=False)
 
 
-def einsum_layout(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def einsum_layout(case: Case, tensors: Tensors) -> Tensors:
     *u, of_edges = tensors
     grid = of_edges.unflatten(0, (case.graph.num_src_nodes(), case.graph.num_dst_nodes()))  # (I, J, ...)
     return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
 
 
-def by_image(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def by_image(case: Case, tensors: Tensors) -> Tensors:
+    """Votes (B, I, J, D), as a view (E, B, D)."""
     return (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),)
 
 
-def engine(name: str, about: str) -> Formulation:
-    """One of graphcaps' engines."""
-
-    def route(case: Case, *tensors: torch.Tensor) -> torch.Tensor:
-        votes = LinearVotes(*tensors) if case.linear else tensors[0]
-        with graphcaps.engine(name):
-            return dynamic_routing(case.graph, votes, case.iterations)
-
-    return Formulation(name, about, lambda case, tensors: tensors, route)
+def on_engine(name: str, case: Case, *tensors: torch.Tensor) -> torch.Tensor:
+    votes = LinearVotes(*tensors) if case.linear else tensors[0]
+    with graphcaps.engine(name):
+        return dynamic_routing(case.graph, votes, case.iterations)
 
 
-DGL = engine("dgl", "graphcaps on DGL's built-in kernels")
-TORCH = engine("torch", "graphcaps on torch: batched products on complete graphs, else scatter")
-FUSED = engine("fused", "graphcaps, few passes over the votes; linear votes are not built")
-BY_IMAGE = Formulation(
-    "fused, by image", "the same on votes (B, I, J, D), as a view (E, B, D)", by_image, FUSED.route, ("given",)
+DGL, TORCH, FUSED = (
+    Formulation(name, lambda case, tensors: tensors, functools.partial(on_engine, name))
+    for name in ("dgl", "torch", "fused")
 )
-EINSUM = Formulation(
-    "einsum",
-    "batched matrix products on votes (B, J, I, D)",
-    einsum_layout,
-    lambda case, *tensors: einsum(case.iterations, *tensors),
-    ("given", "linear"),
+EINSUM, COMPILED = (
+    Formulation(name, einsum_layout, route, ("given", "linear"))
+    for name, route in (
+        ("einsum", lambda case, *tensors: einsum(case.iterations, *tensors)),
+        ("einsum, compiled", lambda case, *tensors: compiled_einsum()(case.iterations, *tensors)),
+    )
 )
-COMPILED = Formulation(
-    "einsum, compiled",
-    "the same under torch.compile",
-    einsum_layout,
-    lambda case, *tensors: compiled_einsum()(case.iterations, *tensors),
-    ("given", "linear"),
-)
-FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, BY_IMAGE)
+FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, Formulation("fused, by image", by_image, FUSED.route, ("given",)))
 
 
 def results(way: Formulation, case: Case) -> list[torch.Tensor]:

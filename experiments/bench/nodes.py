@@ -21,17 +21,10 @@ from .tables import Row, Table
 
 FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
-LAYERS = {
-    CAPSULES: "spherical routing",
-    MUTUAL: "spherical routing, the two directions of an edge share their logits",
-    "CapsuleConv, dynamic": "dynamic routing",
-    "CapsuleConv on engine torch": "spherical routing, the votes of all edges made",
-    GAT: "attention, K heads",
-    "GraphConv of DGL": "no attention",
-    "CapsuleConv in PyG": "spherical routing",
-    "GATConv of PyG": "attention, K heads",
-    "GCNConv of PyG": "no attention",
-}
+LAYERS = [
+    *(CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"),
+    *("CapsuleConv in PyG", "GATConv of PyG", "GCNConv of PyG"),
+]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -43,7 +36,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
             f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory is all that a step needs "
             "beyond the graph and its features"
         )
-        rows = [Row(name, layer) for name, layer in LAYERS.items()]
+        rows = [*map(Row, LAYERS)]
         for row in rows:
             row.numbers, row.note = in_process(measure, row.name, edges, dim, iterations, device=setup.device)
         table = Table(f"full-graph training step, {edges:,} edges", about, "ms, memory in MB", rows, GAT)

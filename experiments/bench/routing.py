@@ -37,8 +37,7 @@ def growth(setup: Setup) -> Iterator[Table]:
         calls[name] = call_of(FUSED, own, backward=True)
     samples = interleaved(calls, setup.device, sizes.seconds, sizes.rounds)
     per_edge = {name: [seconds / edges[name][1] for seconds in samples[name]] for name in samples}
-    rows = [Row(name, FUSED.about) for name in edges]
-    yield Table("time per edge, engine fused", about, "ns/edge", rows).fill(per_edge, 1e9)
+    yield Table("time per edge, engine fused", about, "ns/edge", [*map(Row, edges)]).fill(per_edge, 1e9)
 
 
 def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table]:
@@ -53,7 +52,7 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
     for mode in ("forward", "forward+backward"):
         name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
         floor, text = floor_of(setup, own, mode != "forward")
-        rows = [Row(way.name, way.about, note=notes[way.name]) for way in ways]
+        rows = [Row(name, note=note) for name, note in notes.items()]
         reference = "dgl" if setup.device == "cpu" else "torch"  # DGL's wheels are for the CPU
         table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
         calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}

@@ -13,7 +13,6 @@ class Row:
     """Numbers under their names, or a note that says why there are none."""
 
     name: str
-    about: str
     numbers: dict[str, float] = field(default_factory=dict)
     note: str = ""
 

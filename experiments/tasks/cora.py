@@ -8,7 +8,7 @@ layers, with their papers' settings among those that are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -88,41 +88,19 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
     def losses() -> list[Tensor]:
         return [F.cross_entropy(*answers(data.train))]
 
-    result = run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
-    if network == "capsules":
-        with torch.no_grad():
-            _, c = model.first(graph, model.words(), get_coupling=True)
-        result["picture"] = coupling_entropy(graph, c) | {"layer": 1, "seed": seed}
-    return result
+    return run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
 
 
-def coupling_entropy(graph: dgl.DGLGraph, c: Tensor) -> dict:
-    """The coupling entropy of each node's in-edges, and how many it has, 1 or more.
-
-    Args:
-        graph: E edges, N nodes.
-        c: (E, 1, K) couplings, which sum to 1 over an edge's K.
-
-    Returns:
-        ``degree`` (N,); ``entropy`` (N,), the mean over a node's in-edges of -sum over K of c ln c; ``capsules``, K.
-    """
-    each = -torch.special.xlogy(c, c).sum((1, 2)).double()  # (E,)
-    degree, heads = graph.in_degrees(), graph.edges(order="eid")[1]
-    mean = torch.zeros(len(degree)).double().index_add(0, heads, each) / degree
-    return {"degree": degree.tolist(), "entropy": mean.tolist(), "capsules": c.shape[2]}
-
-
-def rows(place: Place, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False) -> dict:
+def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it."""
-    tried, common = {network: SETTINGS[network] for network in networks}, {"epochs": 3 if quick else EPOCHS}
-    return table.rows(run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common))
+    common = {"epochs": 3 if quick else EPOCHS}
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """The part of ``table.graphs``, and its picture."""
+    """The part of ``table.graphs``."""
     made = rows(place, seeds=seeds, quick=quick)
-    picture = made["capsules"].pop("picture")
     how = f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds"
     protocol = table.protocol(table.counted(seeds, "seed"), len(_HEADS), how, seeds > 1)
     margins = table.margins("capsules", made)
-    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol, "picture": picture}]
+    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol}]

@@ -12,7 +12,7 @@ all numbers of a node or from one of their K parts alone (a capsule, a head of G
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import torch
@@ -173,13 +173,11 @@ def upper_bound(place: Place, seed: int, factors: int) -> dict:
     return {"accuracy": float(right), "score": information(factor, causes[which].argmax(dim=1))}
 
 
-def rows(
-    place: Place, factors: int, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
+def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it."""
-    tried, common = {network: SETTINGS[network] for network in networks}, {"factors": factors}
+    common = {"factors": factors}
     common["epochs"] = 3 if quick else EPOCHS
-    return table.rows(run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common))
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:

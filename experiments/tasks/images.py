@@ -7,13 +7,12 @@ images. A training that was stopped goes on where it was saved.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 
 import numpy as np
 
 from experiments import run, table
 from experiments.plan import Plan
-from experiments.run import Missing, Place
+from experiments.run import Place
 from experiments.statistics import difference, mcnemar
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
@@ -84,25 +83,13 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     ]
 
 
-def results(plan: Plan, place: Place, after: Callable[[dict], object] = lambda result: None) -> dict:
-    """Train what isn't trained yet, and compare; ``after`` is called with the ``summary`` after each training."""
-    run.run(fit, _trials(plan), place, plan.name, parallel=False, after=lambda: after(so_far(plan, place)))
-    return so_far(plan, place)
-
-
-def _trials(plan: Plan) -> list[dict]:
-    return [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
-
-
-def so_far(plan: Plan, place: Place) -> dict:
-    """``summary`` of the trainings that are in the cache, another process's too."""
+def results(plan: Plan, place: Place) -> dict:
+    """Train what isn't trained yet, and compare."""
+    trials = [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
     done = {}
-    for (row, seed), trial in zip(plan.cells, _trials(plan), strict=True):
-        if (cell := run.cached(fit, trial, place)) is not None:
-            right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
-            done[row.name, seed] = {**cell, "right": right}
-    if not done:
-        raise Missing(f"{place.cache}: expected trainings of {plan.name}, got none")
+    for (row, seed), cell in zip(plan.cells, run.run(fit, trials, place, plan.name, parallel=False), strict=True):
+        right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
+        done[row.name, seed] = {**cell, "right": right}
     return summary(plan, done)
 
 
@@ -111,28 +98,25 @@ def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
 
     Returns:
         ``plan``; ``images``, names of the sets of images and of their parts; ``rows``, each with its settings, its
-        seeds' numbers, and for each set of images what ``_compared`` returns; ``asked`` and ``trained``, numbers of
+        seeds' numbers, and for each set of images what ``_compared`` returns; ``asked`` and ``trained``, the number of
         trainings.
     """
     one, rows = next(iter(done.values())), []
     for row in plan.rows:
-        cells = {seed: done[row.name, seed] for seed in plan.seeds if (row.name, seed) in done}
-        if not cells:
-            continue
-        shared = [seed for seed in cells if (plan.against, seed) in done] if row.name != plan.against else []
-        pairs = [(cells[seed], done[plan.against, seed]) for seed in shared]
+        cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))
+        against = others if row.name != plan.against else []
         rows.append(
             {
                 "name": row.name,
                 "settings": row.settings,
-                "parameters": next(iter(cells.values()))["result"]["parameters_without_decoder"],
-                "seeds": [_numbers(seed, cell) for seed, cell in cells.items()],
-                "images": {name: _compared(name, [*cells.values()], pairs) for name in one["named"]},
+                "parameters": cells[0]["result"]["parameters_without_decoder"],
+                "seeds": [_numbers(seed, cell) for seed, cell in zip(plan.seeds, cells, strict=True)],
+                "images": {name: _compared(name, cells, against) for name in one["named"]},
             }
         )
     made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
     about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
-    return {**about, "asked": len(plan.cells), "trained": len(done), "rows": rows}
+    return {**about, "asked": len(done), "trained": len(done), "rows": rows}
 
 
 def _numbers(seed: int, cell: dict) -> dict:
@@ -145,14 +129,14 @@ def _numbers(seed: int, cell: dict) -> dict:
     }
 
 
-def _compared(name: str, cells: list[dict], pairs: list[tuple[dict, dict]]) -> dict:
-    """A network's accuracies on the set of images ``name``, and its difference to the other network of ``pairs``."""
+def _compared(name: str, cells: list[dict], others: list[dict]) -> dict:
+    """A network's accuracies on the set of images ``name``, and its difference to another network, if there is one."""
     right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
     spread = table.spread(right.mean(axis=1).tolist())
     compared = {"count": right.shape[1], "mean": spread["mean"], "sd": spread["sd"]}
-    if pairs:
-        ours, theirs = (np.stack([pair[k]["right"][name] for pair in pairs]) for k in (0, 1))
-        gap, low, high = difference(ours, theirs)
-        each = [mcnemar(*both) for both in zip(ours, theirs, strict=True)]
+    if others:
+        theirs = np.stack([other["right"][name] for other in others])
+        gap, low, high = difference(right, theirs)
+        each = [mcnemar(*both) for both in zip(right, theirs, strict=True)]
         compared |= {"difference": gap, "interval": [low, high], "mcnemar": each}
     return compared

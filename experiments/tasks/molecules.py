@@ -11,7 +11,7 @@ epoch by. Papers that choose the epoch on the test folds report higher numbers; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import product
 from statistics import fmean
 
@@ -130,17 +130,15 @@ def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: 
     return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)
 
 
-def rows(
-    place: Place, name: str, networks: Sequence[str] = (*READOUTS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
+def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> dict:
     """For each fold choose each readout's settings on held-out training graphs, and test what was chosen."""
-    tried, epochs = {network: SETTINGS for network in networks}, 2 if quick else EPOCHS[name]
+    tried, epochs = dict.fromkeys(READOUTS, SETTINGS), 2 if quick else EPOCHS[name]
     folds = []
     for fold in range(2 if quick else FOLDS):
         common = {"data": name, "fold": fold, "epochs": epochs}
         folds.append(run.choose_and_test(fit, tried, range(seeds), seeds, place, common))
     made = {}
-    for network in networks:
+    for network in READOUTS:
         settings, fits = zip(*(fold[network] for fold in folds), strict=True)
         test = [fmean(each["test"] for each in several) for several in fits]
         made[network] = table.row(network, [each for several in fits for each in several], settings, test)

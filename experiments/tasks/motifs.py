@@ -9,7 +9,7 @@ couplings are compared with the motifs that edges belong to, which no network is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
@@ -86,13 +86,11 @@ def fit(place: Place, network: str, settings: dict, seed: int, motifs: int, epoc
     return result
 
 
-def rows(
-    place: Place, motifs: int, networks: Sequence[str] = (*SETTINGS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
+def rows(place: Place, motifs: int, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on validation graphs, then train it on ``seeds`` other sets of graphs."""
-    tried, common = {network: SETTINGS[network] for network in networks}, {"motifs": motifs}
+    common = {"motifs": motifs}
     common["epochs"] = 3 if quick else EPOCHS
-    return table.rows(run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common))
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:

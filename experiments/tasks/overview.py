@@ -1,21 +1,18 @@
-"""Where routing changes accuracy: one table of all tasks by routings, each beside equal couplings and no capsules.
-
-The table shows all that is in the cache, and grows as trainings end.
-"""
+"""Where routing changes accuracy: one table of all tasks by routings, each beside equal couplings and no capsules."""
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
 from experiments import run, table
 from experiments.plan import read_plan
-from experiments.run import Missing, Place
+from experiments.run import Place
 from experiments.statistics import paired
 from experiments.tasks import cora, factors, images, molecules, motifs
 from graphcaps import __version__
@@ -25,42 +22,31 @@ COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
 FOLDS_OVERLAP = 1 / 9  # test graphs by other graphs, with ten folds
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A task of several networks.
 
     Args:
-        rows: titles of its rows of the table; for images each with its set of images, a name among those of
+        titles: of its rows of the table; for images each with its set of images, a name among those of
             ``images.summary``.
         columns: the task's networks in each column; a column that isn't here doesn't exist for it.
-        train: for graphs, a function from a place and ``networks`` to their rows, see ``table.row``; None for images,
-            whose networks are those of the plan of the task's name.
-        unit, count: what the test accuracies of a whole row belong to, and how many there are.
+        rows: for graphs, a function from a place to the networks' ``table.row``; None for images, whose networks are
+            those of the plan of the task's name.
+        unit: of the test accuracies.
         measure: what they are.
     """
 
-    rows: dict[str, str]
+    titles: dict[str, str]
     columns: dict[str, tuple[str, ...]]
-    train: Callable[..., dict[str, dict]] | None = None
+    rows: Callable[[Place], dict[str, dict]] | None = None
     unit: str = "seeds"
-    count: int = 3
     measure: str = "accuracy"
-
-    @property
-    def networks(self) -> Iterator[str]:
-        return (name for names in self.columns.values() for name in names)
 
 
 _ROUTINGS: dict[str, tuple[str, ...]] = {name: (name,) for name in COLUMNS[:-1]}
-_IMAGES = {**_ROUTINGS, "no capsules": ("CNN",)}
-_ON_GRAPHS = {
-    "uniform": ("uniform",),
-    "dynamic": ("dynamic",),
-    "spherical": ("capsules",),
-    "no capsules": ("GCN", "GAT"),
-}
-_MOLECULES = _ON_GRAPHS | {"no capsules": ("mean", "attention")}
-_FACTORS = _ON_GRAPHS | {"spherical": ("capsules", "mutual")}
+_IMAGES = _ROUTINGS | {"no capsules": ("CNN",)}
+_GRAPHS = {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",), "no capsules": ("GCN", "GAT")}
+_POOLED = _GRAPHS | {"no capsules": ("mean", "attention")}
+_FACTORS = _GRAPHS | {"spherical": ("capsules", "mutual")}
 _MOVED = {
     "digits in 40 x 40, moved as far as in training": "affnist within",
     "the same digits, moved further than in training": "affnist beyond",
@@ -70,113 +56,80 @@ TASKS = {
     "pairs": Task({"two digits": "test"}, _ROUTINGS),
     "places": Task(_MOVED, _IMAGES),
     "anywhere": Task({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
-    "cora": Task({"Cora": ""}, _ON_GRAPHS, cora.rows, "seeds", cora.SEEDS),
-    **{
-        name: Task({name.upper(): ""}, _MOLECULES, partial(molecules.rows, name=name), "folds", 10)
-        for name in ("mutag", "proteins")
-    },
-    **{
-        f"factors-{k}": Task(
-            {f"{k} latent factors": ""}, _FACTORS, partial(factors.rows, factors=k), "graphs", factors.SEEDS, "micro-F1"
-        )
-        for k in factors.NUMBERS
-    },
-    **{
-        f"motifs-{k}": Task(
-            {f"which of {k} motifs": ""}, _ON_GRAPHS, partial(motifs.rows, motifs=k), "sets", motifs.SEEDS
-        )
-        for k in motifs.NUMBERS
-    },
+    "cora": Task({"Cora": ""}, _GRAPHS, cora.rows),
+    "mutag": Task({"MUTAG": ""}, _POOLED, partial(molecules.rows, name="mutag"), "folds"),
+    "proteins": Task({"PROTEINS": ""}, _POOLED, partial(molecules.rows, name="proteins"), "folds"),
+    "factors-4": Task({"4 latent factors": ""}, _FACTORS, partial(factors.rows, factors=4), "graphs", "micro-F1"),
+    "factors-8": Task({"8 latent factors": ""}, _FACTORS, partial(factors.rows, factors=8), "graphs", "micro-F1"),
+    "motifs-4": Task({"which of 4 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=4), "sets"),
+    "motifs-6": Task({"which of 6 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=6), "sets"),
 }
 
 
-def results(place: Place, only: Sequence[str] = (), after: Callable[[dict], object] = lambda result: None) -> dict:
-    """Train what isn't trained yet of some tasks, or of all; ``after`` is called with the table as it grows.
+def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
+    """Train what isn't trained yet of some tasks, or of all; ``save`` is called with the table after each task.
 
     Returns:
-        ``columns`` and ``rows`` of ``table.overview``, of all that is in the cache.
+        ``columns`` and ``rows`` of ``table.overview``, those that an earlier call has saved in the cache too.
 
     Raises:
         InputError: no such task.
         GraphcapsError: a task that can't be trained, after all others.
     """
-    names, cache, failed = run.chosen(only, TASKS), replace(place, processes=0), {}
-    rows = {name: so_far(name, cache) for name in TASKS}
-
-    def take(name: str) -> None:
-        rows[name] = so_far(name, cache)
-        after(_table(rows))
-
-    for name in names:
+    saved, failed = place.cache / "overview.json", {}
+    rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
+    for name in run.chosen(only, TASKS):
         print(name)
-        train = TASKS[name].train
         try:
-            if train is None:
-                images.results(read_plan(name), place, lambda partial, name=name: take(name))
-            for network in TASKS[name].networks if train else ():
-                train(place, networks=[network])
-                take(name)
+            rows = [row for row in rows if row["task"] != name] + _rows(name, place)
+            save(_table(rows))
         except GraphcapsError as error:
             if hasattr(error, "signum"):
                 raise
-            print(f"{name}: {error}")
             failed[name] = str(error)
-        take(name)
     if failed:
         raise GraphcapsError("; ".join(f"{name}: {error}" for name, error in failed.items()))
     return _table(rows)
 
 
-def _table(rows: dict[str, list[dict]]) -> dict:
+def _table(rows: list[dict]) -> dict:
     return {
         "format_version": 1,
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
-        "rows": [row for several in rows.values() for row in several],
+        "rows": sorted(rows, key=lambda row: [*TASKS].index(row["task"])),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__},
     }
 
 
-def so_far(name: str, place: Place) -> list[dict]:
-    """The task's rows, of what is in the cache."""
-    task, rows = TASKS[name], {}
-    if task.train is None:
-        plan = read_plan(name)
-        with suppress(Missing):
-            rows = {row["name"]: row for row in images.so_far(plan, place)["rows"]}
-        return [_row(name, title, len(plan.seeds), _of_images(task, part, rows)) for title, part in task.rows.items()]
-    for network in task.networks:
-        try:
-            rows |= task.train(place, networks=[network])
-        except GraphcapsError:  # nothing in the cache, or no data to compare it with
-            continue
-    return [_row(name, title, task.count, _of_graphs(task, rows)) for title in task.rows]
+def _rows(name: str, place: Place) -> list[dict]:
+    task = TASKS[name]
+    if task.rows:
+        trained = task.rows(place)
+        overlap = FOLDS_OVERLAP if task.unit == "folds" else 0.0
+        cell = partial(_of_graphs, uniform=trained["uniform"], overlap=overlap)
+    else:
+        trained = {row["name"]: row for row in images.results(read_plan(name), place)["rows"]}
+        cell = _of_images
+    rows = []
+    for title, part in task.titles.items():
+        cells = {column: [cell(trained[each], part) for each in names] for column, names in task.columns.items()}
+        about = {"task": name, "title": title, "measure": task.measure, "unit": task.unit}
+        about["of"] = len(cells["uniform"][0]["each"])
+        rows.append(about | {"cells": {column: cells.get(column) for column in COLUMNS}})  # None: no such network
+    return rows
 
 
-def _row(name: str, title: str, count: int, cells: dict) -> dict:
-    about = {"task": name, "title": title, "measure": TASKS[name].measure, "unit": TASKS[name].unit, "of": count}
-    return about | {"cells": {column: cells.get(column) for column in COLUMNS}}  # None: there is no such network
+def _of_images(row: dict, part: str) -> dict:
+    """A network's cell for a set of images."""
+    compared, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
+    difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
+    return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}
 
 
-def _of_images(task: Task, part: str, rows: dict[str, dict]) -> dict[str, list[dict]]:
-    """The cells of a set of images, by column."""
-
-    def cell(row: dict) -> dict:
-        about, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
-        difference = {key: about[key] for key in ("difference", "interval") if key in about}
-        return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}
-
-    return {column: [cell(rows[name]) for name in names if name in rows] for column, names in task.columns.items()}
-
-
-def _of_graphs(task: Task, rows: dict[str, dict]) -> dict[str, list[dict]]:
-    """The cells of a task on graphs, by column."""
-    uniform, overlap = rows.get("uniform"), FOLDS_OVERLAP if task.unit == "folds" else 0.0
-
-    def cell(row: dict) -> dict:
-        made = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
-        gap = paired(row["test"], uniform["test"], overlap) if uniform and row is not uniform else None
-        return made if gap is None else made | {"difference": gap[0], "interval": [*gap[1:]]}
-
-    return {column: [cell(rows[name]) for name in names if name in rows] for column, names in task.columns.items()}
+def _of_graphs(row: dict, part: str, uniform: dict, overlap: float) -> dict:
+    """A network's cell for a task on graphs."""
+    made = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
+    gap = paired(row["test"], uniform["test"], overlap) if row is not uniform else None
+    return made if gap is None else made | {"difference": gap[0], "interval": [*gap[1:]]}

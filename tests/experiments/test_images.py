@@ -47,7 +47,7 @@ def test_every_plan_can_be_trained(name):
         ("{", "plan: expected a YAML file"),
         (TINY + "sedes: [1]", "entry: expected one of train, networks, seeds, test_on, against, got 'sedes'."),
         (TINY.replace("epochs", "epoch"), "dynamic: TrainConfig.__init__() got an unexpected keyword argument 'epoch'"),
-        (TINY + "test_on: [affnist]", "test_on: expected dataset mnist40 for affnist"),
+        (TINY + "test_on: [affnist]", "test_on: expected [affnist], and dataset mnist40, "),
         (TINY.replace("cnn-small", "cnn-small, dataset: mnist"), "dataset: expected one for all networks, whose"),
     ],
 )
@@ -61,9 +61,7 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
     data, place = small.digits(), Place(tmp_path, tmp_path / "cache", "cpu")
     small.use(monkeypatch, data)
     monkeypatch.setattr(images, "load_images", lambda name, root: data)
-    plan, seen = written(tmp_path, TINY), []
-    results = images.results(plan, place, seen.append)
-    assert [each["trained"] for each in seen] == [1, 2, 3, 4] and seen[-1] == results and results["asked"] == 4
+    results = images.results(written(tmp_path, TINY), place)
     runs = [Run.open(path.parent) for path in sorted(place.cache.glob("runs/*/config.json"))]
     for row, model in zip(results["rows"], ("compact", "cnn-small"), strict=True):
         reached = [run.result() for run in runs if run.config.model == model]
@@ -84,7 +82,7 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
         stop_at(patched, 5, signal.SIGINT)  # in the second training
         assert main(words) == 128 + signal.SIGINT
     assert "The same command goes on" in capsys.readouterr().err and not (tmp_path / "to").exists()
-    assert json.loads((place.cache / "tiny.json").read_text())["trained"] == 1
+    assert len([*place.cache.glob("*.json")]) == 1
     assert main(words) == 0
     again = json.loads((tmp_path / "to" / "tiny.json").read_text())
     assert [row["images"] for row in again["rows"]] == [row["images"] for row in results["rows"]]
