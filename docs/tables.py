@@ -158,7 +158,6 @@ def tables() -> dict[str, str]:
         "labels": table.labels(table.read("labels")),
         "defaults": table.defaults(table.read("defaults")),
         "relations": table.relations(table.read("relations")),
-        "strokes": table.strokes(table.read("strokes")),
         "drawings": table.drawings(table.read("drawings")),
         "matters": table.overview(overview),
         "pretrained": pretrained_table(),

@@ -1,40 +1,32 @@
-"""A run's network as the run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
-
-``checkpoints/best.safetensors`` holds the run's best weights in half precision, without the decoder, which would be
-nine tenths of it, and test images: one of each class, whose routing is in ``trace.npz``, and ten hard ones. ``images``
-are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` says what was measured with these weights.
-"""
+"""The file of a network that comes with graphcaps, made of a run; ``graphcaps/models/pretrained.py`` describes it."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage
-from graphcaps.atomic import write_text
-from graphcaps.config import TrainConfig
-from graphcaps.data import Batches, load_images, to_float
+from graphcaps.data import Batches, load_images
 from graphcaps.errors import GraphcapsError
-from graphcaps.models import routing_network
 from graphcaps.models.answers import overlaid
+from graphcaps.models.pretrained import path_of
 from graphcaps.progress import bar
-from graphcaps.trace.recording import one_of_each_class, pictures, routing_of, to_bytes
+from graphcaps.trace.recording import one_of_each_class, to_bytes
 from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import PRETRAINED, Run, load
+from graphcaps.training.run_folder import Run, load_routing
 
-LARGEST = 400_000  # bytes
-HARD = 10  # test images that are hard for the network, which the explorer offers
+MAX_BYTES = 400_000
+HARD = 10
+"""Hard test images that the explorer offers."""
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors with half precision in place of float32; raise ``GraphcapsError`` where a number is too large."""
+    """The tensors with half precision instead of float32; raise ``GraphcapsError`` if a number is too large."""
     half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     for name, tensor in half.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -43,16 +35,16 @@ def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def answers_sha256(predicted: torch.Tensor) -> str:
-    """Of the answers to the test images in their order, a byte each, or K ascending ones."""
+    """The sha256 of the answers to the test images in their order, a byte each, or K ascending ones."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def write(run: Run, data: Path) -> str:
-    """Write the network of a finished run into the package, and return its measurements and its size as text."""
-    folder, result = PRETRAINED / run.config.dataset, run.result()
+    """Write the network of a finished run into the package, and return the measured numbers and its sha256 as text."""
+    path, result = path_of(run.config.dataset), run.result()
     if result is None:
         raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")
-    model, test = routing_network(load(run), str(run)), load_images(run.config.dataset, data).test
+    model, test = load_routing(run), load_images(run.config.dataset, data).test
     batches = Batches(test, EVALUATION_BATCH)
     before = _tested(model, batches)
     model.decoder = None
@@ -81,31 +73,17 @@ def write(run: Run, data: Path) -> str:
     head = {
         "preset": model.preset,
         "class_names": model.class_names,
-        "limits": model.limits._replace(likeness=None),  # without a decoder there is no reconstruction
+        "limits": model.limits._replace(likeness=None),  # likeness needs the decoder
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
+        "numbers": numbers,
     }
-    made = Run(folder, TrainConfig(**settings))
-    path = made.checkpoint("best")
     checkpoint.write(path, tensors, head)
-    write_text(folder / "config.json", made.config.to_json())
-    made.write_result(numbers)
-    count = len(model.class_names)
-    images = to_float(tensors["images"][:count])
-    about = {key: getattr(made.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
-    trace = dataclasses.replace(
-        routing_of(model, images),
-        epochs=np.array([result["best_epoch"]], np.int32),
-        labels=labels[:count].numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
-        class_names=model.class_names,
-        about=about,
-        **pictures(model, images),
-    )
-    trace.save(folder / "trace.npz")
     size = path.stat().st_size
-    if size > LARGEST:
-        raise GraphcapsError(f"{path}: expected at most {LARGEST:,} bytes, got {size:,}")
-    return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
+    if size > MAX_BYTES:
+        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
+    lines = [f"{name}: {value}" for name, value in numbers.items()]
+    return "\n".join([*lines, f"{path}: {size:,} bytes, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"])
 
 
 def _tested(model: Any, batches: Batches) -> Evaluation:

@@ -9,12 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from experiments.data import cora, tu
-
-from .experiments import planetoid, rings
+from .experiments import small_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,11 +31,7 @@ def copied(tmp_path, monkeypatch):
     """A folder with copies of the scripts, and small graphs where they look for Cora and MUTAG."""
     for path in SCRIPTS.glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    (tmp_path / "cora").mkdir()
-    np.savez(tmp_path / "cora" / "cora.npz", **planetoid.arrays())
-    rings.write(tmp_path / "tu" / "MUTAG")
-    monkeypatch.setattr(cora, "WORDS", planetoid.WORDS)
-    monkeypatch.setitem(tu.NAMES, "MUTAG", rings.NAMES)
+    small_data.write(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     return tmp_path
