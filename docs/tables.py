@@ -117,11 +117,10 @@ def relations_table() -> str:
     return "\n".join(lines)
 
 
-def strokes_table() -> str:
-    """How much labels of pixels say of their stroke, of trained networks and of controls without a network."""
-    lines = select(table.strokes(table.read("strokes")), (0, 1, 2, 4, 5)).splitlines()
-    lines = [line for line in lines if "| untrained |" not in line and "| plane |" not in line]
-    return select("\n".join(lines), (0, 1, 3, 4), rows=("parts",))
+def defaults_table() -> str:
+    """What the default of graph layers gains over equal couplings."""
+    text = select(table.defaults(table.read("defaults")), range(4)).replace("kappa from 0.1", "default")
+    return re.sub(r"\| [\d.]+ \+- [\d.]+, ", "| ", text)
 
 
 def drawings_table() -> str:
@@ -147,7 +146,8 @@ def bench_table(found: dict) -> str:
     missed = [row for row in rows if "**missed**" in row]
     summary = f"{len(rows) - len(missed)} of {len(rows)} targets were met. These were missed:"
     shown = select("\n".join([title, rule, *missed]), (0, 1, 2))
-    return "\n\n".join([*parts[:first], *parts[first + 2 :], summary, shown])
+    text = "\n\n".join([*parts[:first], *parts[first + 2 :], summary, shown])
+    return re.sub(r"Training steps \(.*?\), images/s", "Training steps, images/s", text)
 
 
 def pretrained_table() -> str:
@@ -233,7 +233,7 @@ def rooms_table() -> str:
         file = known[f"graphcaps.{room}"]
         package = file.parent if file.name == "__init__.py" else file
         path = f"{package.relative_to(ROOT)}" + "/" * (package != file)
-        lines.append(f"| `{path}` | {purpose(file)} |")
+        lines.append(f"| `{path}` | {re.split(r'[;.](?: |$)', purpose(file))[0]} |")
     return "\n".join(lines)
 
 
@@ -264,18 +264,18 @@ def tables() -> dict[str, str]:
         "readme": overview_table(README_COLUMNS, README_ROWS),
         "mnist": mnist_table(),
         "affnist": affnist_table(),
-        "prune": select(table.pruning(table.read("pruning")), (0, 1, 3, 5, 6)),
+        
         "transformed": table.transformed(table.RESULTS / "evaluate"),
-        "equivariance": table.equivariance(table.RESULTS / "evaluate"),
+        
         "bench": bench_table(benchmarks),
         "nodes": bench.nodes_table(benchmarks),
         "busy": bench.busy_table(benchmarks),
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
-        "defaults": select(table.defaults(table.read("defaults")), range(4)),
+        "defaults": defaults_table(),
         "relations": relations_table(),
-        "strokes": strokes_table(),
+        
         "drawings": drawings_table(),
-        "matters": overview_table(),
+        "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),
         "rooms": rooms_table(),
     }

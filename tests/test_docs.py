@@ -180,7 +180,7 @@ def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
 
 def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
     plans = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
-    for plan, trainings in zip(plans, (6, 12), strict=True):
+    for plan, trainings in zip(plans, (6,), strict=True):
         (tmp_path / "mine.yaml").write_text(plan)
         assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == trainings
 
