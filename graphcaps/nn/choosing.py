@@ -1,4 +1,4 @@
-"""What couples a child, as a function of its own votes: for a loss that asks children to choose.
+"""The logits that couple a child, as a function of its own votes: for a loss that asks children to choose.
 
 In the last iteration, with everything but the votes held fixed,
 
@@ -27,7 +27,8 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
     seen = []
     v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
     with torch.autocast(u.device.type, enabled=False):
-        u, weight, _ = layer.votes(u)
+        votes = layer.votes(u)
+        u, weight = votes.u, votes.weight
         if isinstance(routing, Spherical):
             (_, before, agreement), (b, _, _) = seen[-2:]
             b = b if layer.prior is None else b - layer.prior.detach().unsqueeze(1)
