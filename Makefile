@@ -1,7 +1,8 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, a notebook
-# make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
-# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, the wheel, the site
+# make test-all     everything: test, test-long, test-wheel, test-oldest and test-newer, one after the other
+# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, the site
+# make test-wheel   the wheel in an environment that has nothing else: the README's ten lines
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
@@ -9,7 +10,8 @@
 # make gpu          on a machine with a GPU: print the targets, run the tests that need it, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
-# TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
+# Without an NVIDIA driver torch comes without CUDA, if TORCH_INDEX=URL answers; TORCH=cpu asks for that in any case,
+# TORCH=default for pip's own choice.
 
 # The most tested first.
 PYTHON ?= python3.12 python3.11 python3.10 python3.13 python3.14 python3
@@ -17,11 +19,11 @@ VENV ?= .venv
 OLDEST = .venv-oldest
 NEWER = .venv-newer
 TORCH ?= auto
-TORCH_INDEX ?=
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 INSTALL = sh .ci/install
 STAGE = @sh .ci/stage
-INSTALLING = "Installing into $(@D): minutes, mostly for torch; its default build is 3 GB to download the first time"
+INSTALLING = "Installing into $(@D): minutes, mostly for torch; with CUDA it is 3 GB to download the first time"
 PAGE = runs/demo/figures/explorer.html
 # Stealing, because the slowest tests stand together: else one worker has them all at the end. Failures are named last,
 # where a log that is cut still has them.
@@ -29,7 +31,7 @@ PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
 test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-all test-long test-oldest test-newer types docs gpu lower-bounds
+.PHONY: help demo test test-all test-long test-wheel test-oldest test-newer types docs gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -53,8 +55,14 @@ test-long: $(VENV)/installed-dev
 test-all:
 	$(MAKE) test
 	$(MAKE) test-long
+	$(MAKE) test-wheel
 	$(MAKE) test-oldest
 	$(MAKE) test-newer
+
+test-wheel: $(VENV)/bin/python
+	$(STAGE) 'The wheel, alone in an environment: minutes' \
+		sh .ci/bare-wheel $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' build/bare
+	@rm -rf build/bare
 
 # mypy is shown the package as the wheel has it, with viz inside: links in build/types.
 types: $(VENV)/installed-dev
@@ -110,18 +118,18 @@ $(VENV)/bin/python $(OLDEST)/bin/python $(NEWER)/bin/python:
 
 # A stamp newer than pyproject.toml says that an environment is up to date; the install is editable, so code needs none.
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' .
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' -e .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' '.[dev]'
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' -e '.[dev]'
 	@touch $@ $(VENV)/installed
 
 $(NEWER)/installed-dev: pyproject.toml | $(NEWER)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(NEWER)/bin/python $(TORCH) '$(TORCH_INDEX)' '.[dev]'
+	$(STAGE) $(INSTALLING) $(INSTALL) $(NEWER)/bin/python $(TORCH) '$(TORCH_INDEX)' -e '.[dev]'
 	@touch $@
 
 $(OLDEST)/installed-dev: pyproject.toml | $(OLDEST)/bin/python
 	$(LOWER_BOUNDS) > $(OLDEST)/lower-bounds.txt
-	$(INSTALL) $(OLDEST)/bin/python default '' '.[dev]' -c $(OLDEST)/lower-bounds.txt
+	$(INSTALL) $(OLDEST)/bin/python default '' -e '.[dev]' -c $(OLDEST)/lower-bounds.txt
 	@touch $@

@@ -23,12 +23,11 @@ from graphcaps.cli.commands import COMMANDS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
-MOST_LINES, MOST_WORDS = 200, 1600
-SMALL = 1_000_000  # bytes
+MOST_LINES, MOST_WORDS = 200, 1300
 # What stands in a command for the reader's own choice, where graphcaps takes some words only.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
-TRAINS = ("by-hand", "watch")  # for seconds
+TRAINS = ("by-hand", "own-pictures", "train", "watch")  # for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -106,13 +105,6 @@ def test_the_tables_are_those_of_the_committed_results_and_of_the_code():
     assert changed == [], "run: python docs/tables.py"
 
 
-def test_all_rows_of_a_table_have_as_many_cells():
-    prose = re.sub(r"^```.*?^```", "", "\n\n".join(PAGES.values()), flags=re.DOTALL | re.MULTILINE)
-    for table in re.findall(r"(?:^\|.*\n)+", prose, re.MULTILINE):
-        rows = table.splitlines()
-        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {rows[0].count("|")}, rows[0]
-
-
 def test_every_module_says_what_it_is():
     assert [name for name, file in tables().modules().items() if not tables().purpose(file)] == []
 
@@ -131,12 +123,6 @@ def test_every_file_that_a_page_names_is_there():
         for path in (path for code in in_code(text) for path in re.findall(named, code)):
             where = "graphcaps/routing/" if path.endswith("/NAME.py") else path  # a file that the reader writes
             assert {where, f"{where}/"} & known, f"{page.name} names {path}"
-
-
-def test_every_picture_is_small():
-    for page, text in PAGES.items():
-        for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text):
-            assert (page.parent / picture).stat().st_size < SMALL, picture
 
 
 def says_so(printed: str, comment: str) -> bool:
@@ -181,7 +167,7 @@ def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
 
 def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
     plans = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
-    for plan, trainings in zip(plans, (6, 12), strict=True):
+    for plan, trainings in zip(plans, (6,), strict=True):
         (tmp_path / "mine.yaml").write_text(plan)
         assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == trainings
 
@@ -245,13 +231,3 @@ def test_every_target_of_make_and_every_extra_of_pip_exists():
             assert match[1] in targets, f"{page.name}: make {match[1]}"
         for extra in re.findall(r'pip install -e "?\.\[(\w+)\]', code):
             assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {code}"
-
-
-def test_graphcaps_is_installed_with_e_in_every_text():
-    """A copy in site-packages would run in place of the folder."""
-    wrong = []
-    for path in sorted(tracked()):
-        if path.endswith((".py", ".md", ".ipynb", ".yml", "Makefile")):
-            text = (ROOT / path).read_text(encoding="utf-8").replace("\\", "")
-            wrong += [(path, line) for line in re.findall(r'pip install (?!.*-e )"?(?:graphcaps|\.)(?:\[|\W).*', text)]
-    assert wrong == []

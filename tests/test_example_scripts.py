@@ -64,23 +64,6 @@ def test_the_script_of_mini_batches_runs_when_copied_in_processes_of_its_own(cop
     check("mini_batches", said.stdout)
 
 
-@pytest.mark.parametrize(
-    ("asked", "rank", "said"),
-    [
-        ("", None, "start: expected torchrun, got python alone. Run: torchrun --nproc-per-node 2 distributed.py"),
-        ("--edges 50 --nodes 100", "0", "--edges: expected at least one for each of 100 nodes, got 50. Ask for more"),
-    ],
-)
-def test_the_script_for_several_processes_says_what_it_needs(copied, monkeypatch, capsys, asked, rank, said):
-    monkeypatch.delenv("RANK", raising=False)
-    if rank is not None:
-        monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr(sys, "argv", ["distributed.py", *asked.split()])
-    with pytest.raises(SystemExit, match="2"):
-        runpy.run_path("distributed.py", run_name="__main__")
-    assert capsys.readouterr().err.endswith(f"distributed.py: error: {said}\n")
-
-
 def check(name: str, text: str) -> None:
     rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
     for layer in ("uniform", "capsules"):

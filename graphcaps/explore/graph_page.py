@@ -132,7 +132,7 @@ def _layer_data(conv: CapsuleConv) -> dict:
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
         "iterations": routing.iterations,
-        "concentration": float(routing.kappa.detach()) if hasattr(routing, "kappa") else None,
+        "concentration": None if (kappa := getattr(routing, "kappa", None)) is None else float(kappa),
         "unit_votes": capsules.unit_votes,
         "mutual": capsules.mutual,
         "squash": capsules.squash_output,

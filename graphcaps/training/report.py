@@ -92,7 +92,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(part.kappa.detach()) for part in best.modules() if hasattr(part, "kappa")],
+        "concentration": [float(kappa) for part in best.modules() if isinstance(kappa := getattr(part, "kappa", None), torch.Tensor)],
         "seconds": state.seconds,
         "engine": _engine(config, best, accelerator.device),
         **made_with(accelerator),
