@@ -173,47 +173,31 @@ class NodeCapsules(nn.Module):
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._materialize((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
-        self._check(self.names.feat, feat, edges.num_children, self.weight)
+        self._check(edges, feat, edge_weight, edge_feat, target)
         z = multiply(feat, self.weight)  # (N_src, *, K_in, K_out, D)
-        if self.weight_edge is not None:
-            z = z.index_select(0, edges.src) + self._edge_votes(edge_feat, edges, z)  # (E, *, K_in, K_out, D)
+        if self.weight_edge is not None and edge_feat is not None:
+            along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
+            z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
         z = unit_length(z) if self.unit_votes else z
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
-        votes = NodeVotes(z, self._scale(edge_weight, edges, z), per_edge=self.weight_edge is not None)
+        scale = None if edge_weight is None else spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
+        if self.training and self.vote_drop.p > 0:
+            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1]))  # (E, *, K_in, K_out)
+            scale = mask if scale is None else mask * scale
+        votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
         factor = s.new_tensor(self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
             factor = factor * self._per_rms(feat, edge_feat, edges)
         s = s * factor.to(s.dtype)
-        if self.weight_target is not None:
-            s = s + self._residual(target, edges.num_parents, self.weight_target).to(s.dtype)
+        if self.weight_target is not None and target is not None:
+            own = multiply(target, self.weight_target).sum(-3)  # (N_dst, *, K_out, D)
+            own = own * per_root(self._mean_square(target)) if self.normalise_residual else own
+            s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
         out = (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype)
         return out if c is None else (out, c)
-
-    def _edge_votes(self, edge_feat: Tensor | None, edges: Links, z: Tensor) -> Tensor:
-        """(E, *, K_in, K_out, D), or 1 in place of ``*``: the edges' features times their weights."""
-        assert self.weight_edge is not None
-        name, wanted = self.names.edge_feat, f"(E={edges.src.shape[0]}, {self.weight_edge.shape[1]})"
-        edge_feat = required(edge_feat, name, wanted, then="The layer was made for edges with features")
-        shape = tuple(edge_feat.shape)
-        fits = (edges.src.shape[0], self.weight_edge.shape[1]) == (shape[0], shape[-1])
-        expect(fits and len(shape) in (2, z.dim() - 2), name, wanted, shape)
-        check_dtype(name, edge_feat, self.weight)
-        flat = edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)
-        return spread(flat.unflatten(-1, z.shape[-3:]), z.dim())
-
-    def _scale(self, edge_weight: Tensor | None, edges: Links, z: Tensor) -> Tensor | None:
-        """Edge weights times the dropout mask, broadcastable with (E, *, K_in, K_out), or None."""
-        scale = None
-        if edge_weight is not None:
-            check_edge_weight(edge_weight, edges.src.shape[0])
-            scale = spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
-        if self.training and self.vote_drop.p > 0:
-            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1]))
-            scale = mask if scale is None else mask * scale
-        return scale
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
         """(N_dst, *, 1, 1): 1 / the root mean square of the features of a node's in-edges; 0 if all are zero."""
@@ -224,14 +208,6 @@ class NodeCapsules(nn.Module):
         total = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
         return per_root(total / spread(edges.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
 
-    def _residual(self, target: Tensor | None, num_parents: int, weight: Tensor) -> Tensor:
-        """(N_dst, *, K_out, D), a node's own features times ``weight``."""
-        wanted = "a pair, with the destination's features for the residual"
-        target = required(target, self.names.feat, wanted, "no second")
-        self._check(f"{self.names.feat}[1]", target, num_parents, weight)
-        own = multiply(target, weight).sum(-3)
-        return own * per_root(self._mean_square(target)) if self.normalise_residual else own
-
     def _mean_square(self, feat: Tensor) -> Tensor:
         """(N, *), over each node's numbers."""
         if feat.layout != torch.strided:
@@ -240,7 +216,32 @@ class NodeCapsules(nn.Module):
             return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
         return squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
 
-    def _check(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
+    def _check(
+        self,
+        edges: Links,
+        feat: Tensor,
+        edge_weight: Tensor | None,
+        edge_feat: Tensor | None,
+        target: Tensor | None,
+    ) -> None:
+        """Raise ``InputError`` unless the arguments of ``forward`` fit the edges and the weights."""
+        num_edges, names = edges.src.shape[0], self.names
+        self._check_nodes(names.feat, feat, edges.num_children, self.weight)
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, num_edges)
+        if self.weight_edge is not None:
+            sizes = num_edges, self.weight_edge.shape[1]
+            wanted, then = f"(E={sizes[0]}, {sizes[1]})", "The layer was made for edges with features"
+            shape = tuple(required(edge_feat, names.edge_feat, wanted, then=then).shape)
+            fits = sizes == (shape[0], shape[-1]) and len(shape) in (2, feat.dim() - (self.in_caps > 1))
+            expect(fits, names.edge_feat, wanted, shape)
+            check_dtype(names.edge_feat, edge_feat, self.weight)
+        if self.weight_target is not None:
+            wanted = "a pair, with the destination's features for the residual"
+            target = required(target, names.feat, wanted, "no second")
+            self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
+
+    def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
@@ -275,7 +276,7 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     expect(fits, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
 
 
-def check_dtype(name: str, feat: Tensor, weight: Tensor) -> None:
+def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
     """Raise ``InputError`` unless features have the weights' precision, or autocast converts them."""
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
