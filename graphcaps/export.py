@@ -85,7 +85,7 @@ class Answers(nn.Module):
         if self.layers is not None:
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
-        parents = route_layer(self.capsules, self.front(images))
+        parents = route_layer(self.capsules, self.front(images), coupling=True)
         coupling = required(parents.coupling, "routing", "one that returns its couplings", repr(self.capsules.routing))
         couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.of_poses:

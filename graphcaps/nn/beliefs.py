@@ -10,7 +10,7 @@ from ..errors import check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph, links
 from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
-from ..routing.observers import combined_on_nodes
+from ..routing.observers import observer_on_nodes
 from .graph_conv import check_in_edges, check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
@@ -78,7 +78,7 @@ class NodeBeliefs(nn.Module):
 
         degree = mean(z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight))
         expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)  # (N, 1, 1)
-        observer, h = combined_on_nodes(graph, self.num_caps, None), z.softmax(-1)
+        observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
         for r in range(self.iterations):
             a = products_of_ends(graph, h)  # (E, K)
             explained = a.sum(1, keepdim=True)
@@ -88,7 +88,7 @@ class NodeBeliefs(nn.Module):
             shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log(), c, h.detach(), a.detach())
+                observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:

@@ -13,12 +13,12 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, links
-from ..routing import Dynamic, Routing, Spherical, Uniform
-from ..routing.gradient import squash_saving_memory
+from ..routing import Routing, Uniform
 from ..routing.names import as_routing
 from ..routing.nodes import NodeVotes, route_nodes
+from ..routing.routing import rule_of
+from ..routing.rule import squash_saving_memory, with_length
 
-MIN_LENGTH = 1e-12  # a vote up to this length has no direction
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
@@ -80,8 +80,8 @@ class NodeCapsules(nn.Module):
                 check_whole(name, feats)
         routing = as_routing(routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
-        if num_caps == 1 and type(routing) in (Spherical, Dynamic):
-            # The softmax over one capsule is 1 for any logit: kappa would get no gradient.
+        if num_caps == 1 and rule_of(routing) is not None:
+            # The softmax over one capsule is 1 for any logit: a parameter such as kappa would get no gradient.
             routing = Uniform(routing.iterations)
         self.normalise_residual = normalise and squash_output
         self.normalise = self.normalise_residual and not unit_votes
@@ -178,7 +178,7 @@ class NodeCapsules(nn.Module):
         if self.weight_edge is not None and edge_feat is not None:
             along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
             z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
-        z = unit_length(z) if self.unit_votes else z
+        z = with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
         scale = None if edge_weight is None else spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
@@ -287,12 +287,6 @@ def multiply(feat: Tensor, weight: Tensor) -> Tensor:
     if weight.shape[0] == 1:
         return (feat @ weight[0].flatten(1)).unflatten(-1, (1, *weight.shape[2:]))
     return torch.einsum("...kf,kfld->...kld", feat, weight)
-
-
-def unit_length(z: Tensor) -> Tensor:
-    """Vectors (..., D) divided by their length; a vector of zeros stays."""
-    length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    return z * (torch.ones_like(length) / torch.where(length > MIN_LENGTH, length, 1))
 
 
 def spread(x: Tensor, dims: int) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_tensor, check_unit, expect
-from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route
-from ..routing.api import uncompiled
-from ..routing.edges import Observer
+from ..routing import LinearVotes, MatrixVotes, Parents, Routing
+from ..routing.api import routed, uncompiled
+from ..routing.engines.edges import Observer
 from ..routing.names import as_routing
 
 
@@ -85,11 +85,16 @@ class RoutedLayer(nn.Module):
 
 @uncompiled
 def route_layer(
-    layer: RoutedLayer, u: Tensor | Poses, on_iteration: Observer | None = None, iterations: int | None = None
+    layer: RoutedLayer,
+    u: Tensor | Poses,
+    on_iteration: Observer | None = None,
+    iterations: int | None = None,
+    coupling: bool = False,
 ) -> Parents:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-    ``iterations`` replaces the layer's. A child without an activation has its length in its place.
+    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings. A child without an activation has
+    its length in its place.
     """
     given = u.pose if isinstance(u, Poses) else u
     check_tensor("u", given)
@@ -100,7 +105,8 @@ def route_layer(
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
         graph, votes = layer.graph(device), layer.votes(u)
-        return route(graph, votes, routing, activation=activation, prior=layer.prior, on_iteration=on_iteration)
+        votes.check(graph)
+        return routed(graph, votes, routing, activation, layer.prior, on_iteration, coupling)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

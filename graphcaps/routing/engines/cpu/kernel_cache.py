@@ -18,7 +18,7 @@ import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from ..user_cache import user_cache
+from .user_cache import user_cache
 
 config: Any = numba.config  # whose settings its types don't know
 

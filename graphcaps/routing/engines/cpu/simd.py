@@ -1,14 +1,14 @@
-"""The processor's vectors as values of Numba's: a row of numbers is loaded, computed with and stored as one.
+"""Vectors of the processor for Numba: a row of numbers is loaded, computed with and stored as one value.
 
 A loop over the D numbers of a vote compiles to scalar code, because LLVM can't rule out that two arrays overlap, and
-because an index that may be negative turns a run of numbers into scattered ones. These functions leave neither open:
-an index counts from the array's start, and what has been loaded stays in registers. They check no bounds.
+because an index that may be negative turns a run of numbers into scattered ones. With these functions an index counts
+from the array's start, and loaded numbers stay in registers. They check no bounds.
 
     y = load(votes, at, width)           # a vector of len(width) numbers; width is a tuple, its length part of the type
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
-Each works for float32 and float64.
+Each function takes float32 and float64.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(manager[vector.dtype].get_value_type(), vector.lanes))
 
 
+def _from_values(emit):
+    """A code generator that needs nothing but the arguments' values: ``emit(builder, *values)``."""
+    return lambda context, builder, signature, args: emit(builder, *args)
+
+
 @intrinsic
 def get(typing, x, i):
     """``get(x, i)``: x[i]; integers as int64."""
 
     def generate(context, builder, signature, args):
-        number = builder.load(_element(context, builder, x, args[0], args[1]))
+        number = builder.load(_element(context, builder, x, *args))
         return number if signature.return_type == x.dtype else builder.sext(number, _LONG)
 
     return (types.int64 if isinstance(x.dtype, types.Integer) else x.dtype)(x, i), generate
@@ -60,7 +65,7 @@ def put(typing, x, i, number):
 
 @intrinsic
 def zeros(typing, count, x):
-    """``zeros(count, x)``: ``count`` zeros of x's type, in new memory. ``np.zeros`` compiles for longer."""
+    """``zeros(count, x)``: ``count`` zeros of x's type, in new memory. ``np.zeros`` takes longer to compile."""
     made = types.Array(x.dtype, 1, "C")
 
     def generate(context, builder, signature, args):
@@ -91,8 +96,7 @@ def store(typing, x, i, vector):
     """``store(x, i, vector)``: x[i:i + lanes] = vector."""
 
     def generate(context, builder, signature, args):
-        pointer = builder.bitcast(_element(context, builder, x, args[0], args[1]), args[2].type.as_pointer())
-        builder.store(args[2], pointer, align=x.dtype.bitwidth // 8)
+        _store(context, builder, x, *args)
         return context.get_dummy_value()
 
     return types.void(x, i, vector), generate
@@ -100,42 +104,57 @@ def store(typing, x, i, vector):
 
 @intrinsic
 def store_nontemporal(typing, x, i, vector):
-    """``store_nontemporal(x, i, vector)``: as ``store``, for whole cache lines that won't be read soon.
+    """``store_nontemporal(x, i, vector)``: a ``store`` of whole cache lines that won't be read soon.
 
-    Rows that are no whole lines (64 bytes each, in an array that starts at one) are stored as usual.
+    Rows that aren't whole lines (64 bytes each, in an array that starts at one) are stored as usual.
     """
-    size = x.dtype.bitwidth // 8
 
     def generate(context, builder, signature, args):
-        element = _element(context, builder, x, args[0], args[1])
-        pointer = builder.bitcast(element, args[2].type.as_pointer())
-        if vector.lanes * size % 64:
-            builder.store(args[2], pointer, align=size)
+        if vector.lanes * x.dtype.bitwidth // 8 % 64:
+            _store(context, builder, x, *args)
             return context.get_dummy_value()
-        start = context.make_array(x)(context, builder, args[0]).data
-        odd = builder.and_(builder.ptrtoint(start, _LONG), _LONG(63))
-        with builder.if_else(builder.icmp_unsigned("==", odd, _LONG(0))) as (whole, parts):
-            with whole:
-                line = builder.store(args[2], pointer, align=64)
+        start = builder.ptrtoint(context.make_array(x)(context, builder, args[0]).data, _LONG)
+        aligned = builder.icmp_unsigned("==", builder.and_(start, _LONG(63)), _LONG(0))
+        with builder.if_else(aligned) as (lines, others):
+            with lines:
+                line = _store(context, builder, x, *args, align=64)
                 line.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
-            with parts:
-                builder.store(args[2], pointer, align=size)
+            with others:
+                _store(context, builder, x, *args)
         return context.get_dummy_value()
 
     return types.void(x, i, vector), generate
 
 
 @intrinsic
+def add_rows(typing, sums, at, factors, x, i, width):
+    """``add_rows(sums, at, factors, x, i, width)``: each row of sums, from ``at`` on, += its factor times that of x.
+
+    There are as many rows, of len(width) numbers each, as lanes of ``factors``.
+    """
+    size = len(width)
+
+    def generate(context, builder, signature, args):
+        for row in range(factors.lanes):
+            to, start = (builder.add(args[k], _LONG(row * size)) for k in (1, 4))
+            factor = _splat(builder, builder.extract_element(args[2], _INT(row)), size)
+            term = _load(context, builder, x, args[3], start, size)
+            total = _fma(builder, factor, term, _load(context, builder, sums, args[0], to, size))
+            _store(context, builder, sums, args[0], to, total)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.int64, factors, x, types.int64, width), generate
+
+
+@intrinsic
 def select_first(typing, count, x, y):
     """``select_first(count, x, y)``: the first ``count`` lanes of x, then those of y."""
 
-    def generate(context, builder, signature, args):
-        lanes = x.lanes
-        count = builder.trunc(args[0], _INT)
-        order = ir.Constant(ir.VectorType(_INT, lanes), list(range(lanes)))
-        return builder.select(builder.icmp_signed("<", order, _splat(builder, count, lanes)), args[1], args[2])
+    def emit(builder, count, first, rest):
+        counts = _splat(builder, builder.trunc(count, _INT), x.lanes)
+        return builder.select(builder.icmp_signed("<", _int_vector(range(x.lanes)), counts), first, rest)
 
-    return x(types.int64, x, x), generate
+    return x(types.int64, x, x), _from_values(emit)
 
 
 @intrinsic
@@ -145,9 +164,9 @@ def prefetch(typing, x, i):
     def generate(context, builder, signature, args):
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        pointer = builder.bitcast(_element(context, builder, x, args[0], args[1]), byte)
-        builder.call(prefetch, [pointer, _INT(0), _INT(3), _INT(1)])  # for reading, into the nearest cache, data
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        pointer = builder.bitcast(_element(context, builder, x, *args), byte)
+        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # for reading, into the nearest cache, data
         return context.get_dummy_value()
 
     return types.void(x, i), generate
@@ -156,74 +175,58 @@ def prefetch(typing, x, i):
 @intrinsic
 def splat(typing, number, width):
     """``splat(number, width)``: the same number in each lane."""
-
-    def generate(context, builder, signature, args):
-        return _splat(builder, args[0], len(width))
-
-    return Vector(number, len(width))(number, width), generate
+    lanes = len(width)
+    return Vector(number, lanes)(number, width), _from_values(lambda builder, number, _: _splat(builder, number, lanes))
 
 
 @intrinsic
 def fma(typing, a, x, y):
     """``fma(a, x, y)``: a x + y; ``a`` is a number or a vector."""
 
-    def generate(context, builder, signature, args):
-        factor = args[0] if isinstance(a, Vector) else _splat(builder, args[0], x.lanes)
-        return _fma(builder, factor, args[1], args[2])
+    def emit(builder, factor, *vectors):
+        return _fma(builder, factor if isinstance(a, Vector) else _splat(builder, factor, x.lanes), *vectors)
 
-    return x(a if isinstance(a, Vector) else x.dtype, x, x), generate
+    return x(a if isinstance(a, Vector) else x.dtype, x, x), _from_values(emit)
 
 
 @intrinsic
 def multiply(typing, x, y):
     """``multiply(x, y)``: x y, lane by lane."""
-    return x(x, x), lambda context, builder, signature, args: builder.fmul(*args)
+    return x(x, x), _from_values(ir.IRBuilder.fmul)
 
 
 @intrinsic
 def subtract(typing, x, y):
     """``subtract(x, y)``: x - y, lane by lane."""
-    return x(x, x), lambda context, builder, signature, args: builder.fsub(*args)
+    return x(x, x), _from_values(ir.IRBuilder.fsub)
 
 
 @intrinsic
 def divide(typing, x, y):
     """``divide(x, y)``: x / y, lane by lane."""
-    return x(x, x), lambda context, builder, signature, args: builder.fdiv(*args)
+    return x(x, x), _from_values(ir.IRBuilder.fdiv)
 
 
 @intrinsic
 def maximum(typing, x, y):
     """``maximum(x, y)``: the larger of the two in each lane."""
-
-    def generate(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return x(x, x), generate
+    return x(x, x), _from_values(_maximum)
 
 
 @intrinsic
 def exp(typing, x):
     """``exp(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
 
-    exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first term
-    left out is below a tenth of a unit. Below the smallest normal number it gives 0.
+    exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first
+    omitted term is below a tenth of a unit. Below the smallest normal number it gives 0.
     """
-
-    def generate(context, builder, signature, args):
-        return _exp(builder, args[0])
-
-    return x(x), generate
+    return x(x), _from_values(_exp)
 
 
 @intrinsic
 def dot(typing, x, y):
     """``dot(x, y)``: <x, y>."""
-
-    def generate(context, builder, signature, args):
-        return _reduce(builder, "fadd", builder.fmul(*args))
-
-    return x.dtype(x, x), generate
+    return x.dtype(x, x), _from_values(lambda builder, x, y: _sum(builder, builder.fmul(x, y)))
 
 
 @intrinsic
@@ -236,10 +239,9 @@ def dots(typing, x, ix, y, iy, z, width):
     def generate(context, builder, signature, args):
         size, products = len(width), []
         for row in range(z.lanes):
-            offset = ir.Constant(args[1].type, row * size)
-            left = _load(context, builder, x, args[0], builder.add(args[1], offset), size)
-            right = _load(context, builder, y, args[2], builder.add(args[3], offset), size)
-            products.append(builder.fmul(left, right))
+            i, j = (builder.add(args[k], ir.Constant(args[k].type, row * size)) for k in (1, 3))
+            left = _load(context, builder, x, args[0], i, size)
+            products.append(builder.fmul(left, _load(context, builder, y, args[2], j, size)))
         return builder.fadd(_sums(builder, products, args[4].type), args[4])
 
     return z(x, ix, y, iy, z, width), generate
@@ -262,23 +264,21 @@ def dots_with(typing, x, ix, stride, y, width):
 @intrinsic
 def reduce_sum(typing, x):
     """``reduce_sum(x)``: the sum of the lanes."""
-    return x.dtype(x), lambda context, builder, signature, args: _reduce(builder, "fadd", args[0])
+    return x.dtype(x), _from_values(_sum)
 
 
 @intrinsic
 def reduce_max(typing, x):
     """``reduce_max(x)``: the largest of the lanes."""
 
-    def generate(context, builder, signature, args):
-        rest = args[0]
+    def emit(builder, rest):
         while rest.type.count > 1:
-            half = (rest.type.count + 1) // 2  # of an odd number, both halves have the middle lane
+            half = (rest.type.count + 1) // 2  # the two halves of an odd number share the middle lane
             starts = 0, rest.type.count - half
-            parts = [builder.shuffle_vector(rest, rest, _int_vector(range(at, at + half))) for at in starts]
-            rest = builder.select(builder.fcmp_ordered(">", *parts), *parts)
+            rest = _maximum(builder, *(_lanes(builder, rest, rest, range(at, at + half)) for at in starts))
         return builder.extract_element(rest, _INT(0))
 
-    return x.dtype(x), generate
+    return x.dtype(x), _from_values(emit)
 
 
 def _element(context, builder, array_type, array, index):
@@ -291,25 +291,19 @@ def _load(context, builder, array_type, array, index, lanes):
     return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
 
 
+def _store(context, builder, array_type, array, index, vector, align=None):
+    pointer = builder.bitcast(_element(context, builder, array_type, array, index), vector.type.as_pointer())
+    return builder.store(vector, pointer, align=align or array_type.dtype.bitwidth // 8)
+
+
 def _int_vector(values):
     values = list(values)
     return ir.Constant(ir.VectorType(_INT, len(values)), values)
 
 
-def _halves_added(builder, x, half):
-    parts = [builder.shuffle_vector(x, x, _int_vector(range(at, at + half))) for at in (0, half)]
-    return builder.fadd(*parts)
-
-
-def _joined(builder, x, y):
-    return builder.shuffle_vector(x, y, _int_vector(range(2 * x.type.count)))
-
-
-def _groups_added(builder, x, y, half):
-    """Of each run of 2 half lanes of x and then of y: its first half plus its second."""
-    lanes = range(2 * x.type.count)
-    parts = [[lane for lane in lanes if lane // half % 2 == odd] for odd in (0, 1)]
-    return builder.fadd(*(builder.shuffle_vector(x, y, _int_vector(part)) for part in parts))
+def _lanes(builder, x, y, lanes):
+    """A vector of some lanes of x and y, where y's are counted on from x's last."""
+    return builder.shuffle_vector(x, y, _int_vector(lanes))
 
 
 def _sums(builder, parts, kind):
@@ -317,56 +311,61 @@ def _sums(builder, parts, kind):
     lanes = kind.count
     while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
         half = parts[0].type.count // 2
-        parts = [_halves_added(builder, part, half) for part in parts]
+        halves = range(half), range(half, 2 * half)
+        parts = [builder.fadd(*(_lanes(builder, part, part, of) for of in halves)) for part in parts]
     group = parts[0].type.count
-    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # not to be halved and joined
+    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # halving and joining needs powers of two
         sums = ir.Constant(kind, ir.Undefined)
         for row, part in enumerate(parts):
-            sums = builder.insert_element(sums, _reduce(builder, "fadd", part), _INT(row))
+            sums = builder.insert_element(sums, _sum(builder, part), _INT(row))
         return sums
     while parts[0].type.count < lanes:
-        parts = [_joined(builder, *pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        joined = range(2 * parts[0].type.count)
+        parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
     while group > 1:
-        group //= 2
-        parts = [_groups_added(builder, *pair, group) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        group //= 2  # of each run of 2 group lanes, the first half is added to the second
+        halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in halves)) for pair in pairs]
     return parts[0]
 
 
 def _splat(builder, number, lanes):
     undefined = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
-    first = builder.insert_element(undefined, number, _INT(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes))
+    return _lanes(builder, builder.insert_element(undefined, number, _INT(0)), undefined, [0] * lanes)
 
 
 def _fma(builder, a, x, y):
     return builder.fadd(builder.fmul(a, x, flags=("contract",)), y, flags=("contract",))
 
 
-def _reduce(builder, operation, vector):
+def _maximum(builder, x, y):
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+
+
+def _sum(builder, vector):
     number = vector.type.element
-    name = f"llvm.vector.reduce.{operation}.v{vector.type.count}f{32 if isinstance(number, ir.FloatType) else 64}"
-    start = [ir.Constant(number, -0.0)] if operation == "fadd" else []
-    kind = ir.FunctionType(number, [*(value.type for value in start), vector.type])
-    function = cgutils.get_or_insert_function(builder.module, kind, name)
-    return builder.call(function, [*start, vector], fastmath=("reassoc",))
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{32 if isinstance(number, ir.FloatType) else 64}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
+    return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
 
 
-# Of a number type: digits of its fraction, ln 2 in two parts, terms of the series, logarithm of its smallest number.
-_LAYOUT = {
+# By number type: digits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest number.
+_EXP_CONSTANTS = {
     "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
     "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
 }
 
 
 def _exp(builder, x):
-    digits, high, low, terms, least = _LAYOUT[str(x.type.element)]
+    digits, high, low, terms, smallest = _EXP_CONSTANTS[str(x.type.element)]
     lanes, number = x.type.count, x.type.element
     bits = _INT if digits == 23 else _LONG
 
     def every(value, kind=number):
         return ir.Constant(ir.VectorType(kind, lanes), [value] * lanes)
 
-    tiny = builder.fcmp_ordered("<", x, every(least))
+    tiny = builder.fcmp_ordered("<", x, every(smallest))
     x = builder.select(tiny, every(0.0), x)
     shifter = every(1.5 * 2.0**digits)  # adding it rounds to whole numbers and leaves them in the last digits
     shifted = _fma(builder, x, every(1.4426950408889634), shifter)
