@@ -95,7 +95,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets, from a tensor or a pair; None if there is no pair or no second.
+        """Features of sources and of targets, from a tensor or a pair. Without a second one those of targets are None.
 
         Warns:
             UserWarning: the first time that a target's features are given without a use.
@@ -107,10 +107,8 @@ class NodeCapsules(nn.Module):
             check_tensor(self.names.feat, target, floating=False, sparse=True)
             if warn and self.warns_of_target:
                 self.warns_of_target = False
-                text = (
-                    f"{self.names.feat}: target nodes' features are not used: a node's capsules are what its in-edges"
-                )
-                then = f"vote for. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
+                text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
+                then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
                 warnings.warn(f"{text} {then}", stacklevel=4)
         return source, target
 
