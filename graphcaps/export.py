@@ -139,20 +139,19 @@ def export(
 
     Args:
         network: on the CPU, in float32; it is exported in eval mode, whatever its mode.
-        path: the file, with any suffix but the other format's.
+        path: the file.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         metadata: the description in the file; default: ``metadata_of(network)``.
         images: (N, C, H, W) in [0, 1], float32, N >= 1, that the file is run on, beside graphcaps. ONNX is run by
             onnxruntime if that is installed.
 
     Raises:
-        InputError: an unknown format, the suffix of the other one, images that the network doesn't take, or a network
-            that can't be exported: none of graphcaps', not on the CPU or not in float32, or with another last layer.
+        InputError: an unknown format, images that the network doesn't take, or a network that can't be exported: none
+            of graphcaps', not on the CPU or not in float32, or with another last layer.
         MissingError: a library that the format needs isn't installed, or is too old.
         GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
     """
     check_installed(format)
-    check_suffix(path, format)
     network = getattr(network, "_orig_mod", network)  # the network inside the one that torch.compile made
     _check_network(network)
     if images is not None:
@@ -195,14 +194,6 @@ def _scores(path: Path, format: Format, images: torch.Tensor) -> torch.Tensor:
     with _quiet(), torch.no_grad():
         network: Any = torch.export.load(str(path)).module()
         return next(iter(network(images).values()))
-
-
-def check_suffix(path: str | Path, format: Format) -> None:
-    """Raise ``InputError`` if a file of this format would have the suffix of the other."""
-    path, other = Path(path), "pt2" if format == "onnx" else "onnx"
-    then = f"Name it {path.with_suffix(f'.{format}').name}, or write --format {other}"
-    wanted = f"a name that doesn't end in .{other}, for a file of format {format}"
-    expect(path.suffix.lower() != f".{other}", "path", wanted, str(path), then)
 
 
 def check_installed(format: Format) -> None:
