@@ -169,7 +169,7 @@ def export(
             if format == "onnx":
                 _write_onnx(program, temporary, metadata, list(outputs))
             else:
-                with open(temporary, "wb") as file:
+                with open(temporary, "wb") as file, _quiet():
                     torch.export.save(program, file, extra_files={METADATA_FILE: json.dumps(metadata, indent=1)})
             difference = None
             if images is not None and (format == "pt2" or _installed("onnxruntime")):
@@ -221,8 +221,7 @@ def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[s
     with engine("torch"), torch.no_grad():
         outputs = model(images)  # DGL makes its graphs now: torch can't trace that
         batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
-        with warnings.catch_warnings(), _quiet():
-            warnings.simplefilter("ignore")
+        with _quiet():
             program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it names folders of this machine
@@ -246,8 +245,7 @@ def _check_network(network: ImageNetwork) -> None:
 def _write_onnx(
     program: torch.export.ExportedProgram, path: Path, metadata: dict[str, Any], outputs: list[str]
 ) -> None:
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), _quiet():
-        warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(io.StringIO()), _quiet():
         written = torch.onnx.export(program, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
     assert written is not None
     model: Any = written.model
@@ -263,11 +261,13 @@ def _write_onnx(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the notes of torch's tracing from the terminal."""
+    """Keep torch's notes and warnings about tracing from the terminal."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)
