@@ -1,4 +1,4 @@
-"""The one place that imports DGL, when it is first used, whatever torch is installed.
+"""The one place that imports DGL, when it is first used, and with any torch.
 
 DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
 exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,

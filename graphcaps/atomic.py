@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +13,14 @@ from .errors import GraphcapsError
 UNFINISHED = ".unfinished-"  # prefix of files and folders that are being made
 
 
+def unfinished(path: Path) -> Path:
+    """A new name beside ``path``, with its suffix, for a file or folder that is being made."""
+    return path.with_name(f"{UNFINISHED}{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; when the block ends well, it is synced and renamed to ``path``.
+    """Yield a temporary path beside ``path``; when the block ends well, its file is synced and renamed to ``path``.
 
     With ``before``, an old file at ``path`` is renamed to it first; between the two renamings there is no ``path``.
 
@@ -23,31 +28,20 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
         GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
     """
     path = Path(path)
-    temporary = None
+    temporary = unfinished(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.stem}-", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, permitted(0o666))  # mkstemp makes files only their owner can read
         if before is not None and path.exists():
             os.replace(path, before)
         os.replace(temporary, path)
     except OSError as error:
         raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error
     finally:
-        if temporary is not None:
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def permitted(mode: int) -> int:
-    """The permissions of a new file or folder under the process's umask."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return mode & ~umask
 
 
 @contextlib.contextmanager

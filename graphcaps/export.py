@@ -136,20 +136,19 @@ def export(
 
     Args:
         network: on the CPU, in float32; it is exported in eval mode, whatever its mode.
-        path: the file, with any suffix but the other format's.
+        path: the file.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         metadata: the description in the file; default: ``metadata_of(network)``.
         images: (N, C, H, W) in [0, 1], float32, N >= 1, that the file is run on, beside graphcaps. ONNX is run by
             onnxruntime if that is installed.
 
     Raises:
-        InputError: an unknown format, the suffix of the other one, images that the network doesn't take, or a network
-            that can't be exported: none of graphcaps', not on the CPU or not in float32, or with another last layer.
+        InputError: an unknown format, images that the network doesn't take, or a network that can't be exported: none
+            of graphcaps', not on the CPU or not in float32, or with another last layer.
         MissingError: a library that the format needs isn't installed, or is too old.
         GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
     """
     check_installed(format)
-    check_suffix(path, format)
     network = getattr(network, "_orig_mod", network)  # the network inside the one that torch.compile made
     _check_network(network)
     if images is not None:
@@ -167,7 +166,7 @@ def export(
             if format == "onnx":
                 _write_onnx(program, temporary, metadata, list(outputs))
             else:
-                with open(temporary, "wb") as file:
+                with open(temporary, "wb") as file, _quiet():
                     torch.export.save(program, file, extra_files={METADATA_FILE: json.dumps(metadata, indent=1)})
             difference = None
             if images is not None and (format == "pt2" or _installed("onnxruntime")):
@@ -192,14 +191,6 @@ def _scores(path: Path, format: Format, images: torch.Tensor) -> torch.Tensor:
     with _quiet(), torch.no_grad():
         network: Any = torch.export.load(str(path)).module()
         return next(iter(network(images).values()))
-
-
-def check_suffix(path: str | Path, format: Format) -> None:
-    """Raise ``InputError`` if a file of this format would have the suffix of the other."""
-    path, other = Path(path), "pt2" if format == "onnx" else "onnx"
-    then = f"Name it {path.with_suffix(f'.{format}').name}, or write --format {other}"
-    wanted = f"a name that doesn't end in .{other}, for a file of format {format}"
-    expect(path.suffix.lower() != f".{other}", "path", wanted, str(path), then)
 
 
 def check_installed(format: Format) -> None:
@@ -227,8 +218,7 @@ def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[s
     with engine("torch"), torch.no_grad():
         outputs = model(images)  # DGL makes its graphs now: torch can't trace that
         batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
-        with warnings.catch_warnings(), _quiet():
-            warnings.simplefilter("ignore")
+        with _quiet():
             program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it names folders of this machine
@@ -252,8 +242,7 @@ def _check_network(network: ImageNetwork) -> None:
 def _write_onnx(
     program: torch.export.ExportedProgram, path: Path, metadata: dict[str, Any], outputs: list[str]
 ) -> None:
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), _quiet():
-        warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(io.StringIO()), _quiet():
         written = torch.onnx.export(program, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
     assert written is not None
     model: Any = written.model
@@ -269,11 +258,13 @@ def _write_onnx(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the notes of torch's tracing from the terminal."""
+    """Keep torch's notes and warnings about tracing from the terminal."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)

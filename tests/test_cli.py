@@ -209,13 +209,6 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
             assert (done.returncode, done.stderr) == (1, ""), word
 
 
-def test_runs_of_an_empty_or_missing_folder_say_how_to_train_one(capsys, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for folder in ("empty", "missing"):
-        wanted = f"no runs in {folder}. Train one: graphcaps train --dataset digits\n"
-        assert call(capsys, "runs", "--out", folder) == (0, wanted, "")
-
-
 def test_runs_are_listed_newest_first_with_what_they_reached(capsys, finished):
     out = finished[0].parent
     config = graphcaps.TrainConfig(dataset="digits", model="paper", out=out, name="begun", epochs=7)

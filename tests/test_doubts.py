@@ -106,12 +106,6 @@ def test_a_blank_image_is_doubted_for_that_alone_with_limits_or_without(tone):
     assert kinds(doubts(model(), image, output(0.1, 0.2, drawn=image))) == ["short"]
 
 
-def test_each_image_of_a_batch_has_doubts_of_its_own():
-    images = torch.cat([DRAWING, torch.zeros_like(DRAWING), DRAWING])
-    given = CapsNetOutput(torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.8]]), torch.zeros(3, 2, 2), images)
-    assert [[doubt.kind for doubt in each] for each in doubts(model(), images, given)] == [[], ["blank"], ["several"]]
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A run of two epochs, whose limits are chosen on however few right answers it has."""

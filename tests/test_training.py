@@ -15,13 +15,11 @@ import torch
 import graphcaps
 from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.analysis.accuracy import Evaluation
-from graphcaps.cli import main
 from graphcaps.data import Images
 from graphcaps.models import capsnet_loss
 from graphcaps.training import checkpoint
 from graphcaps.training import loop as training
-from graphcaps.training.hardware import choose_kernels
-from graphcaps.training.loop import Interrupted, one_cycle
+from graphcaps.training.loop import Interrupted
 from graphcaps.training.run_folder import Run
 
 from . import small
@@ -222,12 +220,6 @@ def test_the_best_epoch_on_validation_is_chosen_and_the_test_is_read_once_at_the
     assert same(weights(tmp_path / "run", "last"), seen[2][1])
 
 
-def test_the_choice_survives_a_resume(tmp_path, monkeypatch):
-    scripted(monkeypatch, [(0.9, 0.1), (0.2, 0.1), (0.3, 0.1)])
-    run = interrupted(small.config(tmp_path, epochs=3, batch_size=60), 3)
-    assert train(TrainConfig(), resume=run, progress=False)["best_epoch"] == 1
-
-
 @pytest.mark.fact(10)
 def test_the_result_counts_every_test_image(tmp_path, whole):
     assert whole["result"]["test_images"] == len(small.digits().test) == 41
@@ -291,22 +283,6 @@ def test_a_run_whose_result_was_deleted_is_tested_again(tmp_path):
     assert again == result
 
 
-def test_resume_takes_the_device_and_data_that_are_asked_for_also_where_they_are_the_defaults(tmp_path, monkeypatch):
-    there = {"device": "cpu", "data": tmp_path / "elsewhere"}
-    run, taken = interrupted(dataclasses.replace(small.config(tmp_path), **there), 5), []
-
-    def noted(config, *_):
-        taken.append((config.device, config.data))
-        raise GraphcapsError("noted")
-
-    monkeypatch.setattr(training, "fit", noted)
-    for moved in ([], ["device"]):
-        with pytest.raises(GraphcapsError, match="^noted$"):
-            train(TrainConfig(), resume=run, overrides=moved)
-    assert main(["train", "--resume", str(run), "--device=auto", "--data", "data"]) == 1
-    assert taken == [tuple(there.values()), ("auto", there["data"]), ("auto", Path("data"))]
-
-
 def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     run = interrupted(small.config(tmp_path, epochs=4, batch_size=60), 5)
     (run / "trace.npz").unlink()
@@ -327,19 +303,3 @@ def test_metrics_go_to_tensorboard_on_request(tmp_path):
     events = event_accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("val_accuracy")] == [1]
-
-
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_convolutions_on_a_gpu_are_the_fastest_unless_deterministic_ones_are_asked_for(deterministic):
-    cudnn = torch.backends.cudnn
-    with cudnn.flags(enabled=True, benchmark=deterministic, allow_tf32=deterministic):
-        choose_kernels("cuda", deterministic)
-        assert cudnn.benchmark == cudnn.allow_tf32 == (not deterministic)
-        assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_the_learning_rate_rises_over_a_third_and_falls_to_nothing():
-    rates = [one_cycle(step, 100, 0.5) for step in range(100)]
-    assert rates[:30] == sorted(rates[:30]) and rates[30:] == sorted(rates[30:], reverse=True)
-    assert rates[0] == 0.5 / 25 and rates[30] == pytest.approx(0.5, rel=1e-3) and 0 < rates[-1] < 0.5 / 500
-    assert 0 < one_cycle(0, 1, 0.5) <= 0.5

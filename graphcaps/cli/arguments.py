@@ -41,7 +41,7 @@ def flag_of(word: str) -> str:
 
 
 def open_run(named: Path | None, out: Path) -> run_folder.Run:
-    """The run that a command is about; if no folder was named, a line on stderr says which it is."""
+    """The run that a command is about; if no folder was named, a line on stderr names it."""
     set_number()
     from ..config import TrainConfig
     from ..training.run_folder import open_run

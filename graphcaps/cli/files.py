@@ -26,8 +26,7 @@ def export(
 
     Args:
         format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
-        to: The file, with any suffix but the other format's; default: export/network.onnx or network.pt2 in the run
-            folder.
+        to: The file; default: export/network.onnx or network.pt2 in the run folder.
         check: The number of validation images that the file is run on; 0: none. A file whose scores differ by more than
             1e-4 isn't written. onnxruntime runs an ONNX file, if it is installed.
     """
@@ -40,7 +39,6 @@ def export(
 
     path = to or chosen.results / "export" / f"network.{format}"
     exporting.check_installed(format)
-    exporting.check_suffix(path, format)
     network, images = load(chosen), None
     if check:
         try:

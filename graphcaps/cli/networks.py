@@ -138,13 +138,13 @@ def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
     from ..progress import bar
 
     with bar("whose ink is whose") as on_share:
-        found = ink_assigned(model, batches, on_share)
+        ink = ink_assigned(model, batches, on_share)
     with bar("the same, untrained") as on_share:
         start = ink_assigned(untrained, batches, on_share)
     return (
-        f"ink assigned: {found.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
-        f"{found.decoder:.1%} by the decoder, {found.saliency:.1%} by saliency\n"
-        f"of {found.counted:,} children over ink of one object alone, weighted by length"
+        f"ink assigned: {ink.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
+        f"{ink.decoder:.1%} by the decoder, {ink.saliency:.1%} by saliency\n"
+        f"of {ink.counted:,} children over ink of one object alone, weighted by length"
     )
 
 
@@ -187,14 +187,14 @@ def predict(
     files = [file for path in listed for file in image_files(path)]
     opened = open_run(images[0] if named else None, out)
     model, bad = load(opened), 0
-    for found in predictions(opened, model, files, invert, top, save_inputs):
-        if "error" in found:
+    for prediction in predictions(opened, model, files, invert, top, save_inputs):
+        if "error" in prediction:
             bad += 1
-            print(f"graphcaps: {found['error']}", file=sys.stderr)
+            print(f"graphcaps: {prediction['error']}", file=sys.stderr)
         if json:
-            print(dumps(found))
-        elif "error" not in found:
-            print(prediction_line(found, invert))
+            print(dumps(prediction))
+        elif "error" not in prediction:
+            print(prediction_line(prediction, invert))
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):
@@ -206,8 +206,8 @@ def runs(out: Out = Path("runs")) -> None:
     """List the runs, newest first."""
     from ..training.run_folder import find_runs
 
-    found = find_runs(out)
-    print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+    listed = find_runs(out)
+    print(runs_table(listed) if listed else f"no runs in {out}. Train one: graphcaps train --dataset digits")
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:

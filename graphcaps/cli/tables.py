@@ -100,11 +100,11 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     ]
 
 
-def robustness_table(found: dict, class_names: tuple[str, ...]) -> str:
+def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
     """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
     rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
-    clean = found["rows"][found["clean"]]
-    for row in (clean, *(row for row in found["rows"] if row is not clean)):
+    clean = measured["rows"][measured["clean"]]
+    for row in (clean, *(row for row in measured["rows"] if row is not clean)):
         pairs = enumerate(zip(clean["recall"], row["recall"], strict=True))
         lost, k = max((before - after, -k) for k, (before, after) in pairs if None not in (before, after))
         rows.append(
@@ -118,12 +118,12 @@ def robustness_table(found: dict, class_names: tuple[str, ...]) -> str:
                 f"{class_names[-k]} ({100 * lost:.1f} points)" if lost > 0 else "",
             )
         )
-    return "\n".join([f"{found['on']}: {found['says']}", *aligned(rows, left=(0, 6))])
+    return "\n".join([f"{measured['on']}: {measured['says']}", *aligned(rows, left=(0, 6))])
 
 
-def equivariance_table(found: dict, class_names: tuple[str, ...]) -> str:
+def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
     """How well a line explains what capsules do, how well the parameter can be read off, and the latter per class."""
-    numbers = found["parameters"]
+    numbers = measured["parameters"]
     keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
     rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
     for name, part in numbers.items():
@@ -137,7 +137,7 @@ def equivariance_table(found: dict, class_names: tuple[str, ...]) -> str:
     few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
     return "\n".join(
         [
-            f"equivariance: the capsule of the clean image's winning class, on {found['images']:,} test images",
+            f"equivariance: the capsule of the clean image's winning class, on {measured['images']:,} test images",
             "fit: share of the vector's change that a line in the parameter explains, mean (sd) over images",
             "read-out: R^2 of the parameter read linearly off the vector, held-out images, mean (sd) over classes",
             "moved: share of the vector's length, mean (sd) over images; permuted: the same with the values permuted",
@@ -174,27 +174,27 @@ def predictions(
             write_image(name, image.pixels)
         with torch.no_grad():
             output = model(image.pixels[None])
-        found = doubts(model, image.pixels[None], output)[0]
+        doubted = doubts(model, image.pixels[None], output)[0]
         scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
         classes = [model.class_names[k] for k in order]
         answer = classes[0] if model.objects == 1 else classes[: model.objects]
         yield {
             "image": str(path),
-            "answer": None if any(doubt.kind == "blank" for doubt in found) else answer,
-            "doubts": [doubt._asdict() for doubt in found],
+            "answer": None if any(doubt.kind == "blank" for doubt in doubted) else answer,
+            "doubts": [doubt._asdict() for doubt in doubted],
             "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
             "inverted": image.inverted,
         }
 
 
-def prediction_line(found: dict, invert: str) -> str:
+def prediction_line(prediction: dict, invert: str) -> str:
     """Classes by score, such as a capsule's length, highest first, and doubts about the answer."""
-    why = "; ".join(doubt["text"] for doubt in found["doubts"])
-    if found["answer"] is None:
-        return f"{found['image']}: no answer: {why}"
-    classes = ", ".join(f"{each['class']} {each['score']:.3f}" for each in found["classes"])
-    note = " (inverted: its ground is light)" if found["inverted"] and invert == "auto" else ""
-    return f"{found['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
+    why = "; ".join(doubt["text"] for doubt in prediction["doubts"])
+    if prediction["answer"] is None:
+        return f"{prediction['image']}: no answer: {why}"
+    classes = ", ".join(f"{each['class']} {each['score']:.3f}" for each in prediction["classes"])
+    note = " (inverted: its ground is light)" if prediction["inverted"] and invert == "auto" else ""
+    return f"{prediction['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
 
 
 def input_names(images: list[Path], folder: Path) -> list[Path]:

@@ -8,14 +8,8 @@
 Every capsule is a 4 x 4 pose and an activation, every layer of capsules is routed by EM, and nothing is padded: images
 of 32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
 
-Parameters, of smallNORB's two channels, 32 x 32 pixels and 5 classes, beside the paper's "68K" and "310K":
-
-                  convolution  primary  3x3, stride 2  3x3, stride 1  classes  beta_u, bias     sum       of MNIST
-    matrix-small    3264         8840      18432          36864        1280         74        68,754       68,444
-    matrix          1632        17952     147456         147456        2560        138       317,194      318,964
-
-Without the biases of convolution and primary capsules and without the betas, the large network would have 316,480: the
-paper doesn't say which it leaves out. The batch normalisation that is added here has 2 A more.
+For smallNORB (two channels, 32 x 32 pixels, 5 classes) these are 68,754 parameters for ``matrix-small`` and 317,194 for
+``matrix``, where the paper has "68K" and "310K".
 
 Differs:
     Batch normalisation follows the ReLU, as in other public code; the paper has none.

@@ -19,7 +19,6 @@ import math
 import os
 import shlex
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
+from ..atomic import UNFINISHED, made, remove_unfinished, replacing, unfinished, write_text
 from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..trace import RoutingTrace
@@ -87,10 +86,10 @@ class Run:
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
             with made(config.out):
-                hidden = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=config.out))
+                hidden = unfinished(config.out / "run")
+                hidden.mkdir()
                 try:
                     write_text(hidden / "config.json", config.to_json(**about))
-                    hidden.chmod(permitted(0o777))  # mkdtemp's permissions are for the owner alone
                     for name in [config.name] if config.name else numbered:
                         with contextlib.suppress(FileExistsError, NotADirectoryError):
                             return cls(_renamed(hidden, config.out / name), config)
@@ -258,12 +257,12 @@ def _is_empty(folder: Path) -> bool:
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the last written first; a warning names those that can't be read."""
-    found = []
+    runs = []
     for path in Path(folder).glob("*/config.json"):
         if path.parent.name.startswith(UNFINISHED):  # left by a killed process
             continue
         try:
-            found.append(Run.open(path.parent))
+            runs.append(Run.open(path.parent))
         except GraphcapsError as error:
             log.warning("left out: %s", error)
 
@@ -271,7 +270,7 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
         files = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]
         return max(file.stat().st_mtime for file in files if file.exists())
 
-    return sorted(found, key=touched, reverse=True)
+    return sorted(runs, key=touched, reverse=True)
 
 
 def pretrained_names() -> list[str]:
