@@ -62,9 +62,9 @@ def explore_graph(
     they depend on nodes further away.
 
     Args:
-        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules
-            that compete (``competition="capsules"``); without ``in_caps``, ``edge_feats``, ``residual`` and
-            ``activation``. The page computes as ``conv.eval()`` does.
+        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
+            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
+            does.
         graph: homogeneous; N nodes, E edges.
         feat: (N, in_feats), the layer's input.
         path: the file.
@@ -96,7 +96,7 @@ def explore_graph(
             expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
     with torch.no_grad():
         conv.capsules(graph, feat, edge_weight, False)  # raises an error for what doesn't fit
-    mutual = conv.capsules.routing.mutual
+    mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
@@ -134,8 +134,8 @@ def _layer_data(conv: CapsuleConv) -> dict:
         "routing": name_of(routing),
         "iterations": routing.iterations,
         "concentration": float(routing.kappa.detach()) if isinstance(routing, Spherical) else None,
-        "unit_votes": routing.unit_votes,
-        "mutual": routing.mutual,
+        "unit_votes": capsules.unit_votes,
+        "mutual": capsules.mutual,
         "squash": capsules.squash_output,
         "normalise": capsules.normalise,
         "colors": [style.hex_color(k) for k in range(capsules.num_caps)],
@@ -153,7 +153,6 @@ def _check_layer(conv: CapsuleConv) -> None:
     known = name_of(capsules.routing) in ROUTINGS
     expect(known, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
-    expect(capsules.competition == "capsules", "conv", "competition='capsules'", repr(capsules.competition), then)
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():

@@ -13,7 +13,7 @@ from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
 from graphcaps.nn.matrix_caps import MatrixClassCaps, MatrixConvCaps, Poses
-from graphcaps.routing import Dynamic, Spherical
+from graphcaps.routing import Dynamic
 
 
 def ring(nodes=6):
@@ -45,7 +45,7 @@ NETWORKS = {
     ),
     **{
         f"CapsuleConv {options}": lambda options=options: (CapsuleConv(5, 4, 3, **options), (ring(), torch.randn(6, 5)))
-        for options in ({}, {"routing": Spherical(mutual=True)}, {"competition": "neighbours"}, {"routing": "uniform"})
+        for options in ({}, {"mutual": True}, {"unit_votes": True}, {"routing": "uniform"})
     },
     "CapsuleReadout": lambda: (CapsuleReadout(5, 4, 2), (dgl.batch([ring(), ring(4)]), torch.randn(10, 5))),
 }
@@ -145,7 +145,7 @@ def test_the_layers_of_pyg_are_recorded():
     assert seen["CapsuleConv"].nodes.tolist() == [edge for edge in edges for _ in range(3)]
 
 
-@pytest.mark.parametrize("options", [{}, {"in_caps": 2}, {"competition": "neighbours"}])
+@pytest.mark.parametrize("options", [{}, {"in_caps": 2}])
 def test_a_trace_of_a_conv_says_from_which_node_to_which_each_vote_goes(options):
     graph, conv = ring(), CapsuleConv(5, 4, 3, **options)
     feat = torch.randn(6, *([2] if "in_caps" in options else []), 5)
