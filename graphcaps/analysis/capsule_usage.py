@@ -26,6 +26,7 @@ from torch import Tensor
 
 from .._dgl import DGLGraph
 from ..data import Batches
+from ..errors import required
 from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
@@ -148,14 +149,18 @@ class RoutedBatch(NamedTuple):
 def routed_batches(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> Iterator[RoutedBatch]:
     """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
     for images, _ in in_eval_mode(model, batches, on_progress):
-        yield _routed(model.capsules, model.children_of(overlaid(images)))
+        yield routed_batch(model.capsules, model.children_of(overlaid(images)))
 
 
-def _routed(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
-    """Route a layer's children (I, B, P)."""
-    last: dict[str, Tensor] = {}
-    route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v))
-    return RoutedBatch(activation_of(u), **last)
+def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
+    """Route a layer's children (I, B, P).
+
+    Raises:
+        InputError: a routing of the user's own that returns no couplings.
+    """
+    parents = route_layer(layer, u, coupling=True)
+    c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))
+    return RoutedBatch(activation_of(u), c, parents.v)
 
 
 def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> CapsuleUsage:
@@ -184,7 +189,7 @@ def capsule_usage_of_layers(
     for images, _ in in_eval_mode(model, batches, on_progress):
         u = model.primary(model.stem(overlaid(images)))
         for layer, tally in zip(layers, tallies, strict=True):
-            tally.add(_routed(layer, u))
+            tally.add(routed_batch(layer, u))
             if layer is not model.capsules:
                 u = layer(u)
     return [tally.usage() for tally in tallies]

@@ -21,8 +21,8 @@ from ..data import Batches
 from ..errors import expect
 from ..models import CapsNet
 from ..models.answers import overlaid
-from ..nn.routed import activation_of, route_layer
 from .accuracy import Evaluation, OnProgress, in_eval_mode, no_progress
+from .capsule_usage import routed_batch
 
 INK = 0.5  # brightness of a pixel that counts, at least
 
@@ -91,11 +91,9 @@ def _scores(
 
 def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lengths of the children (I, B), their couplings with classes (B, K) as (I, K, B), and the capsules (J, B, D)."""
-    u = model.children_of(images)
-    last: dict[str, Tensor] = {}
-    v = route_layer(model.capsules, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c)).v
-    c = last["c"].unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
-    return activation_of(u), c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
+    lengths, couplings, v = routed_batch(model.capsules, model.children_of(images))
+    c = couplings.unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
+    return lengths, c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
 
 
 @torch.no_grad()

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..atomic import write_text
 from ..errors import GraphcapsError, expect
-from ..trace import RoutingTrace
+from ..viz.routing.timeline import count
+from ..viz.routing_trace import RoutingTrace
 
 KEEP = 0.9  # share of all credit above 0 in a tree
 NOTES = {
@@ -127,9 +128,8 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
     """
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    named = np.argsort(-trace.lengths[at], kind="stable")[
-        : 1 if label else 2
-    ]  # without a label there may be two objects
+    objects = 1 if label else 2  # images of two objects have no label in a trace
+    named = np.argsort(-trace.lengths[at], kind="stable")[:objects]
     longest = ", then ".join(f"{trace.parent_names[j]} ({trace.lengths[at][j]:.2f})" for j in named)
     lines = [f"image {image}: longest is {longest}{label}"]
     if tree.number_of_edges():
@@ -144,31 +144,27 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
     """How many children have links, and at how many places if the picture puts those of one place together."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
-    count = f"{len(children):,} {'child' if len(children) == 1 else 'children'}"
+    words = count(len(children), "child", "children")
     if trace.saliency is not None or trace.fields is None:
-        return count
-    places = len({tuple(data[side] for side in ("top", "left", "height", "width")) for data in children})
-    return f"{count} at {places:,} {'place' if places == 1 else 'places'}"
-
-
-def as_graphml(tree: networkx.MultiDiGraph) -> str:
-    """The tree as GraphML, for Gephi, yEd, Cytoscape and networkx."""
-    return "\n".join(networkx.generate_graphml(tree)) + "\n"
-
-
-def as_json(tree: networkx.MultiDiGraph) -> str:
-    """The tree as node-link JSON: ``networkx.node_link_graph(json.loads(text), edges="edges")`` reads it."""
-    return json.dumps(networkx.node_link_data(tree, edges="edges"), indent=1) + "\n"
+        return words
+    places = {tuple(data[side] for side in ("top", "left", "height", "width")) for data in children}
+    return f"{words} at {count(len(places), 'place')}"
 
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
-    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
+    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path.
+
+    Gephi, yEd, Cytoscape and networkx read GraphML; ``networkx.node_link_graph(json.load(file), edges="edges")`` reads
+    the JSON.
+    """
     from ..viz import parts, save
 
     tree = parse_tree(trace, image, keep)
-    for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):
+    node_link = networkx.node_link_data(tree, edges="edges")
+    texts = {"graphml": "\n".join(networkx.generate_graphml(tree)), "json": json.dumps(node_link, indent=1)}
+    for kind, text in texts.items():
         path = folder / f"image-{image}.{kind}"
-        write_text(path, text)
+        write_text(path, text + "\n")
         yield path
     path = folder / f"image-{image}.png"
     save(parts(trace, tree), path)

@@ -12,7 +12,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest
+from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest, write_parts
 from graphcaps.trace import random_trace
 from graphcaps.viz import parts
 
@@ -93,12 +93,14 @@ def test_words_name_two_answers_of_an_image_without_a_label(trace):
 
 
 @pytest.mark.parametrize("name", ["trace", "with_fields"])
-def test_both_files_read_back_as_the_tree(name, request):
-    tree = parse_tree(request.getfixturevalue(name), 0)
-    from_json = networkx.node_link_graph(json.loads(as_json(tree)), edges="edges")
+def test_both_files_read_back_as_the_tree(name, request, tmp_path):
+    trace = request.getfixturevalue(name)
+    tree = parse_tree(trace, 0)
+    graphml, node_link, picture = write_parts(trace, tmp_path, 0)
+    assert picture.stat().st_size > 10_000
+    from_json = networkx.node_link_graph(json.loads(node_link.read_text()), edges="edges")
     assert from_json.graph == tree.graph
-    from_graphml = networkx.parse_graphml(as_graphml(tree), force_multigraph=True)
-    for read in (from_json, from_graphml):
+    for read in (from_json, networkx.read_graphml(graphml, force_multigraph=True)):
         assert dict(read.nodes(data=True)) == dict(tree.nodes(data=True))
         links = {(child, parent, int(key)): data for child, parent, key, data in read.edges(keys=True, data=True)}
         assert links == {edge[:3]: edge[3] for edge in tree.edges(keys=True, data=True)}
