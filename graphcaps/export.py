@@ -31,7 +31,7 @@ from ._version import __version__
 from .atomic import replacing
 from .config import short_name
 from .data import DATASETS
-from .errors import GraphcapsError, MissingError, check_name, expect
+from .errors import GraphcapsError, MissingError, check_name, expect, required
 from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.capsnet import check_images
 from .nn import MatrixClassCaps
@@ -86,7 +86,8 @@ class Answers(nn.Module):
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
         parents = route_layer(self.capsules, self.front(images), coupling=True)
-        couplings = parents.coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
+        coupling = required(parents.coupling, "routing", "one that returns its couplings", repr(self.capsules.routing))
+        couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.of_poses:
             poses = parents.pose.transpose(0, 1)  # (B, J, 16)
             return {"scores": parents.activation.transpose(0, 1), "poses": poses, "couplings": couplings}

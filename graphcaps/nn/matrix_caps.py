@@ -63,7 +63,7 @@ class MatrixLayer(RoutedLayer):
         """Draw matrices near the identity, so that poses pass through the layers."""
         nn.init.normal_(self.weight, std=0.3)
         with torch.no_grad():
-            self.weight += torch.eye(4)
+            self.weight.add_(torch.eye(4))
 
     def blank(self) -> Poses:
         """One image's children, all zero, on the layer's device."""

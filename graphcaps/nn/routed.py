@@ -35,7 +35,7 @@ class RoutedLayer(nn.Module):
         index: (E,) int64, the matrix of each edge; None: each edge has its own.
     """
 
-    index: Tensor | None
+    index: Any
     prior: Tensor | None
     """Logits (E,) that the routing starts from, if the layer learns them."""
 

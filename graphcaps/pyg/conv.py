@@ -135,7 +135,7 @@ class CapsuleConv(MessagePassing):
         routed = self._routed or self._edges(edge_index, num_nodes, loops=self.add_self_loops is not False and not pair)
         self._routed = routed if self.cached else None
         edge_weight, edge_attr = with_loops(routed, num_nodes[1], edge_weight, edge_attr)
-        x, target = self._nodes_first(x), self._nodes_first(target) if self.residual else None
+        x, target = self._nodes_first(x), None if target is None or not self.residual else self._nodes_first(target)
         coupled = bool(return_coupling or return_attention_weights)
 
         def route(edge_weight: OptTensor, coupled: bool = coupled) -> Any:

@@ -16,10 +16,12 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.datamodel import default_manager
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import populate_array
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
+_DATA = default_manager[types.Array(types.float32, 1, "C")].get_field_position("data")  # in LLVM's value of an array
 
 
 class Vector(types.Type):
@@ -36,31 +38,33 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(manager[vector.dtype].get_value_type(), vector.lanes))
 
 
-def _from_values(emit):
-    """A code generator that needs nothing but the arguments' values: ``emit(builder, *values)``."""
-    return lambda context, builder, signature, args: emit(builder, *args)
+def _code(emit):
+    """A code generator for Numba that calls ``emit(builder, *values)``, with LLVM's values of the arguments."""
+
+    def generate(context, builder, signature, args):
+        value = emit(builder, *args)
+        return context.get_dummy_value() if signature.return_type == types.void else value
+
+    return generate
 
 
 @intrinsic
 def get(typing, x, i):
     """``get(x, i)``: x[i]; integers as int64."""
+    integer = isinstance(x.dtype, types.Integer)
 
-    def generate(context, builder, signature, args):
-        number = builder.load(_element(context, builder, x, *args))
-        return number if signature.return_type == x.dtype else builder.sext(number, _LONG)
+    def emit(builder, array, index):
+        number = builder.load(_element(builder, array, index))
+        return builder.sext(number, _LONG) if integer else number
 
-    return (types.int64 if isinstance(x.dtype, types.Integer) else x.dtype)(x, i), generate
+    return (types.int64 if integer else x.dtype)(x, i), _code(emit)
 
 
 @intrinsic
 def put(typing, x, i, number):
     """``put(x, i, number)``: x[i] = number."""
-
-    def generate(context, builder, signature, args):
-        builder.store(args[2], _element(context, builder, x, args[0], args[1]))
-        return context.get_dummy_value()
-
-    return types.void(x, i, x.dtype), generate
+    emit = lambda builder, array, index, value: builder.store(value, _element(builder, array, index))  # noqa: E731
+    return types.void(x, i, x.dtype), _code(emit)
 
 
 @intrinsic
@@ -84,46 +88,30 @@ def zeros(typing, count, x):
 @intrinsic
 def load(typing, x, i, width):
     """``load(x, i, width)``: x[i:i + len(width)]."""
-
-    def generate(context, builder, signature, args):
-        return _load(context, builder, x, args[0], args[1], len(width))
-
-    return Vector(x.dtype, len(width))(x, i, width), generate
+    lanes = len(width)
+    return Vector(x.dtype, lanes)(x, i, width), _code(lambda builder, x, i, _: _load(builder, x, i, lanes))
 
 
 @intrinsic
 def store(typing, x, i, vector):
     """``store(x, i, vector)``: x[i:i + lanes] = vector."""
-
-    def generate(context, builder, signature, args):
-        _store(context, builder, x, *args)
-        return context.get_dummy_value()
-
-    return types.void(x, i, vector), generate
+    return types.void(x, i, vector), _code(_store)
 
 
 @intrinsic
 def store_nontemporal(typing, x, i, vector):
     """``store_nontemporal(x, i, vector)``: a ``store`` of whole cache lines that won't be read soon.
 
-    Rows that aren't whole lines (64 bytes each, in an array that starts at one) are stored as usual.
+    x starts at a cache line, as `memory.empty` does. Rows that aren't whole lines (64 bytes each) are stored as usual.
     """
+    whole_lines = vector.lanes * x.dtype.bitwidth // 8 % 64 == 0
 
-    def generate(context, builder, signature, args):
-        if vector.lanes * x.dtype.bitwidth // 8 % 64:
-            _store(context, builder, x, *args)
-            return context.get_dummy_value()
-        start = builder.ptrtoint(context.make_array(x)(context, builder, args[0]).data, _LONG)
-        aligned = builder.icmp_unsigned("==", builder.and_(start, _LONG(63)), _LONG(0))
-        with builder.if_else(aligned) as (lines, others):
-            with lines:
-                line = _store(context, builder, x, *args, align=64)
-                line.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
-            with others:
-                _store(context, builder, x, *args)
-        return context.get_dummy_value()
+    def emit(builder, array, index, value):
+        line = _store(builder, array, index, value, align=64 if whole_lines else None)
+        if whole_lines:
+            line.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
 
-    return types.void(x, i, vector), generate
+    return types.void(x, i, vector), _code(emit)
 
 
 @intrinsic
@@ -134,16 +122,14 @@ def add_rows(typing, sums, at, factors, x, i, width):
     """
     size = len(width)
 
-    def generate(context, builder, signature, args):
+    def emit(builder, sums, at, vector, x, i, _):
         for row in range(factors.lanes):
-            to, start = (builder.add(args[k], _LONG(row * size)) for k in (1, 4))
-            factor = _splat(builder, builder.extract_element(args[2], _INT(row)), size)
-            term = _load(context, builder, x, args[3], start, size)
-            total = _fma(builder, factor, term, _load(context, builder, sums, args[0], to, size))
-            _store(context, builder, sums, args[0], to, total)
-        return context.get_dummy_value()
+            to, start = (builder.add(index, _LONG(row * size)) for index in (at, i))
+            factor = _splat(builder, builder.extract_element(vector, _INT(row)), size)
+            terms = _load(builder, x, start, size), _load(builder, sums, to, size)
+            _store(builder, sums, to, _fma(builder, factor, *terms))
 
-    return types.void(sums, types.int64, factors, x, types.int64, width), generate
+    return types.void(sums, types.int64, factors, x, types.int64, width), _code(emit)
 
 
 @intrinsic
@@ -154,29 +140,28 @@ def select_first(typing, count, x, y):
         counts = _splat(builder, builder.trunc(count, _INT), x.lanes)
         return builder.select(builder.icmp_signed("<", _int_vector(range(x.lanes)), counts), first, rest)
 
-    return x(types.int64, x, x), _from_values(emit)
+    return x(types.int64, x, x), _code(emit)
 
 
 @intrinsic
 def prefetch(typing, x, i):
     """``prefetch(x, i)``: bring the cache line of x[i] nearer; changes nothing."""
 
-    def generate(context, builder, signature, args):
+    def emit(builder, array, index):
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        pointer = builder.bitcast(_element(context, builder, x, *args), byte)
+        pointer = builder.bitcast(_element(builder, array, index), byte)
         builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # for reading, into the nearest cache, data
-        return context.get_dummy_value()
 
-    return types.void(x, i), generate
+    return types.void(x, i), _code(emit)
 
 
 @intrinsic
 def splat(typing, number, width):
     """``splat(number, width)``: the same number in each lane."""
     lanes = len(width)
-    return Vector(number, lanes)(number, width), _from_values(lambda builder, number, _: _splat(builder, number, lanes))
+    return Vector(number, lanes)(number, width), _code(lambda builder, number, _: _splat(builder, number, lanes))
 
 
 @intrinsic
@@ -186,31 +171,31 @@ def fma(typing, a, x, y):
     def emit(builder, factor, *vectors):
         return _fma(builder, factor if isinstance(a, Vector) else _splat(builder, factor, x.lanes), *vectors)
 
-    return x(a if isinstance(a, Vector) else x.dtype, x, x), _from_values(emit)
+    return x(a if isinstance(a, Vector) else x.dtype, x, x), _code(emit)
 
 
 @intrinsic
 def multiply(typing, x, y):
     """``multiply(x, y)``: x y, lane by lane."""
-    return x(x, x), _from_values(ir.IRBuilder.fmul)
+    return x(x, x), _code(ir.IRBuilder.fmul)
 
 
 @intrinsic
 def subtract(typing, x, y):
     """``subtract(x, y)``: x - y, lane by lane."""
-    return x(x, x), _from_values(ir.IRBuilder.fsub)
+    return x(x, x), _code(ir.IRBuilder.fsub)
 
 
 @intrinsic
 def divide(typing, x, y):
     """``divide(x, y)``: x / y, lane by lane."""
-    return x(x, x), _from_values(ir.IRBuilder.fdiv)
+    return x(x, x), _code(ir.IRBuilder.fdiv)
 
 
 @intrinsic
 def maximum(typing, x, y):
     """``maximum(x, y)``: the larger of the two in each lane."""
-    return x(x, x), _from_values(_maximum)
+    return x(x, x), _code(_maximum)
 
 
 @intrinsic
@@ -220,13 +205,13 @@ def exp(typing, x):
     exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first
     omitted term is below a tenth of a unit. Below the smallest normal number it gives 0.
     """
-    return x(x), _from_values(_exp)
+    return x(x), _code(_exp)
 
 
 @intrinsic
 def dot(typing, x, y):
     """``dot(x, y)``: <x, y>."""
-    return x.dtype(x, x), _from_values(lambda builder, x, y: _sum(builder, builder.fmul(x, y)))
+    return x.dtype(x, x), _code(lambda builder, x, y: _sum(builder, builder.fmul(x, y)))
 
 
 @intrinsic
@@ -235,36 +220,36 @@ def dots(typing, x, ix, y, iy, z, width):
 
     The lanes of all products are added up together, two vectors' halves at a time, until each lane is a sum.
     """
+    size, lanes = len(width), z.lanes
 
-    def generate(context, builder, signature, args):
-        size, products = len(width), []
-        for row in range(z.lanes):
-            i, j = (builder.add(args[k], ir.Constant(args[k].type, row * size)) for k in (1, 3))
-            left = _load(context, builder, x, args[0], i, size)
-            products.append(builder.fmul(left, _load(context, builder, y, args[2], j, size)))
-        return builder.fadd(_sums(builder, products, args[4].type), args[4])
+    def emit(builder, x, ix, y, iy, z, _):
+        products = []
+        for row in range(lanes):
+            i, j = (builder.add(index, ir.Constant(index.type, row * size)) for index in (ix, iy))
+            products.append(builder.fmul(_load(builder, x, i, size), _load(builder, y, j, size)))
+        return builder.fadd(_sums(builder, products, z.type), z)
 
-    return z(x, ix, y, iy, z, width), generate
+    return z(x, ix, y, iy, z, width), _code(emit)
 
 
 @intrinsic
 def dots_with(typing, x, ix, stride, y, width):
     """``dots_with(x, ix, stride, y, width)``: the products <x, y> of one y and len(width) rows of x, a stride apart."""
 
-    def generate(context, builder, signature, args):
-        at, products = args[1], []
+    def emit(builder, x, at, stride, y, _):
+        products = []
         for _ in range(len(width)):
-            products.append(builder.fmul(_load(context, builder, x, args[0], at, y.lanes), args[3]))
-            at = builder.add(at, args[2])
-        return _sums(builder, products, ir.VectorType(args[3].type.element, len(width)))
+            products.append(builder.fmul(_load(builder, x, at, y.type.count), y))
+            at = builder.add(at, stride)
+        return _sums(builder, products, ir.VectorType(y.type.element, len(width)))
 
-    return Vector(x.dtype, len(width))(x, ix, types.int64, y, width), generate
+    return Vector(x.dtype, len(width))(x, ix, types.int64, y, width), _code(emit)
 
 
 @intrinsic
 def reduce_sum(typing, x):
     """``reduce_sum(x)``: the sum of the lanes."""
-    return x.dtype(x), _from_values(_sum)
+    return x.dtype(x), _code(_sum)
 
 
 @intrinsic
@@ -278,22 +263,26 @@ def reduce_max(typing, x):
             rest = _maximum(builder, *(_lanes(builder, rest, rest, range(at, at + half)) for at in starts))
         return builder.extract_element(rest, _INT(0))
 
-    return x.dtype(x), _from_values(emit)
+    return x.dtype(x), _code(emit)
 
 
-def _element(context, builder, array_type, array, index):
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+def _element(builder, array, index):
+    return builder.gep(builder.extract_value(array, _DATA), [index])
 
 
-def _load(context, builder, array_type, array, index, lanes):
-    vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
-    pointer = builder.bitcast(_element(context, builder, array_type, array, index), vector.as_pointer())
-    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
+def _load(builder, array, index, lanes):
+    element = _element(builder, array, index)
+    pointer = builder.bitcast(element, ir.VectorType(element.type.pointee, lanes).as_pointer())
+    return builder.load(pointer, align=_bytes(element.type.pointee))
 
 
-def _store(context, builder, array_type, array, index, vector, align=None):
-    pointer = builder.bitcast(_element(context, builder, array_type, array, index), vector.type.as_pointer())
-    return builder.store(vector, pointer, align=align or array_type.dtype.bitwidth // 8)
+def _store(builder, array, index, vector, align=None):
+    pointer = builder.bitcast(_element(builder, array, index), vector.type.as_pointer())
+    return builder.store(vector, pointer, align=align or _bytes(vector.type.element))
+
+
+def _bytes(number):
+    return 4 if isinstance(number, ir.FloatType) else 8
 
 
 def _int_vector(values):
@@ -345,7 +334,7 @@ def _maximum(builder, x, y):
 
 def _sum(builder, vector):
     number = vector.type.element
-    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{32 if isinstance(number, ir.FloatType) else 64}"
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{8 * _bytes(number)}"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
     return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
 
