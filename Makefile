@@ -13,7 +13,7 @@
 # Without an NVIDIA driver torch comes without CUDA, if TORCH_INDEX=URL answers; TORCH=cpu asks for that in any case,
 # TORCH=default for pip's own choice.
 
-# The most tested first.
+# The most tested Python comes first.
 PYTHON ?= python3.12 python3.11 python3.10 python3.13 python3.14 python3
 VENV ?= .venv
 OLDEST = .venv-oldest
@@ -25,8 +25,7 @@ INSTALL = sh .ci/install
 STAGE = @sh .ci/stage
 INSTALLING = "Installing into $(@D): minutes, mostly for torch; with CUDA it is 3 GB to download the first time"
 PAGE = runs/demo/figures/explorer.html
-# Stealing, because the slowest tests stand together: else one worker has them all at the end. Failures are named last,
-# where a log that is cut still has them.
+# Workers steal tests, because the slowest stand together. Failures are named last, where a log that is cut still has them.
 PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
 test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
@@ -45,8 +44,8 @@ demo: $(VENV)/installed
 	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types
-	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py
-	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py
+	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py setup.py
+	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py setup.py
 	$(VENV)/bin/python $(PYTEST)
 
 test-long: $(VENV)/installed-dev
@@ -64,45 +63,41 @@ test-wheel: $(VENV)/bin/python
 		sh .ci/bare-wheel $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' build/bare
 	@rm -rf build/bare
 
-# mypy is shown the package as the wheel has it, with viz inside: links in build/types.
+# mypy checks the package as the wheel has it, with viz inside, by links in build/types.
 types: $(VENV)/installed-dev
 	@rm -rf build/types && mkdir -p build/types/graphcaps
 	@for part in graphcaps/*; do ln -s "$(CURDIR)/$$part" build/types/graphcaps/; done
 	@ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
 	@cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
-# Sphinx's warnings are errors. Python's own, of what torch will drop one day, say nothing about a page.
+# Sphinx's warnings are errors. Python's own are about what torch will drop one day, not about a page.
 docs: $(VENV)/installed-dev
 	@rm -rf site
 	$(VENV)/bin/python -W ignore::FutureWarning -m sphinx -q -E -W --keep-going -d build/docs docs site
 	@printf 'Open this page in a browser: %s\n' '$(CURDIR)/site/index.html'
 
-# On CUDA are those of test_fused_gpu that start no process of their own (names with alone), and what has cuda in its
-# name, which facts have only where torch finds a GPU. All stages run, whichever fails; those that did are named last.
+# All stages run, whichever fails; the failed ones are named last.
 gpu: $(VENV)/installed-dev
 	@failed=; \
 	sh .ci/stage 'The targets: five minutes' \
 		$(VENV)/bin/python -m experiments.bench gpu --json runs/bench-gpu.json || failed="$$failed targets"; \
-	sh .ci/stage 'The kernels against the oracle, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
-		-k 'cuda or test_fused_gpu and not alone' tests/routing/test_fused_gpu.py tests/test_data_batches.py \
-		|| failed="$$failed kernels"; \
-	sh .ci/stage 'The facts on the GPU' $(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py \
-		|| failed="$$failed facts"; \
+	sh .ci/stage 'The facts, and batches drawn on the GPU' \
+		$(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py tests/test_data_batches.py || failed="$$failed facts"; \
 	sh .ci/stage 'An epoch of the network of the paper, as graphcaps train routes it' \
 		$(VENV)/bin/graphcaps train --model paper --epochs 1 --device cuda || failed="$$failed training"; \
 	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
-# What a page or a stopwatch shows doesn't depend on the libraries' age.
+# Pages and timings don't depend on the libraries' age.
 NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_notebooks.py)
 
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
-# What asks DGL for something: there its C++ is called through ctypes.
-ASKS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
+# Tests that call DGL, whose C++ is called through ctypes there.
+CALLS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
 
 test-newer: $(NEWER)/installed-dev
-	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/%.py)
+	$(NEWER)/bin/python $(PYTEST) $(CALLS_DGL:%=tests/%.py)
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)\([^"]*\)".*/\1==\2\3/p' pyproject.toml
 
@@ -116,7 +111,8 @@ $(VENV)/bin/python $(OLDEST)/bin/python $(NEWER)/bin/python:
 	@python=$$(sh .ci/find-python $(PYTHON)) && echo "Making $(@:/bin/python=) from $$python" && \
 		rm -rf $(@:/bin/python=) && "$$python" -m venv $(@:/bin/python=)
 
-# A stamp newer than pyproject.toml says that an environment is up to date; the install is editable, so code needs none.
+# A stamp that is newer than pyproject.toml says that an environment is up to date. The install is editable, so code
+# needs no stamp.
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' -e .
 	@touch $@

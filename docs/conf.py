@@ -97,9 +97,10 @@ html_copy_source = False
 html_show_sphinx = False
 
 
-def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the menu to the first page, and lead links that leave docs/ to their place in the site."""
-    text = source[0]
+def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the menu to the first page, lead links that leave docs/ to their place in the site, keep numbers together."""
+    text = re.sub(r"(?<=[\d.]) \+- (?=\d)", "\u00a0±\u00a0", source[0])
+    text = re.sub(r"\(([-+][\d.]+) to ([-+][\d.]+)\)", "(\\1\u00a0to\u00a0\\2)", text)
     if page == "index":
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
@@ -118,4 +119,4 @@ def copy_explorer(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.connect("build-finished", copy_explorer)
-    app.connect("source-read", adapt_links)
+    app.connect("source-read", adapt_page)

@@ -49,7 +49,7 @@ def select(text: str, columns: Sequence[int], rows: Container[str] = (), without
 def mnist_table() -> str:
     """Every accuracy on MNIST that the pages know: a row per network and command, equal couplings beside routings."""
     lines = [
-        "| network | trained by | epochs | seeds | uniform | dynamic | others |",
+        "| network | epochs | seeds | uniform | dynamic | others | trained by |",
         "|---|---|---|---|---|---|---|",
     ]
 
@@ -64,7 +64,7 @@ def mnist_table() -> str:
         others = "<br>".join(f"{name}: {cell}" for name, cell in cells.items() if name not in ("uniform", "dynamic"))
         shown = f"0 to {seeds - 1}" if seeds > 1 else "0"
         pair = f"{cells.get('uniform', '-')} | {cells.get('dynamic', '-')}"
-        lines.append(f"| {network} | `{command}` | {epochs} | {shown} | {pair} | {others or '-'} |")
+        lines.append(f"| {network} | {epochs} | {shown} | {pair} | {others or '-'} | `{command}` |")
 
     trained: dict[tuple, dict[str, list[float]]] = {}
     for row in (row for row in table.read("trainings") if row["dataset"] == "mnist"):

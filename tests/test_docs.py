@@ -23,8 +23,7 @@ from graphcaps.cli.commands import COMMANDS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
-MOST_LINES, MOST_WORDS = 200, 1300
-# What stands in a command for the reader's own choice, where graphcaps takes some words only.
+# Placeholders of the pages' commands, and a value that graphcaps takes.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
 TRAINS = ("by-hand", "own-pictures", "train", "watch")  # for seconds
@@ -61,7 +60,7 @@ def in_code(text: str) -> list[str]:
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
-    """Where the page's links and pictures lead inside the project: file and anchor."""
+    """The files and anchors inside the project that the page's links and pictures lead to."""
     found = []
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page])):
         if not re.match(r"[a-z]+:", target):
@@ -71,14 +70,15 @@ def links(page: Path) -> list[tuple[Path, str]]:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as GitHub makes them: lower case, blanks become hyphens, other signs are dropped."""
+    """The headings' anchors as GitHub makes them: lower case, hyphens for blanks, other signs are dropped."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_is_read_in_five_minutes():
-    assert len(PAGES[README].splitlines()) <= MOST_LINES
-    assert len(PAGES[README].split()) <= MOST_WORDS
+def test_the_readme_is_read_in_five_minutes_and_the_pages_stay_short():
+    words = {page: len(text.split()) for page, text in PAGES.items()}
+    assert len(PAGES[README].splitlines()) <= 200 and words.pop(README) <= 1300
+    assert sum(words.values()) <= 28_000
 
 
 @every_page
@@ -149,7 +149,7 @@ def says_so(printed: str, comment: str) -> bool:
     ],
 )
 def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
-    """A page's blocks run one after the other, each with the names of those before it or anew."""
+    """A page's blocks run one after the other, each with the names of those before it."""
     monkeypatch.chdir(tmp_path)  # files that are saved
     names: dict = {}
     for code in PYTHON[page]:
@@ -183,7 +183,7 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def parsed(monkeypatch) -> list[dict]:
-    """Commands do nothing but note what they were given."""
+    """The arguments of each command that is called; commands do nothing else."""
     given = []
 
     def idle(command):
