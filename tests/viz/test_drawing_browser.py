@@ -4,8 +4,6 @@ is what PyTorch says."""
 from __future__ import annotations
 
 import copy
-import re
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -245,46 +243,6 @@ def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium,
         assert graph["y"] + graph["height"] < 800, "the graph is on the first screen too"
         check_fits(page)
         check_accessible(page)
-
-
-@pytest.mark.parametrize(("name", "count"), [("WORDS", 150), ("NODE_WORDS", 50)])
-def test_both_languages_have_the_same_words(chromium, name, count):
-    page = chromium.new_page()
-    for script in ("words.js", "node_words.js"):
-        page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / script).read_text(encoding="utf-8"))
-    kinds = """(language) => {
-      const kind = (value) => value && typeof value === "object"
-        ? Object.fromEntries(Object.entries(value).map(([name, each]) => [name, kind(each)]))
-        : typeof value === "function" ? `function of ${value.length}` : typeof value;
-      return kind(%s[language]); }"""
-    english, german = (page.evaluate(kinds % name, language) for language in ("en", "de"))
-    assert english == german and len(english) > count
-    page.close()
-
-
-def test_the_page_is_german_by_a_switch_which_keeps_the_drawing_and_is_remembered(chromium, text):
-    with opened(chromium, text, width=400, height=800, color_scheme="light") as page:
-        draw(page, SEVEN)
-        page.locator("#as-matrix").click()
-        page.locator("#number-3").fill("0.12")
-        before = shown_lengths(page), pixels_of(page, "#seen canvas")
-        english = page.locator("body").inner_text()
-        page.get_by_role("button", name="Deutsch").click()
-        answered(page)
-        assert page.locator("html").get_attribute("lang") == "de"
-        assert (shown_lengths(page), pixels_of(page, "#seen canvas")) == before
-        assert page.locator("#number-3").input_value() == "0.12"
-        assert page.locator("#as-matrix").get_attribute("aria-pressed") == "true"
-        assert page.locator("#shown").inner_text() == "Deine Zeichnung."
-        german = page.locator("body").inner_text()
-        same = {line for line in english.split("\n") if re.search("[a-z]{4}", line)} & set(german.split("\n"))
-        assert same <= {"Iteration", "Matrix", "logit", "softmax"}, same
-        assert "undefined" not in german + english
-        check_fits(page)
-        check_accessible(page)
-        page.reload()
-        answered(page)
-        assert page.locator("#children-head").inner_text() == "16 Kinder"
 
 
 def test_the_epoch_slider_routes_a_drawing_with_the_weights_of_then(chromium):

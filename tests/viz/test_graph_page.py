@@ -300,7 +300,7 @@ def test_moving_a_nodes_features_routes_its_neighbours_at_once(page):
     assert text(page, "#changes").startswith("Features of 1 node moved. ")
 
 
-def test_time_the_matrix_and_german_by_buttons(page):
+def test_time_and_the_matrix_by_buttons(page):
     assert text(page, "#iterations output") == "3 of 10"
     page.locator("#iteration").fill("1")
     settle(page)
@@ -312,9 +312,6 @@ def test_time_the_matrix_and_german_by_buttons(page):
     page.locator(".stage > canvas").click(position={"x": 6, "y": 20 + (box["height"] - 24) / 34 * 3.5})
     settle(page)
     assert page.locator("#node").input_value() == str(order[3])
-    page.locator("#language").click()
-    settle(page)
-    assert text(page, "#edit-head") == "Den Graphen ändern" and "Kanten kommen bei" in text(page, "#child-head")
 
 
 @pytest.mark.parametrize("name", ["dynamic", "uniform, no squash, no bias", "unit votes, mutual, 5 iterations"])

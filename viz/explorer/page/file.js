@@ -3,10 +3,7 @@
 const stored = await storedData();
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
-const nameWithout = () => ($("#without").textContent = words.ofData(stored.without));
-
-nameWithout();
-renewals.push(nameWithout);
+$("#without").textContent = stored.without;
 $("#without").hidden = !stored.without;
 show(stored);
 showImages(

@@ -124,7 +124,7 @@ const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => cha
 function layOut(at) {
   const { name, classes, pixels, title } = shelf[at],
     picture = photograph(pixels);
-  const named = () => (title ? words.ofData(title) : classes.length ? words.testImageOf(name) : sentence(words.ofData(name)));
+  const named = () => (title ? title : classes.length ? words.testImageOf(name) : sentence(name));
   shown = { at, label: classes.length === 1 ? classes[0] : null, name: named };
   Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
 }

@@ -70,9 +70,9 @@ function showImages(images, chosen, pick) {
 
 function nameImages() {
   const groups = [...new Set(chooser.map(({ group = "" }) => group))];
-  groups.forEach((group, at) => ($(`#group-${at}`).textContent = words.ofData(group)));
+  groups.forEach((group, at) => ($(`#group-${at}`).textContent = group));
   chooser.forEach((each, n) => {
-    const name = words.ofData(each.name),
+    const name = each.name,
       caption = chooserInput(n).parentElement.querySelector("span");
     caption.textContent = each.wrong ? `${name} ${WRONG} ${each.wrong}` : name;
     caption.title = each.wrong ? words.takenFor(name, each.wrong) : name;
@@ -105,7 +105,7 @@ function takeImage(n) {
   };
   const same = pictured && !known && picture(); // until a drawing rests, and where children look is measured
   graph.take(image, trace.parents, pictured ? new Map(image.order.map((child) => [child, same || picture(child)])) : null);
-  $("#source").textContent = [trace.title, ...trace.source].map(words.ofData).join(" · ");
+  $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   $("#parents-head").textContent = words.parents(trace.parents.length);
   const all = image.order.length === trace.children;
   $("#children-head").textContent = all ? words.children(trace.children) : words.someChildren(image.order.length, trace.children);

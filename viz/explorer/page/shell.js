@@ -1,5 +1,5 @@
-// What both pages do alike: time and its sliders, the choice, light and dark, and the language. A page has draw(), which
-// draws the moment `now`, and renew(), which follows a change of colours or of the language.
+// What both pages do alike: time and its sliders, the choice, light and dark. A page has draw(), which draws the moment
+// `now`, and renew(), which follows a change of colours.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   systemNight = matchMedia("(prefers-color-scheme: dark)");
@@ -8,7 +8,7 @@ const STEP = 900,
 const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
 const NOTHING = { parent: null, child: null }; // a choice of nothing
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
-const renewals = []; // what other files do when the colours or the language have changed
+const renewals = []; // what other files do when the colours have changed
 let trace,
   image,
   look,
@@ -138,24 +138,8 @@ $("#theme").addEventListener("click", () => {
 });
 systemNight.addEventListener("change", renew);
 
-// Put a language's words where the page's elements name them.
-function speak(language) {
-  words = WORDS[language];
-  document.documentElement.lang = language;
-  for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
-  for (const element of document.querySelectorAll("[data-label]")) {
-    element.setAttribute("aria-label", words[element.dataset.label]);
-  }
-  const other = Object.keys(WORDS).find((each) => each !== language);
-  Object.assign($("#language"), { textContent: other.toUpperCase(), lang: other });
-  $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
-  $("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
-}
-
-speak(recalled("language") in WORDS ? recalled("language") : "en");
-$("#language").addEventListener("click", () => {
-  speak($("#language").lang);
-  remember("language", document.documentElement.lang);
-  renew();
-});
+for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
+for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", words[element.dataset.label]);
+$("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
+$("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
 new ResizeObserver(redraw).observe(document.body);
