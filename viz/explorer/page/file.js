@@ -3,8 +3,8 @@
 const stored = await storedData();
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
+$("#lead").insertAdjacentHTML("afterend", '<p id="without"></p>');
 $("#without").textContent = stored.without;
-$("#without").hidden = !stored.without;
 show(stored);
 showImages(
   stored.images.map((each, n) => ({ name: nameOf(each, n), pixels: each.pixels, wrong: wrongOf(stored, each) })),

@@ -1,27 +1,26 @@
 // Words of the graph's page: they replace those of words.js that speak of images, and add others.
 
 Object.assign(words, {
-  choice(edges, choosing, nearlyEqual) {
-    if (nearlyEqual) return "Couplings nearly equal: hardly any routing";
-    return `${thousands(choosing)} of ${counted(edges, "edge", "edges")} ${choosing === 1 ? "goes" : "go"} to one capsule by more than half`;
+  title(counts, edges) {
+    const said = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
+      texts = said.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
+      others = said.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
+    if (others) texts.push(`${thousands(others)} to others`);
+    return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
   },
-  lead: (K, matrix) =>
-    `Along each edge a node sends its neighbour a vote for each of ${K} capsules, and divides itself among them. ` +
-    `Colour: the capsule that gets most; the ${matrix ? "stronger a cell" : "wider a line"}, the more.`,
+  lead: (K) =>
+    `Along each edge a node sends its neighbour a vote for each of ${K} capsules. Votes that agree pull harder in the next ` +
+    "round: their lines grow. Colour: the capsule that gets most.",
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
-    [`${routing} routing, ${counted(iterations, "iteration", "iterations")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
+    [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
   size: (nodes, edges) => `${counted(nodes, "node", "nodes")}, ${counted(edges, "edge", "edges")}`,
   sample: ({ edges, around }, shown, whole, mutual) =>
     `${thousands(shown)} of ${thousands(edges)} edges: all that arrive at ${counted(whole, "node", "nodes")}, ` +
     `${around === null ? "those of most edges" : `those around ${around}`}. ` +
     (mutual ? "Small nodes lack edges, and what they and their neighbours get is off." : "Small nodes send votes; what arrives at them isn't in the page."),
-  change: "Change the graph",
-  node: "Node",
   nodeWords: ["node", "nodes"],
   edgeWords: ["edge", "edges"],
-  other: "Neighbour",
   none: "none",
-  pick: "Pick",
   picking: "Click on a node in the graph.",
   chooseTwo: "Choose an edge to cut it, or two nodes to join them.",
   outside: (name) => `What arrives at ${name} isn't in the page, so no edge can be added there.`,
@@ -32,10 +31,10 @@ Object.assign(words, {
   features: (name) => `Features of ${name}`,
   towards: (name) => `like ${name}`,
   feature: (f) => `feature ${f}`,
-  reset: "Reset all",
   unchanged: "Nothing is changed.",
-  changed: (cut, added, moved) => {
-    const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, moved && `features of ${counted(moved, "node", "nodes")} moved`];
+  goesTo: "Goes",
+  changed: (cut, added, moved, held) => {
+    const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, moved && `features of ${counted(moved, "node", "nodes")} moved`, held && `${counted(held, "edge", "edges")} held`];
     return `${sentence(parts.filter(Boolean).join(", "))}.`;
   },
   rerouted: (count, names) =>
@@ -45,9 +44,6 @@ Object.assign(words, {
   capsuleOf: (l, node) => `capsule ${l} of ${node}`,
   capsulesOfAll: "Edges by capsule",
   capsulesOf: (name) => `Capsules of ${name}`,
-  capsuleLabel: (l, value, node) => (node === null ? `Capsule ${l}: ${counted(value, "edge", "edges")}` : `Capsule ${l} of ${node}, length ${value}`),
-  from: "from",
-  arrivals: "The edges that arrive, with their couplings",
   oneChild: "A node or an edge",
   chooseChild: "Choose a node in the graph to see what arrives there, or an edge to see why it goes to its capsule.",
   arrive: (name, n) => `${counted(n, "edge arrives", "edges arrive")} at ${name}`,
@@ -57,33 +53,32 @@ Object.assign(words, {
   output: (formula) => `Capsule l is ${formula}.`,
   head: (two) => (two ? "Lines: at each end what arrives there" : "Arrows: votes"),
   graphLabel: (nodes, edges, chosen) => `Graph of ${nodes} and ${edges}. Up and down choose a node.${chosen}`,
-  matrixLabel: "From a row to a column",
   isSelected: (name) => ` ${name} is selected.`,
-  moment: (r) => `Iteration ${r}`,
+  moment: (r) => `Round ${r}`,
   entropyHead: "How undecided the edges are",
-  eachChild: "each edge",
   childWord: "edge",
   strongestWith: () => "",
   subject: (edge, how, parent) => `Edge ${edge}, and ${parent}. `,
   vote: (name, unit, weight) =>
     `Its vote û is the features of ${name} times W${unit ? ", brought to length 1" : ""}${weight === 1 ? "" : `, times the edge's weight ${fixed(weight, 2)}`}.`,
   plane: (name, iterations) =>
-    `To the right is along ${name} as it is after ${counted(iterations, "iteration", "iterations")}, up is across ` +
+    `To the right is along ${name} as it is after ${counted(iterations, "round", "rounds")}, up is across ` +
     `it, where votes differ most. The stronger an arrow, the larger its coupling. The thick one is what they are compared with; ` +
     `dashed: length 1. Dotted: `,
   lengthIs: (name, length) => name,
-  meanAngle: (angle, first) => `the mean angle between votes and capsule, weighed by coupling and length: ${angle}${first && `, in iteration 1 ${first}`}.`,
-  replaced: (b, r) => `It replaces b, which was ${b}: b of iteration ${r + 2}. κ is the concentration, ρ the usual length of votes for this capsule.`,
+  meanAngle: (angle, first) => `the mean angle between votes and capsule, weighed by coupling and length: ${angle}${first && `, in round 1 ${first}`}.`,
+  replaced: (b, r) => `It replaces b, which was ${b}: b of round ${r + 2}. κ is the concentration, ρ the usual length of votes for this capsule.`,
   inPlane: (head, chosen, angle) => `${head} in the plane. Up and down choose an edge.${chosen} ${angle}`,
   lines: { softmax: "softmax", sum: "sum", squash: "squash", output: "output", agreement: "agreement" },
   ofBack: (edge) => `that of ${edge}`,
   bothWays: (own, edge, other) => `With mutual=True it is this edge's own ${own} and that of ${edge}, ${other}.`,
   reading: [
-    ["A line", "joins two nodes. At each end it shows what arrives there: the capsule of this node that the other one goes to most, by colour, and the coupling c, by width and strength. Grey: undecided. An arrow is an edge that has no other one back. A ring is a node's edge to itself. In the matrix a row's node votes for a column's."],
-    ["An iteration", "of routing turns logits b into couplings (a softmax over the capsules of the edge's target), adds up the votes at each node, and makes new logits from how well votes agree with the sums. In the first all couplings are equal."],
-    ["Changes", "are routed at once, with all iterations. A node depends on the edges that arrive there alone, so what you change shows at the neighbours; with mutual routing further away."],
+    ["A line", "joins two nodes. At each end it shows what arrives there: the capsule of this node that the other one goes to most, by colour, and the coupling c, by width and strength. Grey: undecided. An arrow is an edge that has no other one back. A ring is a node's edge to itself."],
+    ["Pull a line", "to another node, and its votes go there; to a capsule in the list, and it goes there alone; or let it go where nothing is, and it is cut. Undo takes it back."],
+    ["A round", "of routing turns logits b into couplings (a softmax over the capsules of the edge's target), adds up the votes at each node, and makes new logits from how well votes agree with the sums. In the first all couplings are equal."],
+    ["Changes", "are routed at once, in all rounds. A node depends on the edges that arrive there alone, so what you change shows at the neighbours; with mutual routing further away."],
     ["Entropy", "is high while an edge spreads over all capsules and 0 when it has chosen one."],
-    ["Keys", `${KEYS[0]} ${KEYS[1]} iteration, ${KEYS[3]} play, ${KEYS[4]} to the graph, where ${KEYS[5]} ${KEYS[6]} choose a node, ${KEYS[7]} show all. With ${KEYS[2]} a click chooses the second node.`],
+    ["Keys", `${KEYS[0]} ${KEYS[1]} round, ${KEYS[3]} play, ${KEYS[4]} to the graph, where ${KEYS[5]} ${KEYS[6]} choose a node, ${KEYS[7]} show all. With ${KEYS[2]} a click chooses the second node.`],
   ],
   terms: {
     parent: ["capsule", "A capsule is a vector that a node has; each node has as many, and each stands for one kind of neighbour."],
@@ -93,7 +88,7 @@ Object.assign(words, {
     coupling: ["coupling", "A coupling c, from 0 to 1, is how much of an edge goes to a capsule; those of one edge sum to 1."],
     agreement: ["agreement", "Agreement is the inner product of a vote and its capsule: large where they point the same way."],
     entropy: ["entropy", "Entropy −Σ c ln c of an edge is 0 when it has chosen one capsule and largest when all its couplings are equal."],
-    iteration: ["iteration", "An iteration is one round of routing: couplings from logits, sums from couplings, new logits from agreement."],
+    iteration: ["round", "A round of routing, or iteration: couplings from logits, sums from couplings, new logits from agreement."],
     routing: ["routing", "Routing decides to which capsules of a node the votes of its neighbours go."],
     squash: ["squash", "Squashing keeps a vector's direction and makes its length n into n² / (1 + n²), which is below 1."],
     output: ["output", "What the layer gives for a node: the mean of what arrived, with the bias added, squashed."],
