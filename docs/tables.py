@@ -75,7 +75,7 @@ def mnist_table() -> str:
     for (network, command, epochs), routings in trained.items():
         cells = {name: accuracy(each) for name, each in routings.items()}
         add(network, command, epochs, max(map(len, routings.values())), cells)
-    numbers = read("mnist")[0]["numbers"]
+    numbers = Run.open("mnist").result() or {}
     right = accuracy([numbers["test_correct"] / numbers["test_images"]])
     add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": right})
 
@@ -265,16 +265,13 @@ def tables() -> dict[str, str]:
         "readme": overview_table(README_COLUMNS, README_ROWS),
         "mnist": mnist_table(),
         "affnist": affnist_table(),
-        
         "transformed": table.transformed(table.RESULTS / "evaluate"),
-        
         "bench": bench_table(benchmarks),
         "nodes": bench.nodes_table(benchmarks),
         "busy": bench.busy_table(benchmarks),
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
         "defaults": defaults_table(),
         "relations": relations_table(),
-        
         "drawings": drawings_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),

@@ -60,7 +60,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
         network = network_data(model, epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
-    network |= {"desk": desk_of(model, DATASETS.get(run.config.dataset)), "shelf": []}
+    network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
     return rerouted(trace, model, epoch), network, ""
 
 

@@ -78,6 +78,7 @@ def result(
         accelerator: the accelerator of the training.
     """
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
+    kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
         "command": config.command(),
         "model": config.model,
@@ -92,7 +93,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(kappa) for part in best.modules() if isinstance(kappa := getattr(part, "kappa", None), torch.Tensor)],
+        "concentration": [float(kappa) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
         "engine": _engine(config, best, accelerator.device),
         **made_with(accelerator),
