@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from ..errors import GraphcapsError, check_whole
 from ..functional import squash
 from .rule import Rule
-
-if TYPE_CHECKING:
-    from .engines.edges import Edges
 
 
 class Parents(NamedTuple):
@@ -52,11 +49,11 @@ class Routing(nn.Module):
     sums_votes: bool = True
     """Whether poses are sums of votes times couplings, as ``CapsuleConv`` expects them."""
 
-    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
+    def forward(self, edges: Any, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges; ``graphcaps.routing.engines.edges`` lists them.
+            edges: the operations on the graph's edges: an ``Edges`` of ``graphcaps.routing.engines.edges``.
             votes: u_hat (E, *, D) in the layout of ``edges``.
             prior: logits (E, *) that the routing starts from, in the layout of ``edges``.
             activation: (I, *) in [0, 1], how sure each child is, or None for 1.
