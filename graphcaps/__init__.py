@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
     from .explore.graph_page import explore_graph
-    from .functional import coupling_entropy, margin_loss, spread_loss, squash
-    from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
+    from .functional import margin_loss, spread_loss, squash
+    from .graph import bipartite_graph, complete_graph, coupling_entropy, local_graph, local_index, to_networkx
     from .models import CapsNet
     from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
     from .trace import RoutingTrace, watch
@@ -69,8 +69,8 @@ if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
         "config": "TrainConfig",
         "errors": "GraphcapsError InputError",
         "explore.graph_page": "explore_graph",
-        "functional": "coupling_entropy margin_loss spread_loss squash",
-        "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
+        "functional": "margin_loss spread_loss squash",
+        "graph": "bipartite_graph complete_graph coupling_entropy local_graph local_index to_networkx",
         "models": "CapsNet",
         "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "RoutingTrace watch",

@@ -27,8 +27,7 @@ from torch import Tensor
 from .._dgl import DGLGraph
 from ..data import Batches
 from ..errors import required
-from ..functional import coupling_entropy
-from ..graph import links
+from ..graph import coupling_entropy, links
 from ..models import CapsNet
 from ..models.answers import overlaid
 from ..nn import ConvCaps, MatrixConvCaps

@@ -1,6 +1,7 @@
 """Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
+from .entropy import coupling_entropy
 from .links import Links, cached_per_structure, links
 from .local import local_graph, local_grid, local_index
 from .nodes import expand, membership, reverse_edges
@@ -13,6 +14,7 @@ __all__ = [
     "cached_per_structure",
     "check_graph",
     "complete_graph",
+    "coupling_entropy",
     "expand",
     "links",
     "local_graph",
