@@ -1,4 +1,4 @@
-"""Two digits in an image: how pairs are made, what is asked of a network, and a whole training with resuming."""
+"""Two digits in an image: how pairs are made, what is asked of a network, and a whole training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, InputError, TrainConfig, dynamic_routing, train
+from graphcaps import CapsNet, InputError, dynamic_routing, train
 from graphcaps.analysis.accuracy import Evaluation, evaluate
 from graphcaps.analysis.ink import ink_assigned, owners
 from graphcaps.cli import main
@@ -23,6 +23,7 @@ from graphcaps.routing import Uniform
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation
 
+from . import small
 from .traces import stored_in
 
 SIZE = 8
@@ -40,24 +41,7 @@ def digits(count: int, seed: int = 0) -> Images:
 
 
 def splits() -> ImageSplits:
-    parts = {
-        name: Pairs(digits(count, seed)) for name, count, seed in (("train", 60, 0), ("val", 20, 1), ("test", 22, 2))
-    }
-    return ImageSplits("multimnist", tuple("abcd"), **parts)
-
-
-@pytest.fixture
-def use(monkeypatch):
-    for module in ("graphcaps.training.loop", "graphcaps.data", "graphcaps.explore.of_run"):
-        monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: splits())
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
-    torch.set_num_threads(1)
-
-
-def config(out: Path, **settings) -> TrainConfig:
-    defaults = dict(dataset="multimnist", model="compact", epochs=2, batch_size=20, device="cpu", precision="float32")
-    return TrainConfig(**defaults | {"out": out, "name": "run"} | settings)
+    return ImageSplits("multimnist", tuple("abcd"), *(Pairs(digits(*each)) for each in ((60, 0), (20, 1), (22, 2))))
 
 
 @pytest.fixture
@@ -160,9 +144,10 @@ def test_evaluation_chooses_capsules_without_labels(model):
     assert not torch.equal(true.labels, false.labels)
 
 
-def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, use, capsys, monkeypatch):
+def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = train(config(tmp_path / "runs", epochs=24, batch_size=10), progress=False)
+    small.use(monkeypatch, splits())
+    result = train(small.config(tmp_path / "runs", dataset="multimnist", epochs=24, batch_size=10), progress=False)
     assert result["test_accuracy"] > 0.5  # a guess of two classes of four is right in a sixth
     run = Path(result["run"])
     assert graphcaps.load(run).objects == 2 and 0.3 < Run.open(run).metrics()[-1]["train_accuracy"] <= 1
