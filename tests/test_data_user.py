@@ -85,6 +85,7 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
         picture(tmp_path / "pets" / "b" / "deeper" / f"{k}.JPG", (10, 200, 10), (20, 60), "RGB", exif=turned)
     (tmp_path / "pets" / "a" / "notes.txt").write_text("no image")
     picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
+    picture(tmp_path / "pets" / "a" / ".thumbnails" / "a.png", 0)
     splits = loaded(tmp_path / "pets")
     assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
     middle = sum(((part.pixels[part.labels == 0][:, :, 20, 20]).tolist() for part in every(splits)), [])
