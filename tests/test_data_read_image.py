@@ -39,7 +39,9 @@ DIGIT = to_float(torch.from_numpy(digit()))[None]
 
 
 def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_paper_inverted(saved):
-    for array, dark in ((digit(), False), (255 - digit(), True), (digit().astype(np.uint16) * 257, False)):
+    transparent = np.dstack([np.zeros((28, 28, 3), np.uint8), digit()])  # black ink on nothing, which counts as white
+    wide = digit().astype(np.uint16) * 257
+    for array, dark in ((digit(), False), (255 - digit(), True), (wide, False), (transparent, True)):
         pixels, inverted = read_image(saved(array), GREY)
         assert torch.equal(pixels, DIGIT) and inverted is dark
     for invert in (True, False):
@@ -47,16 +49,6 @@ def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_pape
         assert inverted is invert and pixels[0, 0, 0] == float(invert)
     pixels, inverted = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
     assert not inverted and pixels.min() > 0.9  # a colour image isn't inverted by itself
-
-
-def test_what_is_transparent_counts_as_white_paper(saved):
-    ink = np.zeros((28, 28, 4), np.uint8)
-    ink[..., 3] = digit()
-    pixels, inverted = read_image(saved(ink), GREY)
-    assert inverted and torch.equal(pixels, DIGIT)
-
-
-def test_a_photo_is_turned_as_its_camera_recorded_it(saved):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held on its side: turn by 270 degrees to see it upright
     assert torch.equal(read_image(saved(digit(), exif=exif), GREY).pixels, torch.rot90(DIGIT, -1, (1, 2)))

@@ -83,13 +83,16 @@ def test_what_is_missing_is_downloaded_once_and_each_image_is_in_one_part_with_i
     assert not label_of
 
 
-def test_a_download_with_a_wrong_checksum_is_not_read_and_the_next_one_works(kmnist):
+def test_a_failed_download_names_the_ways_out_and_the_next_one_works(kmnist):
     served, root = kmnist
     path = served / "t10k-images-idx3-ubyte.gz"
     whole = path.read_bytes()
-    path.write_bytes(whole[:-10])
-    with pytest.raises(GraphcapsError, match="KMNIST: expected its files in .*, got: .* --dataset digits"):
+    path.write_bytes(whole[:-10])  # a wrong checksum
+    with pytest.raises(GraphcapsError) as caught:
         load_images("kmnist", root)
+    for word in ("KMNIST: expected its files in", path.name, str(root), "--data DIR", "--dataset digits"):
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
     path.write_bytes(whole)
     assert len(load_images("kmnist", root).test) == 20
 
@@ -133,16 +136,6 @@ def test_torchvisions_old_pickled_mnist_is_never_read(tmp_path):
     with pytest.raises(GraphcapsError, match="MNIST: expected its files"):
         load_images("mnist", tmp_path, download=False)
     assert not (tmp_path / "ran").exists()
-
-
-def test_without_a_network_the_error_names_digits_and_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
-    with pytest.raises(GraphcapsError) as caught:
-        load_images("mnist", tmp_path / "data")
-    for word in ("MNIST:", "train-images-idx3-ubyte", str(tmp_path / "data"), "--data DIR", "--dataset digits"):
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_torchvision_that_does_not_fit_torch_is_named(tmp_path, monkeypatch):

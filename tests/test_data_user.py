@@ -85,6 +85,7 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
         picture(tmp_path / "pets" / "b" / "deeper" / f"{k}.JPG", (10, 200, 10), (20, 60), "RGB", exif=turned)
     (tmp_path / "pets" / "a" / "notes.txt").write_text("no image")
     picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
+    picture(tmp_path / "pets" / "a" / ".thumbnails" / "a.png", 0)
     splits = loaded(tmp_path / "pets")
     assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
     middle = sum(((part.pixels[part.labels == 0][:, :, 20, 20]).tolist() for part in every(splits)), [])
@@ -203,12 +204,8 @@ def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) 
     return path
 
 
-MEDMNIST = {
-    "train_images": COLOURS,
-    "train_labels": LABELS[:, None],
-    "val_images": COLOURS[:6],
-    "val_labels": LABELS[:6],
-}
+MEDMNIST = {"train_images": COLOURS, "train_labels": LABELS[:, None]}
+MEDMNIST |= {"val_images": COLOURS[:6], "val_labels": LABELS[:6]}
 FIRST = COLOURS.transpose(0, 3, 1, 2)
 ARRAYS = {
     "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
@@ -280,10 +277,7 @@ def bad_npz(to: Path, images: np.ndarray, labels: np.ndarray = LABELS) -> tuple[
 
 BAD = {
     "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
-    "no class": (
-        lambda to: ("folder", folder_of(to, a__png=b"")),
-        "a folder per class, with its images, got no folder",
-    ),
+    "no class": (lambda to: ("folder", folder_of(to, a__png=b"")), "a folder per class, .* got no folder"),
     "no image": (lambda to: ("folder", folder_of(to, cat=None)), "cat: expected a folder with images, got none"),
     "other names": (
         lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
@@ -291,10 +285,7 @@ BAD = {
     ),
     "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
     "too few": (lambda to: ("folder", few(to / "own", 9, 2)), "3 images or more of each class, .* got 2 of light. Add"),
-    "no labels": (
-        lambda to: bad_idx(to, **{TRAIN: idx(GREYS)}),
-        "train-labels-idx1-ubyte or its .gz beside it, got none",
-    ),
+    "no labels": (lambda to: bad_idx(to, **{TRAIN: idx(GREYS)}), "train-labels-idx1-ubyte or its .gz beside it"),
     "half a gzip": (
         lambda to: bad_idx(to, **{f"{TRAIN}__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED),
         "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended",
@@ -304,16 +295,9 @@ BAD = {
     "web page": (lambda to: bad_idx(to, **{TRAIN: b"<html>"} | LABELED), "dims in MNIST's format, got b'<html>'"),
     "pickle": (lambda to: bad_npz(to, np.array([Runs()])), "Arrays of objects are pickles, which can run code"),
     "labels of others": (lambda to: bad_npz(to, GREYS, LABELS[1:]), "of 0 and 1, got .29,"),
-    "to 16": (lambda to: bad_npz(to, GREYS / 16), "got float64 from 0 to 15.9375. Divide"),
     "NaN": (lambda to: bad_npz(to, GREYS * np.nan), "fractions from 0 to 1, got float64 from nan"),
-    "no square": (
-        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :8])),
-        "square grey or RGB image, got 8 numbers",
-    ),
-    "words": (
-        lambda to: ("csv", write_csv(to / "a.csv", np.char.add(SQUARES.astype(str)[:, :9], "x"))),
-        "train images: expected numbers, got object",
-    ),
+    "no square": (lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :8])), "grey or RGB image, got 8 numbers"),
+    "words": (lambda to: bad_npz(to, GREYS.astype(str)), "train images: expected numbers, got <U3"),
 }
 
 
