@@ -34,7 +34,7 @@ __all__ = [
     "engine",
     "LinearVotes",
     "MatrixVotes",
-    "Routed",
+    "Parents",
     "CapsNet",
     "RoutingTrace",
     "watch",
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
-    from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, engine, route
+    from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
     from .trace import RoutingTrace, watch
     from .training.run_folder import load
     from .training.train import train
@@ -72,7 +72,7 @@ if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
         "functional": "coupling_entropy margin_loss spread_loss squash",
         "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
         "models": "CapsNet",
-        "routing": "LinearVotes MatrixVotes Routed choose_engine dynamic_routing engine route",
+        "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "RoutingTrace watch",
         "training.run_folder": "load",
         "training.train": "train",

@@ -64,9 +64,9 @@ def explore_graph(
     away.
 
     Args:
-        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, capsules that compete
-            (``competition="capsules"``), and several of them; without ``in_caps``, ``edge_feats``, ``residual`` and
-            ``activation``. The page computes as ``conv.eval()`` does.
+        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
+            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
+            does.
         graph: homogeneous; N nodes, E edges.
         feat: (N, in_feats), what the layer is called with.
         path: the file.
@@ -99,7 +99,7 @@ def explore_graph(
     capsules, routing = conv.capsules, conv.capsules.routing
     with torch.no_grad():
         capsules(graph, feat, edge_weight, False)  # says what doesn't fit
-    chosen, whole = _around(graph, center, routing.mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
+    chosen, whole = _around(graph, center, capsules.mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
     number = torch.zeros(count, dtype=torch.long).index_copy(0, nodes, torch.arange(len(nodes)))
@@ -126,8 +126,8 @@ def explore_graph(
         "routing": name_of(routing),
         "iterations": routing.iterations,
         "concentration": float(routing.kappa.detach()) if isinstance(routing, Spherical) else None,
-        "unit_votes": routing.unit_votes,
-        "mutual": routing.mutual,
+        "unit_votes": capsules.unit_votes,
+        "mutual": capsules.mutual,
         "squash": capsules.squash_output,
         "normalise": capsules.normalise,
         "colors": [style.hex_color(k) for k in range(capsules.num_caps)],
@@ -148,7 +148,6 @@ def _check_layer(conv: CapsuleConv) -> None:
         name_of(capsules.routing) in ROUTINGS, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then
     )
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
-    expect(capsules.competition == "capsules", "conv", "competition='capsules'", repr(capsules.competition), then)
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():

@@ -20,7 +20,7 @@ from ..graph import bipartite_graph, complete_graph, links, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing import Dynamic, route
-from ..routing.edges import Observer
+from ..routing.engines.edges import Observer
 from ..routing.observers import recording
 from ..routing_trace import RoutingTrace
 

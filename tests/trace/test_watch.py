@@ -13,7 +13,7 @@ from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
 from graphcaps.nn.matrix_caps import MatrixClassCaps, MatrixConvCaps, Poses
-from graphcaps.routing import Dynamic, Spherical
+from graphcaps.routing import Dynamic
 
 
 def ring(nodes=6):
@@ -45,7 +45,7 @@ NETWORKS = {
     ),
     **{
         f"CapsuleConv {options}": lambda options=options: (CapsuleConv(5, 4, 3, **options), (ring(), torch.randn(6, 5)))
-        for options in ({}, {"routing": Spherical(mutual=True)}, {"competition": "neighbours"}, {"routing": "uniform"})
+        for options in ({}, {"mutual": True}, {"unit_votes": True}, {"routing": "uniform"})
     },
     "CapsuleReadout": lambda: (CapsuleReadout(5, 4, 2), (dgl.batch([ring(), ring(4)]), torch.randn(10, 5))),
 }
@@ -90,7 +90,7 @@ def test_the_last_iteration_is_the_layers_own():
 def test_a_bare_call_is_called_route_and_recorded_as_an_observer_sees_it(draw):
     graph, votes, states = complete_graph(4, 3), draw(12, 2, 5), []
     with watch() as seen:
-        v, _ = route(graph, votes, Dynamic(4), on_iteration=lambda r, *state: states.append(state))
+        v = route(graph, votes, Dynamic(4), on_iteration=lambda r, *state: states.append(state)).v
     trace = seen["route"]
     assert (trace.num_children, trace.num_parents, trace.trained_iterations) == (4, 3, 4) and trace.about == {}
     assert trace.src.tolist() == [i for i in range(4) for _ in range(3)] and trace.dst.tolist() == [0, 1, 2] * 4
@@ -156,7 +156,7 @@ def test_the_layers_of_pyg_are_recorded():
     assert seen["CapsuleConv"].nodes.tolist() == [edge for edge in edges for _ in range(3)]
 
 
-@pytest.mark.parametrize("options", [{}, {"in_caps": 2}, {"competition": "neighbours"}])
+@pytest.mark.parametrize("options", [{}, {"in_caps": 2}])
 def test_a_trace_of_a_conv_says_from_which_node_to_which_each_vote_goes(options):
     graph, conv = ring(), CapsuleConv(5, 4, 3, **options)
     feat = torch.randn(6, *([2] if "in_caps" in options else []), 5)
@@ -175,7 +175,7 @@ def test_a_trace_of_a_conv_says_from_which_node_to_which_each_vote_goes(options)
 def test_parents_beyond_the_limit_are_recorded_where_they_have_an_edge():
     graph = graphcaps.bipartite_graph([0, 0, 1, 1], [7, 2, 9, 5], 2, 40)
     with watch(edges=3) as seen:
-        v, _ = route(graph, torch.randn(4, 1))
+        v = route(graph, torch.randn(4, 1)).v
     trace = seen["route"]
     assert trace.parents.tolist() == [2, 7] and trace.dst.tolist() == [1, 0] and trace.about["parents"] == "2 of 40"
     assert trace.parent_names == ("parent 2", "parent 7")

@@ -20,11 +20,11 @@ from .kernels import gather_votes, iterate, iterate_backward, linear_backward, v
 from .memory import empty, zeros
 from .tiles import LANES, SOFTMAX
 
-# Numbers in the votes that are worked on together: of some images of one child, of a block of small children.
+# Numbers in the votes of one tile (some images of one child), and of a block of small children.
 TILE, BLOCK = 2**15, 2**12
-SMALL_ROW = 512  # bytes of an edge's votes up to which it pays to sort them by child
-MOST_SUMS = 2**28  # bytes that the threads' own sums may take together
-HUB = 2**24  # bytes that room for one child's linear votes may take whatever the votes would
+MAX_SORTED_ROW = 512  # bytes of an edge's votes, up to which sorting them by child pays
+MAX_SUMS = 2**28  # bytes of all threads' own sums together
+MAX_BUFFER = 2**24  # bytes that the buffer for one child's linear votes may always take
 
 
 class EdgesByChild:
@@ -43,10 +43,10 @@ class EdgesByChild:
         self._matrices: dict[tuple[int, int], torch.Tensor] = {}
 
     def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
-        """What the kernels take.
+        """The kernels' argument.
 
-        An index is put in order anew in each call, so that none is taken for another: 5 ns an edge, 0.3 ns where edges
-        lie by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
+        Each call sorts an index again, so that a changed one is never missed: 5 ns an edge, 0.3 ns if edges are
+        sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
         matrix = self._matrices_of(weight) if index is None else self.by_child(index).to(self.eid.dtype)
         return Edges(indptr=self.indptr, eid=self.eid.numpy(), dst=self.dst.numpy(), matrix=matrix.numpy())
@@ -101,7 +101,7 @@ def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
     images, most = _block_sizes(edges, batch, parent_dim)
     number = parent_dim * votes.u.element_size()
     room = 2 * torch.get_num_threads() * most * max(LANES, images) * number
-    return room > HUB and 4 * room > len(edges.eid) * batch * number
+    return room > MAX_BUFFER and 4 * room > len(edges.eid) * batch * number
 
 
 def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int, int]:
@@ -111,7 +111,7 @@ def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int,
 
 
 class Passes:
-    """The votes and everything that stays the same from pass to pass; calls the kernels on all threads.
+    """The votes and all that stays the same from pass to pass; calls the kernels on all threads.
 
     Args:
         u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
@@ -139,13 +139,13 @@ class Passes:
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
-        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MOST_SUMS // max(1, sums))))
+        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
 
     def with_sorted_votes(self) -> Passes:
-        """These passes on a copy of the votes sorted by child, where single reads all over the memory cost more."""
+        """These passes on a copy of the votes sorted by child, if reading them in random order would cost more."""
         row = self.batch * self.parent_dim * self.u.element_size()
-        if self.linear or self.edges.sorted or row > SMALL_ROW:
+        if self.linear or self.edges.sorted or row > MAX_SORTED_ROW:
             return self
         gathered = empty(self.u.shape, self.u)
         self.run(gather_votes, gathered=gathered)
@@ -180,8 +180,8 @@ class Passes:
     ) -> None:
         """Fill db and the threads' dv of one iteration, each unless empty.
 
-        Given votes have c of the iteration and db of the one ``above``; linear ones make both anew from ``before`` and
-        ds (iterations, J, B, D), of this iteration and those above it of whose logits its own are a part.
+        Given votes have c of the iteration and db of the one ``above``. Linear votes recompute both from ``before`` and
+        ds (iterations, J, B, D) of this iteration and of the later ones whose logits include this one's.
         """
         if self.linear:
             logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}
@@ -231,7 +231,7 @@ class Passes:
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
-    """Call ``kernel(begin, end, ...)`` on each range; of a list of tensors, the k-th call gets the k-th."""
+    """Call ``kernel(begin, end, ...)`` on each range. For a list of tensors, the k-th call gets the k-th."""
     shared, per_thread = {}, {}
     for name, value in arguments.items():
         if isinstance(value, list):
@@ -248,9 +248,7 @@ def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: 
     if len(ranges) == 1:
         part(0)
         return
-    # The first call of its kind, which compiles, is made alone. With Numba 0.60 a call from another thread failed
-    # twice, in some ten runs of all tests, with an IndexError from outside Python's code. Threads that compile together
-    # were suspected, but it came back with this. It was never seen with 0.61 or newer, which are therefore asked for.
+    # The first call of its kind compiles, and runs alone: threads would compile the same kernel together.
     kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
     alone = kind not in _COMPILED
     if alone:
@@ -267,7 +265,7 @@ _COMPILED: set[tuple] = set()
 
 
 def _kind(value: Any) -> object:
-    """What Numba tells apart: dtypes of arrays, lengths of tuples, types of numbers."""
+    """What makes Numba compile again: dtypes of arrays, lengths of tuples, types of numbers."""
     if isinstance(value, np.ndarray):
         return value.dtype.char
     return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)

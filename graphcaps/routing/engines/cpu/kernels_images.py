@@ -1,4 +1,4 @@
-"""Dynamic and spherical routing of given votes that lie image by image, for Numba; `fused/README.md` derives both.
+"""Dynamic and spherical routing of given votes that lie image by image, for Numba; `README.md` derives both.
 
 On a complete graph an image's votes (I, J, D) are one piece of memory, often small enough for a processor's own cache.
 So all iterations of an image are made one after the other, and its votes are read from memory once. A block is LANES

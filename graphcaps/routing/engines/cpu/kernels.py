@@ -1,14 +1,15 @@
-"""Dynamic routing's passes over the votes, children by children, for Numba; `fused/README.md` derives them.
+"""The passes of routing over the votes, children by children, for Numba; `README.md` derives them.
 
-A pass goes over blocks of neighbouring children, for some images at a time. All that one iteration needs of a block is
-done while its votes are in cache. Linear votes of a block are made in a buffer.
+A pass goes over blocks of neighbouring children, for some images at a time. An iteration does all its work on a block
+while the block's votes are in cache. Linear votes of a block are made in a buffer.
 
-The first arguments of each kernel are the range of children begin:end, and what stays the same from pass to pass
-(`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds, v)
-are (J, B, D). An array may be empty where its line says so. `tiles` has what is done to one block.
-Numba leaves out what is for linear votes only, or for given ones, where a kernel takes P itself: () for given votes.
+The first arguments of each kernel are the range of children begin:end and the values that stay the same from pass to
+pass (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds,
+v) are (J, B, D). An array may be empty if its line says so. `tiles` has the work on one block. If a kernel takes P
+itself, () for given votes, Numba leaves out the code for the other kind.
 
-A kernel is compiled for each P, D and number type, and kept on disk (`kernel_cache`).
+
+A kernel is compiled for each P, D and number type, and cached on disk (`kernel_cache`).
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
     """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; ``c`` is kept unless empty. ``start`` is SOFTMAX, or says what the
-    couplings are without logits.
+    ``prior`` and ``before`` may be empty, for zero; ``c`` is filled unless empty. ``start`` is SOFTMAX, or names the
+    couplings that need no logits.
     """
     indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
@@ -148,9 +149,9 @@ def linear_backward(
 ):
     """Linear votes: the gradient through the first of ``iterations``, or with du and dweight that of the votes.
 
-    Made anew from ``before`` and ``ds``, which hold so many iterations (one after the other, each J, B, D), are c and
-    db. Either db is kept and dv += db u_hat, each unless empty; or du and dweight += what `votes_gradient` says of
-    u_hat = u W. ``adds``: whether an iteration's logits are a part of the next one's.
+    c and db are recomputed from ``before`` and ``ds``, which hold so many iterations (one after the other, each
+    J, B, D). Either db is filled and dv += db u_hat, each unless empty; or du and dweight += the gradient that
+    `votes_gradient` has for u_hat = u W. ``adds``: whether an iteration's logits are a part of the next one's.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0
