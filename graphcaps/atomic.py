@@ -62,12 +62,6 @@ def made(folder: Path) -> Iterator[None]:
         raise
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove the files that killed writers left in ``folder``; nobody may be writing there."""
-    for leftover in folder.glob(f"{UNFINISHED}*"):
-        leftover.unlink(missing_ok=True)
-
-
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Write ``text`` as UTF-8, all of it or none."""
     with replacing(path) as temporary:

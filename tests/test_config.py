@@ -14,7 +14,7 @@ from graphcaps import GraphcapsError, InputError, TrainConfig
 from graphcaps.cli import main
 from graphcaps.config import PRESETS, Dataset
 from graphcaps.data import AUGMENTS, DATASETS
-from graphcaps.routing.engines import ENGINES
+from graphcaps.routing.engines import NAMES
 
 UNUSUAL = TrainConfig(
     dataset="kmnist",
@@ -44,7 +44,7 @@ UNUSUAL = TrainConfig(
     ("key", "have"),
     [
         ("model", PRESETS),
-        ("engine", ENGINES),
+        ("engine", NAMES),
         ("augment", AUGMENTS),
     ],
 )

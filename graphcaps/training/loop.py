@@ -153,6 +153,7 @@ class Trainer:
     ):
         self.config, self.run, self.splits, self.accelerator = config, run, splits, accelerator
         self.device, self.main = accelerator.device, accelerator.is_main_process
+        self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
         self.sum_dtype = torch.float64 if self.device.type != "mps" else torch.float32
         self.learner = prepare(network, config.peak_rate, accelerator)
         self.network, self.optimizer = self.learner.network, self.learner.optimizer
@@ -162,7 +163,6 @@ class Trainer:
         self.limits = Limits()  # limits of the weights after the last epoch
         self.keep_last = True  # whether the last checkpoint becomes the previous one; not if it is damaged
         self.trace: RoutingTrace | None = None
-        self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
         """Train to the last epoch, saving as it goes; then test the best network once."""

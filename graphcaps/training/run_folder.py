@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, remove_unfinished, replacing, unfinished, write_text
+from ..atomic import UNFINISHED, made, replacing, unfinished, write_text
 from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..trace import RoutingTrace
@@ -144,7 +144,8 @@ class Run:
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):
-            remove_unfinished(folder)
+            for leftover in folder.glob(f"{UNFINISHED}*"):
+                leftover.unlink(missing_ok=True)
         return held
 
     def checkpoint(self, which: str) -> Path:
