@@ -33,7 +33,7 @@ NETWORKS = [
     ("parts", SIZE, {"routing": "spherical"}),
     ("parts", (1, 20, 16), {"routing": Dynamic(2)}),
     ("deep", (1, 26, 23), {}),
-    pytest.param("paper", (3, 20, 18), {"routing": "uniform", "protocol": "official"}, marks=pytest.mark.long),
+    pytest.param("paper", (3, 20, 18), {"routing": "uniform"}, marks=pytest.mark.long),
 ]
 
 ASK = """({ found, pixels, rounds }) => {

@@ -30,6 +30,7 @@ SCRIPTS = (
     "panels.js",
     "shell.js",
     "page.js",
+    "layer.js",
     "terms.js",
     "tour.js",
     "state.js",
@@ -37,25 +38,24 @@ SCRIPTS = (
     "view.js",
     "share.js",
 )
-STYLES = ("page.css", "explain.css", "share.css")
+STYLES = ("page.css", "drawers.css")
 WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
     "doubts.js",
-    "objects.js",
     "live.js",
+    "pull.js",
     "way.js",
     "votes.js",
     "formulas.js",
     "decoded.js",
     "compare.js",
     "restore.js",
-    "exercises.js",
 )
-FILE = ("file.js", "exercises.js")
-LIVE_STYLES = ("live.css", "compare.css")
-LIVE_PARTS = ("desk", "answer", "bend", "explained", "compare")
+FILE = ("file.js",)
+PARTS = ("header", "curve", "reading")
+LIVE_PARTS = ("sheet", "explained", "more")
 GRAPH = (
     "words.js",
     "node_words.js",
@@ -73,7 +73,7 @@ GRAPH = (
     "formulas.js",
     "nodes_explained.js",
 )
-GRAPH_STYLES = ("page.css", "explain.css", "nodes.css")
+GRAPH_STYLES = (*STYLES, "nodes.css")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -94,14 +94,14 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict with "network" and "without" of ``explorer_page`` added."""
-    styles, scripts, worker = [*STYLES], [*SCRIPTS, *FILE], ""
+    scripts, worker = [*SCRIPTS, *FILE], ""
     parts = dict.fromkeys(LIVE_PARTS, "")
     if data["network"] is not None:
-        styles, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
+        scripts, worker = [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
     # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
     assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
-    return _filled("page.html", data, styles, scripts, assembly, worker=worker, **parts)
+    return _filled("page.html", data, STYLES, scripts, assembly, worker=worker, **parts)
 
 
 def graph_page(data: dict) -> str:
@@ -124,6 +124,7 @@ def _filled(
         "style": style,
         "script": script,
         "data": _compressed(data),
+        **{name: _read(f"{name}.html") for name in PARTS},
         **parts,
     }
     return string.Template(_read(template)).substitute(filled)
