@@ -33,8 +33,8 @@ from ..models import ImageNetwork
 from .accuracy import OnProgress, evaluating, no_progress
 
 MAX_IMAGES = 1000  # the first ones of the set are swept
-MIN_IMAGES = 40  # a class has this many for a read-out
-MIN_MOVED = 1e-5  # share of its length by which a vector moves if it has a fit; less is rounding
+MIN_IMAGES = 40  # a read-out needs this many images of a class
+MIN_MOVED = 1e-5  # a vector that moves by less of its length has no fit: that is rounding
 MAX_EXAMPLES = 4
 
 

@@ -21,8 +21,8 @@ from ..viz.drawing import writable
 from ..viz.explorer.html import explorer_page
 from .network import network_data
 
-PEN = 2.32 / 20  # width of MNIST's strokes over its digits' longer side: twice the area over the border's length
-INK = 20 / 28  # longer side of a drawing over the image's: that of MNIST, for data sets without a measure of it
+PEN = 2.32 / 20  # a stroke's width over a digit's longer side in MNIST, as twice the area over the border's length
+INK = 20 / 28  # a drawing's longer side over the image's, as in MNIST; for data sets without a measure
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:

@@ -16,7 +16,7 @@ from ..routing.names import ROUTINGS, name_of
 from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
-ITERATIONS = 10  # recorded at least: a network's own three would be three nearly equal frames
+ITERATIONS = 10  # at least this many are recorded: a network's own three would be three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
 MOST_SALIENCY_CHILDREN = 64  # with more, receptive fields stand for saliency
 

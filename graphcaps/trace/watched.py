@@ -79,7 +79,7 @@ class Watched:
     def __init__(self, module: nn.Module | None, images: int | None, edges: int | None):
         self._module, self._limits = module, (images, edges)
         self._blocks: list[ExitStack] = []
-        self._running: list[tuple[str, bool]] = []  # layers now inside their forward, and whether they got a pair
+        self._running: list[tuple[str, bool]] = []  # layers whose forward runs now, and whether each got a pair
         self._nodes: NodeGraph | None = None
         self._records: dict[str, LayerRecord] = {}
         self._snapshots: dict[str, RoutingTrace] = {}
@@ -87,7 +87,7 @@ class Watched:
     def __enter__(self) -> Watched:
         self._blocks.append(stack := ExitStack())
         for name, part in () if self._module is None else self._module.named_modules():
-            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # inner parts of layers, which have the names
+            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # parts inside a layer, which has the name
                 stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
                 stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
             else:

@@ -10,7 +10,7 @@ from graphcaps.viz import style
 
 _WIDTH, _HEIGHT = 900, 604  # pixels at 100 dpi
 _LEFT, _RIGHT, _GAP = 62, 26, 34
-_SIDE = 44  # a thumbnail's
+_SIDE = 44  # side of a thumbnail
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # top and height of the panels with R^2
 _STRONG = 3  # numbers with the largest variance, drawn with strong lines

@@ -13,7 +13,7 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import wide_range
 
 _BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
-_MAX_MARKS = 6  # uniform values marked; of more, the smallest and the largest
+_MAX_MARKS = 6  # uniform values marked; if there are more, the smallest and the largest
 _LOG_FROM = 100  # edges from which counts are read off a logarithmic axis
 
 

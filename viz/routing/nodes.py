@@ -27,7 +27,7 @@ VIEWS = ("auto", "graph", "matrix")
 MAX_EDGES = 2000  # drawn
 TANGLE = 400, 0.25  # a graph with more edges than this, and with this share of all possible ones, is drawn as a matrix
 
-_MIN_RANGE = 0.01  # coupling above undecided that the widest line has at least: less is noise
+_MIN_RANGE = 0.01  # the widest line is at least this much above undecided: less is noise
 _THIN = 0.5  # points
 _BEND = 0.12  # sideways, in lengths of the edge, if its reverse is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
@@ -268,6 +268,6 @@ def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
     degree = np.bincount(pairs.ravel())
     rank = np.empty(len(degree), np.int64)
     rank[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
-    needed = rank[pairs[:, 0]] if node is not None else rank[pairs].max(axis=1)  # rank of the last node an edge needs
+    needed = rank[pairs[:, 0]] if node is not None else rank[pairs].max(axis=1)  # the higher rank of an edge's nodes
     fitting = np.cumsum(np.bincount(needed[wanted], minlength=len(degree))) <= MAX_EDGES
     return wanted & (needed < fitting.sum())

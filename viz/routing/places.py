@@ -20,8 +20,8 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, series
 from graphcaps.viz.routing_trace import RoutingTrace
 
-SHARPNESS = 4  # power of the cosine that a place's weight falls with towards its border
-FADE = 0.1  # share of the largest total weight, added to each pixel's: fades pixels that hardly any child sees
+SHARPNESS = 4  # a place's weight is a cosine to this power, 0 at its border
+FADE = 0.1  # share of the largest total weight that is added to each pixel's, to fade those that hardly any child sees
 DIM = 0.3  # brightness of the image where nothing is painted
 
 _MAX_PARENTS = 10  # shown one by one
