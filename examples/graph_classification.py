@@ -6,7 +6,7 @@
 The same GIN with four readouts: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), routed as in the
 capsule paper (dynamic) and by default (capsules). Of the ten folds that come with the data, each is tested once, the
 one after it chooses the epoch, and the others are trained on. Data that aren't in ``--data`` are downloaded.
-Run it in the checkout, whose ``experiments`` read them; a copy reads your own.
+Run it in the checkout, whose ``experiments`` read them; a copy needs data of your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -47,7 +47,7 @@ class Net(nn.Module):
 
 
 def load(name, folder):
-    """Graphs of PyG, and the numbers of those in each fold."""
+    """Graphs for PyG, and the numbers of the graphs in each fold."""
     found = load_graphs(name, folder)
     graphs = []
     for k, label in enumerate(found.labels.tolist()):
@@ -57,7 +57,7 @@ def load(name, folder):
 
 
 def train(pool, graphs, folds, k, epochs):
-    """Test accuracy in % of fold k, of the epoch with the lowest validation loss."""
+    """Test accuracy in % on fold k, after the epoch with the lowest validation loss."""
     torch.manual_seed(k)
     tested, held = folds[k], folds[(k + 1) % len(folds)]
     others = np.setdiff1d(np.arange(len(graphs)), [*tested, *held])
@@ -84,9 +84,9 @@ def train(pool, graphs, folds, k, epochs):
 def main():
     asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     asked.add_argument("--data", default="data", help="folder for the molecules")
-    asked.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="which")
-    asked.add_argument("--folds", type=int, default=10, help="of the ten, how many are tested")
-    asked.add_argument("--epochs", type=int, default=100, help="of each training")
+    asked.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="the data set")
+    asked.add_argument("--folds", type=int, default=10, help="how many of the ten are tested")
+    asked.add_argument("--epochs", type=int, default=100, help="epochs of each training")
     given = asked.parse_args()
     graphs, folds = load(given.molecules, given.data)
     print(f"{'readout':10} test accuracy, % ({given.folds} folds, {given.epochs} epochs)")

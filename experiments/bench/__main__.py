@@ -57,7 +57,7 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, s
 def main(argv: list[str] | None = None) -> int:
     from graphcaps.threads import before_torch
 
-    before_torch()  # as on graphcaps' command line: how threads wait, and pages of 2 MB
+    before_torch()  # sets how threads wait, and pages of 2 MB, like graphcaps' command line
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
