@@ -66,7 +66,7 @@ def main(folder, nodes, edges, epochs, batch_size):
     train, val = torch.randperm(nodes)[: nodes // 8].tensor_split([nodes // 10])
 
     def batches(part):
-        mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # as many in every process
+        mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # equally many in every process
         return dgl.dataloading.DataLoader(graph, mine, dgl.dataloading.NeighborSampler([10, 5]), batch_size=batch_size)
 
     net = nn.parallel.DistributedDataParallel(Net())

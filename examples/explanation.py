@@ -6,7 +6,7 @@ In each of four groupings of the nodes, those of one group are linked more often
 grouping k is read from its capsule k, so the links coupled with that one should be those that matter for it. Checked by
 deletion: without the ten links of a test node that are coupled most with a capsule, how often is its group still right,
 and how often without ten random ones? With equal couplings (uniform), all links look the same.
-Run it in the checkout, whose ``experiments`` draw the graphs; a copy takes your own.
+Run it in the checkout, whose ``experiments`` draw the graphs; a copy needs graphs of your own.
 """
 
 import copy
@@ -58,13 +58,13 @@ def train(data, routing, epochs):
 
 @torch.no_grad()
 def right_without(net, data, deleted, random):
-    """% of test nodes right in a grouping, each without so many links, of the strongest couplings or random ones."""
+    """% of test nodes with the right group, each without its most strongly coupled links, or without random ones."""
     found, dst, degrees = [], data.graph.edges()[1], data.graph.in_degrees()
     strength = net(data.graph, data.features)[1]  # (E, KINDS)
     strength = torch.rand_like(strength) if random else strength
     for k in range(KINDS):
         order = strength[:, k].argsort(descending=True)
-        order = order[dst[order].argsort(stable=True)]  # by node, and of a node the strongest first
+        order = order[dst[order].argsort(stable=True)]  # by node, the strongest first
         place = torch.arange(len(dst)) - (degrees.cumsum(0) - degrees)[dst[order]]
         without = dgl.remove_edges(data.graph, order[place < deleted])
         right = net(without, data.features)[0].argmax(1) == data.labels
@@ -74,7 +74,7 @@ def right_without(net, data, deleted, random):
 
 @torch.no_grad()
 def draw(net, data, node, path):
-    """A node and its neighbours: each edge in the colour of the capsule that it is coupled with most."""
+    """Draw a node and its neighbours, each edge in the colour of the capsule that it is coupled with most."""
     with graphcaps.watch(net, edges=None) as seen:
         scores, _ = net(data.graph, data.features)
     for k, (said, label) in enumerate(zip(scores[node].argmax(0).tolist(), data.labels[node].tolist(), strict=True)):

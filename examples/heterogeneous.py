@@ -6,7 +6,7 @@ The graph is drawn from the seed: authors have one of four fields, terms one of 
 field + topic, modulo 4. Half of a paper's authors are of its field, half of its terms of its topic, the others of any.
 Terms alone, or authors alone, can't do better than chance, 25 %. Four networks differ in the layer: ``GATConv``, and
 ``CapsuleConv`` with equal couplings (uniform), routed as in the capsule paper (dynamic) and by default (capsules). The
-last is there again with terms alone. Validation papers choose the epoch.
+last is trained again with terms alone. Validation papers choose the epoch.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -23,7 +23,7 @@ from graphcaps.nn import CapsuleConv
 KINDS, LINKS, FEATURES, HEADS, WIDTH, HIDDEN = 4, 8, 16, 4, 8, 64
 AUTHORS, TERMS = ("author", "writes", "paper"), ("term", "in", "paper")
 GATConv, HeteroGraphConv = dgl.nn.pytorch.GATConv, dgl.nn.pytorch.HeteroGraphConv
-capsules = partial(CapsuleConv, (FEATURES, None))  # what papers bring themselves, 1 number, is not used
+capsules = partial(CapsuleConv, (FEATURES, None))  # the papers' own features, 1 number, are not used
 LAYERS = {
     "GAT": partial(GATConv, (FEATURES, 1)),
     "uniform": partial(capsules, routing="uniform"),
@@ -62,7 +62,7 @@ class Net(nn.Module):
 
 
 def train(layer, relations, papers, epochs, seed):
-    """Test accuracy in %, of the epoch with the lowest validation loss."""
+    """Test accuracy in %, after the epoch with the lowest validation loss."""
     graph, x, y = draw(papers, seed)
     train, val, test = torch.randperm(papers).tensor_split(3)
     net = Net(layer, relations)

@@ -2,9 +2,9 @@
 
     python -m examples.karate_club --page karate.html
 
-Each member is to be sorted into one of the club's four groups, of which half of the members are known. Groups are those
-that Louvain's method finds, and a group is read from its own capsule. A member's features are its places in four
-eigenvectors of the graph's Laplacian. Beside it the same network with equal couplings (uniform).
+Each member is to be sorted into one of the club's four groups, which Louvain's method has found; half of the members
+are shown with theirs. A group is read from its own capsule. A member's features are its places in four eigenvectors of
+the graph's Laplacian. The same network with equal couplings (uniform) stands beside it.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -47,7 +47,7 @@ def club():
 
 
 def train(routing, epochs, seed):
-    """A network, and how many of the members whose group it wasn't shown it has right, in %."""
+    """A network, and the share of the other members that it sorts right, in %."""
     graph, x, group = club()
     torch.manual_seed(seed)
     known = torch.rand(len(group)).argsort() < len(group) // 2
@@ -66,7 +66,7 @@ def main():
     asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     asked.add_argument("--page", default="karate.html", help="the file to write")
     asked.add_argument("--seeds", type=int, default=10, help="trainings of each network")
-    asked.add_argument("--epochs", type=int, default=300, help="of each training")
+    asked.add_argument("--epochs", type=int, default=300, help="epochs of each training")
     given = asked.parse_args()
     nets = {}
     print(f"{'layer':10} members of unknown groups, % right ({given.seeds} seeds, {given.epochs} epochs)")

@@ -1,4 +1,4 @@
-"""Which nodes are linked, and of which kind each link is, though no kind is ever shown. In DGL.
+"""Predict links between nodes, and the kind of each link, though no kind is ever shown. In DGL.
 
     python -m examples.link_prediction
 
@@ -6,7 +6,7 @@ In each of four groupings of the nodes, those of one group are linked more often
 is tested, another chooses the epoch. Two nodes are scored by the capsules in which they are most alike. ``CapsuleConv``
 stands beside itself with equal couplings (uniform) and beside ``GATConv``. AUC says how well links are told from other
 pairs, kinds how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best.
-Run it in the checkout, whose ``experiments`` draw the graphs; a copy takes your own.
+Run it in the checkout, whose ``experiments`` draw the graphs; a copy needs graphs of your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -43,11 +43,11 @@ class Net(nn.Module):
 
 
 def train(layer, nodes, epochs, seed):
-    """AUC on the test links at the epoch with the best on those to choose by, and the edges' kinds found."""
+    """AUC on the test links, at the epoch with the best AUC on the links to choose by, and ``kinds_found`` then."""
     data = factor_graph(seed, KINDS, nodes=nodes)
     torch.manual_seed(seed)
     links = torch.stack(data.graph.edges())
-    half = links.shape[1] // 2  # the second half is the first one turned round
+    half = links.shape[1] // 2  # the second half has the same links the other way round
     val, test, shown = torch.randperm(half).split([half // 10, half // 10, half - 2 * (half // 10)])
     whole = graph_of(links, shown, half, nodes)
     net = Net(layer, nodes)
@@ -69,7 +69,7 @@ def train(layer, nodes, epochs, seed):
 
 
 def graph_of(links, part, half, nodes):
-    """The graph that has this part of the links, and of each node which others it is linked with."""
+    """The graph with this part of the links, and each node's row of its adjacency matrix."""
     src, dst = links[:, torch.cat([part, part + half])]
     x = torch.eye(nodes)
     x[dst, src] = 1
@@ -77,7 +77,7 @@ def graph_of(links, part, half, nodes):
 
 
 def ask(net, seen, links):
-    """Scores of links, which the net hasn't seen, and of as many random pairs; and which are links."""
+    """Scores of links that the net hasn't seen and of as many random pairs, and which of them are links."""
     count = links.shape[1]
     pairs = torch.cat([links, torch.randint(len(seen[1]), (2, count))], 1)
     return net(*seen, pairs), (torch.arange(2 * count) < count).float()

@@ -34,7 +34,7 @@ LAYERS = {
 
 
 def draw(nodes, edges):
-    """Every node has an in-edge; where the other edges end is random."""
+    """Every node has an in-edge; the other edges end at random nodes."""
     y = torch.randint(CLASSES, (nodes,))
     of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
     dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))])
@@ -63,14 +63,14 @@ def train(layer, nodes, edges, epochs, batch_size, seed):
     torch.manual_seed(seed)
     dgl.seed(seed)
     graph, x, y = draw(nodes, edges)
-    tenth, fiftieth = nodes // 10, nodes // 50  # of the nodes to train on, and of each of the others
+    tenth, fiftieth = nodes // 10, nodes // 50  # sizes of the training part, and of each other part
     parts = torch.randperm(nodes)[: tenth + 2 * fiftieth].split([tenth, fiftieth, fiftieth])
     sampler = dgl.dataloading.NeighborSampler(FANOUTS)
     batches, val, test = (DataLoader(graph, part, sampler, batch_size=batch_size, shuffle=True) for part in parts)
     net = Net(LAYERS[layer])
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     drawing, best, seconds = memory(), (0, 0), []
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
+    Path("/proc/self/clear_refs").write_text("5")  # starts a new count of the peak
     for _ in range(epochs):
         start = time.perf_counter()
         for inputs, outputs, blocks in batches:

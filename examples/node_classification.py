@@ -4,8 +4,8 @@
 
 Four networks of two layers, which differ in the layer: ``GATConv``, and ``CapsuleConv`` with equal couplings (uniform),
 routed as in the capsule paper (dynamic) and by default (capsules). All have the settings of the GAT paper. The
-validation papers choose the epoch. Cora is downloaded into the folder ``--data`` where it isn't there. Run it in
-the checkout, whose ``experiments`` read the data; a copy reads your own.
+validation papers choose the epoch. Cora is downloaded into the folder ``--data`` if it isn't there. Run it in
+the checkout, whose ``experiments`` read the data; a copy needs data of your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -54,7 +54,7 @@ class Net(nn.Module):
 
 
 def train(layer, data, graph, epochs, seed):
-    """Test accuracy in %, of the epoch with the best validation accuracy, the later of equals."""
+    """Test accuracy in %, after the epoch with the best validation accuracy, the later of equals."""
     torch.manual_seed(seed)
     net = Net(layer, data.features.shape[1], data.num_classes)
     adam = torch.optim.Adam(net.parameters(), lr=0.005, weight_decay=5e-4)
@@ -78,7 +78,7 @@ def main():
     asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     asked.add_argument("--data", default="data", help="folder for Cora")
     asked.add_argument("--seeds", type=int, default=5, help="trainings of each network")
-    asked.add_argument("--epochs", type=int, default=200, help="of each training")
+    asked.add_argument("--epochs", type=int, default=200, help="epochs of each training")
     given = asked.parse_args()
     data = load_cora(given.data)
     graph = dgl.add_self_loop(data.graph)

@@ -1,1 +1,1 @@
-"""What makes the tables of the docs. Run from a checkout, not in the wheel."""
+"""Experiments and benchmarks behind the tables of the docs. They run from a checkout and aren't in the wheel."""

@@ -39,7 +39,7 @@ from graphcaps.training.loop import Interrupted
 
 @dataclass(frozen=True)
 class Place:
-    """Where trials run; their results don't depend on it.
+    """The place where trials run; their results don't depend on it.
 
     Args:
         data: folder with the data sets.
@@ -83,15 +83,8 @@ def run(
 ) -> list[dict]:
     """The results of all trials, in order. New ones are run in random order, so that two processes share the work.
 
-    Args:
-        function: importable by name; from a ``Place`` and a trial's settings to plain values.
-        trials: settings, plain values.
-        title: shown beside the progress.
-        parallel: run trials side by side, on one thread each, so that numbers don't depend on how many cores there are.
-            Otherwise one after the other, with all threads.
-
-    Raises:
-        GraphcapsError: what trials raised, after all others have ended; ``Interrupted`` at once.
+    Parallel ones have one thread each, so that numbers don't depend on how many cores there are; others run one after
+    the other, with all threads. Errors are raised after all trials have ended, ``Interrupted`` at once.
     """
     left = [settings for settings in trials if cached(function, settings, place) is None]
     jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
@@ -138,7 +131,7 @@ def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_th
     return ""
 
 
-# What tasks on graphs share
+# Shared by tasks on graphs
 
 
 def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:

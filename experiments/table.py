@@ -90,19 +90,12 @@ def rows(trained: dict[str, tuple[dict, list[dict]]]) -> dict[str, dict]:
 
 
 def spread(values: Sequence[float]) -> dict:
-    """
-    >>> spread([0.25])
-    {'mean': 0.25, 'sd': None, 'each': [0.25]}
-    """
+    """Mean, standard deviation (None for one value), and each."""
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": [*values]}
 
 
 def margins(network: str, rows: dict[str, dict]) -> dict[str, dict]:
-    """Mean and standard error of a network's lead over each of the others, pair by pair.
-
-    >>> margins("a", {"a": {"test": [0.75, 0.5]}, "b": {"test": [0.25, 0.5]}})
-    {'a over b': {'mean': 0.25, 'standard_error': 0.25}}
-    """
+    """Mean and standard error of a network's lead over each of the others, pair by pair."""
     made = {}
     for other in (other for other in rows if other != network):
         lead = spread([a - b for a, b in zip(rows[network]["test"], rows[other]["test"], strict=True)])
@@ -131,26 +124,14 @@ def protocol(counted: str, settings: int, how: str, repeated: bool) -> str:
 
 
 def counted(number: int, one: str) -> str:
-    """
-    >>> counted(1, "seed"), counted(20, "seed")
-    ('1 seed', '20 seeds')
-    """
     return f"{number} {one}{'s' * (number != 1)}"
 
 
 def percent(value: float, spread: float | None, sign: str = "") -> str:
-    """
-    >>> percent(0.815, 0.0061), percent(0.005, None, "+")
-    ('81.50 +- 0.61', '+0.50')
-    """
     return f"{value * 100:{sign}.2f}" + ("" if spread is None else f" +- {spread * 100:.2f}")
 
 
 def interval(gap: float, low: float, high: float) -> str:
-    """
-    >>> interval(-0.001, -0.002, 0.0)
-    '-0.10 (-0.20 to +0.00)'
-    """
     return f"{gap * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
 
 
@@ -203,12 +184,7 @@ def _accuracies(image_set: dict) -> list[str]:
 
 
 def _capsules(seeds: list[list[dict]]) -> list[str]:
-    """Means over the seeds, for each layer: dead and starved capsules, entropy, couplings away from uniform.
-
-    >>> layer = {"dead": 0, "starved": 2, "capsules": 26, "entropy": 0.9, "away": 0.75}
-    >>> _capsules([[layer], [layer | {"starved": 3}]])
-    ['0 of 26', '2.5 of 26', '90.0%', '75.0%']
-    """
+    """Means over the seeds, for each layer: dead and starved capsules, entropy, couplings away from uniform."""
     layers = pd.concat(map(pd.DataFrame, seeds)).groupby(level=0).mean()
     of = " of " + layers["capsules"].map("{:,.0f}".format)
     parts = [layers[key].map("{:,.1f}".format).str.removesuffix(".0") + of for key in ("dead", "starved")]
@@ -307,12 +283,6 @@ def overview(results: dict, columns: Sequence[str] = ()) -> str:
 
 
 def _cell(one: dict, row: dict) -> str:
-    """
-    >>> gat = {"name": "GAT", "each": [0.5, 0.75], "mean": 0.625, "sd": 0.1768}
-    >>> gat |= {"difference": 0.125, "interval": [-0.25, 0.5]}
-    >>> _cell(gat, {"cells": {"no capsules": [gat]}})
-    'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00)'
-    """
     # The second network of a column is named, and so is each without capsules.
     named = [each for column, cells in row["cells"].items() for each in (cells or [])[column != "no capsules" :]]
     words = [f"{one['name']}: " * (one in named) + percent(one["mean"], one["sd"])]

@@ -16,11 +16,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds per call in each round, by name; all are warmed up first.
 
-    Args:
-        calls: functions without arguments, by name.
-        device: "cpu" or "cuda"; on CUDA a sample lies between two events of the stream.
-        seconds: for all rounds together; fewer or more rounds are made to stay within ``rounds``.
-        rounds: at least, at most.
+    All rounds together take about ``seconds``; at least and at most ``rounds`` are made.
     """
     repeats = {}
     for name, call in calls.items():

@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 
 from graphcaps import CapsNet, complete_graph, dgl, dynamic_routing, nn
-from graphcaps.routing import Spherical
 
 from .inputs import Setup
 from .memory import in_process
@@ -21,7 +20,7 @@ ROUNDS = 3
 
 def conv(mutual: bool = False) -> torch.Tensor:
     graph = dgl.to_bidirected(dgl.graph((torch.arange(100), torch.arange(100).roll(1))))
-    return nn.CapsuleConv(32, 8, num_caps=4, routing=Spherical(3, mutual=mutual))(graph, torch.randn(100, 32))
+    return nn.CapsuleConv(32, 8, num_caps=4, mutual=mutual)(graph, torch.randn(100, 32))
 
 
 def compact() -> torch.Tensor:

@@ -28,7 +28,7 @@ class Formulation(NamedTuple):
     name: str
     layout: Callable[[Case, Tensors], Tensors]  # to its own layout of the tensors, before the clock
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
-    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # of votes that it takes
+    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # kinds of votes
 
 
 def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:

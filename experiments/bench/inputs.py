@@ -28,11 +28,11 @@ class Sizes:
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
     node_edges: tuple[int, ...] = (100_000, 1_000_000)
     batch: int = 128  # images of a training step
-    epoch_images: int = 60_000  # of a training epoch, MNIST's
+    epoch_images: int = 60_000  # MNIST's
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # side of the matrices of the product
-    seconds: float = 20.0  # of rounds, per table
+    seconds: float = 20.0  # all rounds of a table together
     rounds: tuple[int, int] = (5, 50)  # at least, at most
 
 
@@ -83,7 +83,7 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
         return torch.randn(shape, generator=generator)
 
     if kind == "linear":
-        # As in a network: children of length below 1, weights with which a parent's sum is about as long as a child.
+        # Lengths are those of a network: children below 1, a parent's sum about as long as a child.
         spread = num_parents / (num_children * sizes.dim) ** 0.5
         u = draw(num_children, *trailing, sizes.child_dim) / sizes.child_dim**0.5
         tensors = (u, spread * draw(num_edges, sizes.child_dim, sizes.dim))

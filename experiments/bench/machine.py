@@ -56,12 +56,8 @@ def description(device: str, allocator: str) -> dict[str, str | int]:
 
 
 def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
-    """The machine's highest rates, the fastest of ten tries of each.
-
-    Returns:
-        copy_gb_s: 1e9 bytes per second of copying one large tensor to another; bytes read and bytes written count.
-        float32_gflop_s, bfloat16_gflop_s: 1e9 additions and multiplications per second of a product of two squares.
-    """
+    """The fastest of ten tries: 1e9 bytes read and written per second of copying a large tensor, and 1e9 additions and
+    multiplications per second of a product of two squares."""
 
     def fastest(call: Callable[[], object]) -> float:
         return min(seconds_of(call, 1, device) for _ in range(11))  # the first warms up

@@ -89,5 +89,5 @@ def layer_of(name: str, dim: int, iterations: int) -> torch.nn.Module:
         return dgl.nn.GATConv(FEATS, dim, CAPS, **alone)
     if name == "GraphConv of DGL":
         return dgl.nn.GraphConv(FEATS, CAPS * dim, **alone)
-    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations, mutual="mutual" in name)
-    return nn.CapsuleConv(FEATS, dim, CAPS, routing, **alone)
+    routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations)
+    return nn.CapsuleConv(FEATS, dim, CAPS, routing, mutual="mutual" in name, **alone)

@@ -69,7 +69,7 @@ def command_seconds(arguments: list[str], checkout: Path) -> float:
 
 
 def compared(old: dict[str, list], new: dict[str, list]) -> str:
-    """Which results differ in their bits, and how far apart their norms are."""
+    """The results that differ in their bits, and how far apart their norms are."""
     parts = []
     for name, (digest, norm) in old.items():
         other_digest, other_norm = new[name]

@@ -1,7 +1,7 @@
 """How much a graph with latent factors gives away: belief propagation with the generator's own probabilities.
 
 A network has to learn from its training nodes what is given here: how probable an edge is within a class and between
-classes. So this says how much there was to find: the classes of the other nodes, and the factor of each edge.
+classes. So these are upper bounds for it: on the classes of the other nodes, and on the factor of each edge.
 """
 
 from __future__ import annotations
@@ -15,19 +15,14 @@ from torch.nn import functional as F
 from .factors import FactorGraph
 
 MOST_ROUNDS, CLOSE = 100, 1e-4
-DAMPING = 0.3  # share of the last message in the next one, so that messages converge
+DAMPING = 0.3  # share of the last message in the next one, for convergence
 
 
 class Beliefs(NamedTuple):
-    """Probabilities, float64.
+    """Probabilities, float64."""
 
-    Args:
-        classes: (N, K, C), of each node's class, of each factor; 1 for what was given.
-        causes: (E, K), of the factor that generated an edge.
-    """
-
-    classes: Tensor
-    causes: Tensor
+    classes: Tensor  # (N, K, C), of each node's class, of each factor; 1 for what was given
+    causes: Tensor  # (E, K), of the factor that generated an edge
 
 
 def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
@@ -47,8 +42,8 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
 
     >>> from experiments.data.factors import factor_graph
     >>> data = factor_graph(0, factors=2, nodes=200, classes=4, degree=20)
-    >>> found = beliefs(data).classes.argmax(dim=2)
-    >>> bool((found == data.labels)[data.test].float().mean() > 0.9)
+    >>> classes = beliefs(data).classes.argmax(dim=2)
+    >>> bool((classes == data.labels)[data.test].float().mean() > 0.9)
     True
     """
     more, q = data.p - data.q, data.q
@@ -60,7 +55,7 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
     truth = F.one_hot(data.labels, data.num_classes).double()  # (N, K, C)
     classes = torch.where(fixed[:, None, None], truth, 1 / data.num_classes)
     messages = classes[src]  # (E, K, C), from src to dst
-    into = (~fixed[dst]).nonzero().flatten()  # (M,), edges to nodes whose classes are to be found
+    into = (~fixed[dst]).nonzero().flatten()  # (M,), edges to nodes whose classes are unknown
     node, out = dst[into], reverse[into]
     for _ in range(MOST_ROUNDS):
         received, sent = messages[into], messages[out]  # (M, K, C)

@@ -2,7 +2,7 @@
 
 Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes, laid over each
 other. In each graph a node has one of 16 classes; nodes of a class are joined with probability p, others with q. A
-node's K classes are to be found from the graph alone. Made from a seed; nothing is downloaded.
+node's K classes are to be learned from the graph alone. Made from a seed; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from graphcaps import dgl
 
 TOLERANCE = 0.5
-"""How far a graph's mean degree may be from what is wanted, as in the paper: 39.5 to 40.5."""
+"""How far a graph's mean degree may be from the wanted one, as in the paper: 39.5 to 40.5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,6 @@ class FactorGraph:
     test: Tensor
     p: float
     q: float
-
-    @property
-    def num_factors(self) -> int:
-        return self.labels.shape[1]
 
     @property
     def num_classes(self) -> int:
@@ -75,25 +71,12 @@ def within(factors: int, degree: float, nodes: int, classes: int, between: float
 
 @functools.lru_cache(maxsize=16)
 def factor_graph(
-    seed: int,
-    factors: int = 4,
-    nodes: int = 1000,
-    classes: int = 16,
-    degree: float = 40.0,
-    between: float = 3e-5,
+    seed: int, factors: int = 4, nodes: int = 1000, classes: int = 16, degree: float = 40.0, between: float = 3e-5
 ) -> FactorGraph:
     """Draw a graph with latent factors, and a split of its nodes: 60 % to train on, 20 % to choose by, 20 % to test.
 
     Classes are as large as each other, to one node. Edges are drawn again until the mean degree is within
     ``TOLERANCE`` of the wanted one. The same arguments give the same graph on every machine.
-
-    Args:
-        seed: >= 0.
-        factors: K >= 1; 4 to 12 in the paper.
-        nodes: N, at least 2 per class.
-        classes: of each factor, >= 2.
-        degree: mean number of neighbours.
-        between: q, probability of an edge between classes, for each factor.
 
     >>> data = factor_graph(0)
     >>> data.graph.num_nodes(), data.labels.shape, len(data.train), len(data.val), len(data.test)
@@ -109,15 +92,11 @@ def factor_graph(
         joined = causes.any(axis=1)
         if abs(2 * joined.sum() / nodes - degree) <= TOLERANCE:
             break
-    low, high, causes = low[joined], high[joined], causes[joined]
+    low, high, causes = low[joined], high[joined], np.concatenate([causes[joined]] * 2)
     src, dst = np.concatenate([low, high]), np.concatenate([high, low])
-    graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
     rows = np.eye(nodes, dtype=np.float32)
     rows[dst, src] = 1
-    drawn = random.permutation(nodes)
-    parts = np.split(drawn, [round(0.6 * nodes), round(0.8 * nodes)])
-    train, val, test = (torch.from_numpy(np.sort(part)) for part in parts)
-    of_edge = torch.from_numpy(np.concatenate([causes, causes]))
-    return FactorGraph(
-        graph, torch.from_numpy(rows), torch.from_numpy(labels), of_edge, train, val, test, chance, between
-    )
+    parts = np.split(random.permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
+    arrays = (torch.from_numpy(array) for array in (rows, labels, causes, *map(np.sort, parts)))
+    graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
+    return FactorGraph(graph, *arrays, chance, between)

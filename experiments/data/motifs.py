@@ -26,7 +26,7 @@ MOTIFS: dict[str, Callable[[], nx.Graph]] = {
     "cube": lambda: nx.hypercube_graph(3),
     "octahedron": nx.octahedral_graph,
 }
-"""In the paper's order, of which the first K are used. The house has both diagonals."""
+"""In the paper's order; the first K are used. The house has both diagonals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +36,14 @@ class MotifGraphs:
     Args:
         adjacency: bool (G, K, N, N), symmetric: the edges of each motif in each graph.
         labels: float32 (G, K), 1 for the motifs that a graph holds, else 0.
-        motif_names: one per motif.
         train, val, test: numbers of graphs, 70, 10 and 20 % of them, in the order they were drawn in.
     """
 
     adjacency: np.ndarray
     labels: np.ndarray
-    motif_names: tuple[str, ...]
     train: np.ndarray
     val: np.ndarray
     test: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def batch(self, which: np.ndarray) -> dgl.DGLGraph:
         """These graphs as one, an edge in both directions for each pair that is joined, no self-loops.
@@ -72,15 +67,9 @@ class MotifGraphs:
 
 @functools.lru_cache(maxsize=16)
 def motif_graphs(seed: int, motifs: int = 4, graphs: int = 20_000, nodes: int = 15) -> MotifGraphs:
-    """Draw graphs, each the union of ceil(K / 2) different motifs, with a split of them.
+    """Draw graphs of at least 13 nodes, each the union of ceil(K / 2) different motifs, with a split of them.
 
     The same arguments give the same graphs on every machine.
-
-    Args:
-        seed: >= 0.
-        motifs: K, 2 to 6.
-        graphs: G, at least 10.
-        nodes: N, at least 13, the nodes of the largest motif.
 
     >>> data = motif_graphs(0, graphs=100)
     >>> len(data.train), len(data.val), len(data.test), int(data.labels[0].sum())
@@ -88,15 +77,12 @@ def motif_graphs(seed: int, motifs: int = 4, graphs: int = 20_000, nodes: int = 
     >>> data.batch(data.test).num_nodes()
     300
     """
-    names = tuple(MOTIFS)[:motifs]
-    shapes = [nx.to_numpy_array(MOTIFS[name](), dtype=bool) for name in names]
+    shapes = [nx.to_numpy_array(motif(), dtype=bool) for motif in [*MOTIFS.values()][:motifs]]
     random = np.random.RandomState(seed)  # frozen: NumPy promises its numbers for ever
-    adjacency = np.zeros((graphs, motifs, nodes, nodes), bool)
-    labels = np.zeros((graphs, motifs), np.float32)
+    adjacency, labels = np.zeros((graphs, motifs, nodes, nodes), bool), np.zeros((graphs, motifs), np.float32)
     for k in range(graphs):
         for motif in random.permutation(motifs)[: (motifs + 1) // 2]:
             places = random.permutation(nodes)[: len(shapes[motif])]
             adjacency[k, motif][np.ix_(places, places)] = shapes[motif]
             labels[k, motif] = 1
-    train, val, test = np.split(np.arange(graphs), [round(0.7 * graphs), round(0.8 * graphs)])
-    return MotifGraphs(adjacency, labels, names, train, val, test)
+    return MotifGraphs(adjacency, labels, *np.split(np.arange(graphs), [round(0.7 * graphs), round(0.8 * graphs)]))

@@ -89,7 +89,7 @@ def _download(name: str, folder: Path) -> None:
 def read_graphs(path: Path) -> GraphSet:
     """Read the graphs in ``path``, and ``test_idx-k.txt`` beside it."""
     lines = iter([line.split() for line in path.read_text(encoding="ascii").splitlines()])
-    labels, tags, ends = [], [], []  # of each graph
+    labels, tags, ends = [], [], []  # one entry per graph
     for _ in range(int(next(lines)[0])):
         size, label = map(int, next(lines, (0, 0)))
         nodes = [[int(word) for word in words[: 2 + int(words[1])]] for words in islice(lines, size)]

@@ -1,4 +1,4 @@
-"""What networks reach beside each other: the accuracy of every training, the mean and its spread over seeds."""
+"""Networks beside each other: the accuracy of every training, the mean and its spread over seeds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from matplotlib.ticker import FuncFormatter
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import count
 
-_ROW = 34  # pixels
-_BELOW = 52  # pixels for a panel's axis
-_APART = 0.16  # of a row: how far from its line a seed's dot is drawn
+_ROW, _BELOW = 34, 52  # pixels of a row, and of a panel's axis
+_APART = 0.16  # distance of a seed's dot from its row's line, as a share of the row
 
 
-def compared(found: dict) -> Figure:
-    """Draw the accuracies of a comparison, a row per network and a panel per set of images.
+def compared(result: dict) -> Figure:
+    """Draw the accuracies in a plan's result, see ``images.summary``: a row per network, a panel per set of images.
 
-    Args:
-        found: the result of a plan, see ``images.summary``.
-
-    Returns:
-        A figure without a window, with the axes of each set of images from left to right, at most two side by side.
+    The panels stand from left to right, at most two side by side, in a figure without a window.
     """
-    rows, sets = found["rows"], found["images"]
+    rows, sets = result["rows"], result["images"]
     most = max(len(row["seeds"]) for row in rows)
     across, tall = min(len(sets), 2), _ROW * len(rows)
     lines = -(-len(sets) // across)
@@ -40,7 +35,7 @@ def compared(found: dict) -> Figure:
             low = _BELOW + (lines - 1 - line) * (tall + _BELOW)
             axes = figure.add_axes((left + column * (width + gap), low / high, width, tall / high))
             for at, row in enumerate(rows):
-                _draw(axes, at, row, key, row["name"] == found["against"])
+                _draw(axes, at, row, key, row["name"] == result["against"])
             axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"accuracy, {name} images")
             axes.set_yticks(range(len(rows)), names if column == 0 else [])
             axes.tick_params(axis="y", length=0)
@@ -49,10 +44,9 @@ def compared(found: dict) -> Figure:
             axes.grid(axis="x", color=style.FAINT, lw=0.6)
             axes.set_axisbelow(True)
         settings = rows[0]["settings"]
-        source = ", ".join(
-            f"{settings[key]}{unit}" for key, unit in (("dataset", ""), ("epochs", " epochs")) if key in settings
-        )
-        heading.say(f"Compared: {found['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean +- sd")
+        units = {"dataset": "", "epochs": " epochs"}
+        source = ", ".join(f"{settings[key]}{unit}" for key, unit in units.items() if key in settings)
+        heading.say(f"Compared: {result['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean +- sd")
     return figure
 
 

@@ -12,26 +12,19 @@ from scipy.optimize import linear_sum_assignment
 from graphcaps.viz import style
 
 _HEIGHT = 420  # pixels
-_RING = (1.0, 0.82)  # radii: of the ring of true factors, and of the ends of the edges
-_NUMBERS = 10  # capsules at most, above which the matrix shows its shares by colour alone
+_RING = (1.0, 0.82)  # radii of the ring of true factors, and of the ends of the edges
+_MAX_NUMBERS = 10  # with more capsules the matrix shows its shares by colour alone
 
 
-def recovered(found: dict) -> Figure:
-    """Draw which capsule the edges of each factor choose, and of one node every edge.
+def recovered(picture: dict) -> Figure:
+    """Draw the capsules that the edges of each factor choose, and every edge of one node.
 
     A capsule has the colour of the factor that it is matched with, one to one, so that as many edges as possible agree.
-    At the right the edges of a node are sorted by their true factor, which the ring has the colour of; an edge of
-    another colour went to a capsule of another factor.
-
-    Args:
-        found: ``picture`` of a part of the result of factors: ``table`` (K, L), edges of each factor by capsule;
-            ``edges``, of a node, as neighbour, factor, capsule; ``score``, ``factors``, ``layer``, ``graph``, ``node``.
-
-    Returns:
-        A figure without a window, with the axes of the matrix and of the node.
+    At the right the edges of a node are sorted by their true factor, whose colour the ring has; an edge of another
+    colour went to a capsule of another factor. ``picture`` is made by ``tasks.factors``.
     """
-    table = np.asarray(found["table"])
-    edges = np.asarray(found["edges"], dtype=int).reshape(-1, 3)
+    table = np.asarray(picture["table"])
+    edges = np.asarray(picture["edges"], dtype=int).reshape(-1, 3)
     order = matched(table)
     with style.applied():
         figure = style.blank(style.SCREEN.width, _HEIGHT)
@@ -42,9 +35,9 @@ def recovered(found: dict) -> Figure:
         around = figure.add_axes((0.56, 0.11, side + 0.02, (side + 0.02) * style.SCREEN.width / _HEIGHT))
         _draw_node(around, edges, {capsule: place for place, capsule in enumerate(order)})
         heading.say(
-            f"Couplings and the {found['factors']} factors behind the edges",
-            f"layer {found['layer']}, graph {found['graph']}, adjusted mutual information {found['score']:.2f}",
-            f"node {found['node']}: ring, true factor; line, capsule",
+            f"Couplings and the {picture['factors']} factors behind the edges",
+            f"layer {picture['layer']}, graph {picture['graph']}, adjusted mutual information {picture['score']:.2f}",
+            f"node {picture['node']}: ring, true factor; line, capsule",
         )
     return figure
 
@@ -62,7 +55,7 @@ def matched(table: np.ndarray) -> list[int]:
 def _draw_matrix(axes: Axes, table: np.ndarray, order: list[int]) -> None:
     shares = table / table.sum(axis=1, keepdims=True).clip(1)
     axes.imshow(shares, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    if table.shape[1] <= _NUMBERS:
+    if table.shape[1] <= _MAX_NUMBERS:
         for (row, column), share in np.ndenumerate(shares):
             dark = "white" if share > 0.5 else style.INK
             axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", color=dark, fontsize=style.SMALL)

@@ -29,7 +29,7 @@ LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
     "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
-# As many settings for each network; GCN's and GAT's first are their papers'.
+# Each network has equally many settings; GCN's and GAT's first are their papers'.
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
     for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]

@@ -1,4 +1,4 @@
-"""What a default costs: ``CapsuleConv`` and ``CapsuleReadout`` as they route by default, beside equal couplings.
+"""The cost of a default: ``CapsuleConv`` and ``CapsuleReadout`` as they route by default, beside equal couplings.
 
 All graphs have one setting; a row is a graph and a layout. In ``own`` each label is read from a capsule of its own, in
 ``joined`` from all capsules, after a second layer if the task has one label. A default should cost nothing on any row.

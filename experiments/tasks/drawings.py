@@ -58,10 +58,6 @@ def lit(ink: np.ndarray, paper: float, dark: float) -> np.ndarray:
 # Kinds of drawings: from ink and a generator to an image. Settings come after them.
 
 
-def flat(ink: np.ndarray, draw: Random, paper: float, dark: float) -> Image.Image:
-    return picture(lit(ink, paper, dark))
-
-
 def framed(ink: np.ndarray, draw: Random, width: int, margin: int) -> Image.Image:
     sheet = np.pad(lit(ink, 255, 0)[width:-width, width:-width], width)
     return picture(np.pad(sheet, margin, constant_values=255))
@@ -96,10 +92,6 @@ def cut(ink: np.ndarray, draw: Random) -> Image.Image:
     return picture(lit(ink, 255, 0)[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
 
 
-def animated(ink: np.ndarray, draw: Random) -> list[Image.Image]:
-    return [picture(lit(0 * ink, 255, 0)), picture(lit(ink, 255, 0))]
-
-
 def shaded(sheet: np.ndarray, draw: Random, width: float) -> np.ndarray:
     """A shadow of 40 % of the light on one side of a line through the middle part."""
     (y, x), angle = np.indices(sheet.shape), draw.uniform(0, 2 * np.pi)
@@ -127,8 +119,8 @@ def photographed(sheet: np.ndarray, draw: Random) -> Image.Image:
 
 PAIRS = ((240, 20), (200, 40), (180, 40), (255, 180), (255, 215), (40, 0), (0, 255), (60, 200), (175, 215), (0, 40))
 DRAWINGS: dict[str, Kind] = {
-    "clean: paper 255, ink 0": partial(flat, paper=255, dark=0),
-    **{f"paper {paper}, ink {dark}": partial(flat, paper=paper, dark=dark) for paper, dark in PAIRS},
+    "clean: paper 255, ink 0": lambda ink, draw: picture(lit(ink, 255, 0)),
+    **{f"paper {a}, ink {b}": lambda ink, draw, a=a, b=b: picture(lit(ink, a, b)) for a, b in PAIRS},
     "a black frame of one pixel": partial(framed, width=1, margin=0),
     "in a drawn box": partial(framed, width=3, margin=30),
     "two specks of dust": dusty,
@@ -141,7 +133,7 @@ DRAWINGS: dict[str, Kind] = {
     "white on transparent": lambda ink, draw: transparent(ink, draw, 255, 255, 255),
     "10 bits of 16": partial(deep, bits=10),
     "12 bits of 16": partial(deep, bits=12),
-    "GIF, its first frame empty": animated,
+    "GIF, its first frame empty": lambda ink, draw: [picture(lit(0 * ink, 255, 0)), picture(lit(ink, 255, 0))],
     "cut out tightly": cut,
     "thin strokes of a pencil": thin,
     "photo: tilted, soft shadow, noise": lambda ink, draw: photographed(
@@ -153,21 +145,20 @@ DRAWINGS: dict[str, Kind] = {
 }
 
 
-def photo_piece(draw: Random) -> Image.Image:
-    """A piece of 140 x 140 of one of scikit-learn's two photographs."""
-    photo = load_sample_images().images[draw.integers(2)]
-    top, left = (draw.integers(side - 140) for side in photo.shape[:2])
-    return Image.fromarray(photo[top : top + 140, left : left + 140])
-
-
 def non_digits(letters: np.ndarray) -> dict[str, Callable[[int, Random], Image.Image]]:
     """Functions from a number and a generator to an image that shows no digit."""
+
+    def photo_piece(n: int, draw: Random) -> Image.Image:
+        photo = load_sample_images().images[draw.integers(2)]
+        top, left = (draw.integers(side - 140) for side in photo.shape[:2])
+        return Image.fromarray(photo[top : top + 140, left : left + 140])
+
     return {
         "letters, 28 x 28": lambda n, draw: Image.fromarray(letters[n]),
         "letters drawn large": lambda n, draw: picture(lit(on_sheet(letters[n], draw), 255, 0)),
         "noise, 28 x 28": lambda n, draw: picture(draw.integers(256, size=(28, 28))),
         "noise, 280 x 280": lambda n, draw: picture(draw.integers(256, size=(280, 280))),
-        "pieces of photographs": lambda n, draw: photo_piece(draw),
+        "pieces of photographs": photo_piece,
     }
 
 
@@ -200,12 +191,12 @@ def of_run(run: Run, place: Place) -> dict:
     letters = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 28, 28)
     kinds = non_digits(np.random.default_rng(0).permutation(letters)[:COUNT])
     model, splits, ink = load(run), load_images("mnist", place.data), DATASETS["mnist"].ink
-    found = {}
+    evaluated = {}
     for name in ("val", "test"):
         with bar(f"{name} images") as on_progress:
-            found[name] = evaluate(model, Batches(getattr(splits, name), EVALUATION_BATCH), on_progress)
-    model.limits = limits_of(found["val"].evidence, found["val"].right)
-    doubted, right = outside(found["test"].evidence, model.limits).any(dim=1), found["test"].right
+            evaluated[name] = evaluate(model, Batches(getattr(splits, name), EVALUATION_BATCH), on_progress)
+    model.limits = limits_of(evaluated["val"].evidence, evaluated["val"].right)
+    doubted, right = outside(evaluated["test"].evidence, model.limits).any(dim=1), evaluated["test"].right
     digits, labels = splits.test.pixels[:COUNT, 0].numpy(), splits.test.labels[:COUNT].numpy()
     rows, answered = [], []
     with bar("drawings") as on_progress:

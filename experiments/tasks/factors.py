@@ -13,6 +13,7 @@ all numbers of a node or from one of their K parts alone (a capsule, a head of G
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import torch
@@ -33,14 +34,19 @@ def capsule_layer(inputs: int, outputs: int, caps: int, routing: Routing | str) 
     return CapsuleConv(inputs, outputs, caps, routing, squash_output=False)
 
 
+def spherical_layer(inputs: int, outputs: int, caps: int, mutual=False, unit_votes=False, **own) -> CapsuleConv:
+    options = {"squash_output": False, "mutual": mutual, "unit_votes": unit_votes}
+    return CapsuleConv(inputs, outputs, caps, Spherical(**own), **options)
+
+
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     # (numbers of a node, numbers of each of its parts, parts) to a layer; parts are heads, capsules, or nothing
     "GCN": lambda inputs, outputs, parts: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),
     "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
     "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
     "dynamic": lambda *sizes: capsule_layer(*sizes, "dynamic"),
-    "capsules": lambda *sizes, **own: capsule_layer(*sizes, Spherical(**own)),
-    "mutual": lambda *sizes, **own: capsule_layer(*sizes, Spherical(mutual=True, **own)),
+    "capsules": spherical_layer,
+    "mutual": partial(spherical_layer, mutual=True),
 }
 ROUTED = ("capsules", "mutual")
 """Networks whose couplings are compared with the true factors."""
@@ -59,7 +65,7 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
         for kappa, iterations in ((4.0, 3), (4.0, 4), (4.0, 5), (1.0, 4))
     ],
 }
-"""As many for each network."""
+"""Equally many for each network."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
 NUMBERS = (4, 8)
 """Numbers of factors; a table for each."""
@@ -151,7 +157,7 @@ def recovery(c: Tensor, data: FactorGraph) -> dict:
     """
     which, factor = data.single()
     capsule = c[which].argmax(dim=1)
-    size = data.num_factors
+    size = data.labels.shape[1]
     counts = torch.bincount(factor * c.shape[1] + capsule, minlength=size * c.shape[1]).view(size, -1)
     src, dst = (ends[which] for ends in data.graph.edges())
     first = dst == 0

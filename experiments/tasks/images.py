@@ -50,8 +50,8 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     for each in on:
         images, named[each] = load_affnist(place.data)
         with bar(named[each]) as on_progress:
-            found = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
-        right[each], inside = (found.predicted == found.labels).numpy(), within(images).numpy()
+            evaluated = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
+        right[each], inside = (evaluated.predicted == evaluated.labels).numpy(), within(images).numpy()
         for part, among in (("within", inside), ("beyond", ~inside)):
             if among.any():
                 right[f"{each} {part}"], named[f"{each} {part}"] = right[each][among], f"{named[each]} ({part})"
@@ -94,13 +94,7 @@ def results(plan: Plan, place: Place) -> dict:
 
 
 def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
-    """The numbers of all trainings, and each row against one.
-
-    Returns:
-        ``plan``; ``images``, names of the sets of images and of their parts; ``rows``, each with its settings, its
-        seeds' numbers, and for each set of images what ``_compared`` returns; ``asked`` and ``trained``, the number of
-        trainings.
-    """
+    """The numbers of all trainings, and each row against one, on each set of images."""
     one, rows = next(iter(done.values())), []
     for row in plan.rows:
         cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))

@@ -24,7 +24,7 @@ from experiments.run import Place
 from experiments.tasks.factors import LAYERS, Layers, information
 from graphcaps import dgl
 
-# As many settings for each network.
+# Each network has equally many settings.
 _OTHERS = [{"layers": layers, "lr": lr} for layers, lr in product((2, 4), (0.01, 0.003))]
 _CAPSULES = [{"layers": layers, "lr": 0.01, "concentration": kappa} for layers, kappa in product((2, 4), (1.0, 4.0))]
 SETTINGS = {network: _CAPSULES if network == "capsules" else _OTHERS for network in LAYERS if network != "mutual"}
@@ -101,9 +101,9 @@ def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
     return [
         {
             "motifs": motifs,
-            "rows": [*found.values()],
-            "margins": table.margins("capsules", found),
+            "rows": [*rows_of.values()],
+            "margins": table.margins("capsules", rows_of),
             "protocol": protocol,
         }
-        for motifs, found in made.items()
+        for motifs, rows_of in made.items()
     ]

@@ -1,4 +1,4 @@
-"""Where routing changes accuracy: one table of all tasks by routings, each beside equal couplings and no capsules."""
+"""One table of all tasks by routings, each beside equal couplings and no capsules: which tasks does routing change?"""
 
 from __future__ import annotations
 

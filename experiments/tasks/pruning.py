@@ -35,11 +35,7 @@ def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """The mean over all images of each coupling of the last capsule layer, after the trained iterations.
-
-    Returns:
-        (E,) float64 on the CPU, in [0, 1]; sums to 1 over each child's edges.
-    """
+    """(E,) float64: the mean over all images of each coupling of the last layer, after the trained iterations."""
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
     with bar("couplings of the training images") as on_progress:
         for _, c, _ in routed_batches(model, batches):
@@ -53,13 +49,8 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
 
     Args:
-        model: on the CPU.
         strength: (E,) of each edge, as ``mean_coupling`` returns it.
         keep: numbers of edges per child, each >= 1; those that leave every child its edges are all edges.
-        val, test: the images; each is taken through the network up to its children once.
-
-    Returns:
-        the numbers of ``table.pruning``: sizes, and ``rows`` by k, all edges last.
 
     Raises:
         InputError: a layer whose edges share matrices, or a k that isn't a number of edges of a child.

@@ -64,8 +64,8 @@ class Twice(nn.Module):
 
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
-    "unit votes": lambda *sizes, **own: LAYERS["capsules"](*sizes, unit_votes=True, **own),
-    "mutual": lambda *sizes, **own: LAYERS["mutual"](*sizes, unit_votes=True, **own),
+    "unit votes": functools.partial(LAYERS["capsules"], unit_votes=True),
+    "mutual": functools.partial(LAYERS["mutual"], unit_votes=True),
     "R-GCN, told": Told,
     "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(inputs, outputs, parts, iterations),
     "GCN, twice": functools.partial(Twice, "GCN"),
@@ -81,7 +81,7 @@ FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "k-means, products": lambda u, v: u * v,
     "k-means, distances": lambda u, v: torch.cat([(u - v).abs(), u + v], dim=1),
 }
-# As many settings for each network.
+# Each network has equally many settings.
 _OTHERS = [{"dropout": dropout, "lr": lr} for dropout, lr in ((0.2, 0.01), (0.2, 0.03), (0.5, 0.01))]
 _ROUTED = [
     {"dropout": drop, "lr": 0.02, "concentration": kappa} for drop, kappa in ((0.2, 1.0), (0.2, 4.0), (0.5, 4.0))
@@ -255,11 +255,11 @@ def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dic
     return made
 
 
-def spreads(found: list[dict]) -> dict[str, dict] | None:
+def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
     """Means and standard deviations of several ``recovery``, and the means of ``precisions`` by kind."""
-    if found[0] is None:
+    if recoveries[0] is None:
         return None
-    keys = [key for key in ("information", "unseen", "precision") if found[0][key] is not None]
-    kinds = [name for name in found[0]["precisions"] if all(name in each["precisions"] for each in found)]
-    precisions = {name: fmean(each["precisions"][name] for each in found) for name in kinds}
-    return {key: table.spread([each[key] for each in found]) for key in keys} | {"precisions": precisions}
+    keys = [key for key in ("information", "unseen", "precision") if recoveries[0][key] is not None]
+    kinds = [name for name in recoveries[0]["precisions"] if all(name in each["precisions"] for each in recoveries)]
+    precisions = {name: fmean(each["precisions"][name] for each in recoveries) for name in kinds}
+    return {key: table.spread([each[key] for each in recoveries]) for key in keys} | {"precisions": precisions}

@@ -60,12 +60,6 @@ def test_two_runs_at_once_share_the_work_and_a_pool_gives_the_same(place):
     assert run.run(squared, trials(*range(20)), other, "squares") == wanted
 
 
-def test_a_trial_is_named_by_its_function_and_all_settings():
-    names = {run.key(function, each) for function in (squared, run.cached) for each in (*trials(1, 2), {"other": 1})}
-    assert len(names) == 6
-    assert run.key(squared, {"a": 1, "b": 2}) == run.key(squared, {"b": 2, "a": 1})
-
-
 def scored(place: Place, network: str, settings: dict, seed: int) -> dict:
     """A training whose validation accuracy is in its settings."""
     return {"val_accuracy": settings["score"] / (1 + (network == "b")), "val_loss": 1.0, "seed": seed, **settings}

@@ -76,9 +76,9 @@ def test_if_no_image_is_hard_for_one_network_alone_it_is_welchs(theirs):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("about", "seeds"), zip(CASES, (2, 5, 3, 10, 3, 2), strict=True))
+@pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 5, 3, 10, 3, 2), strict=True)])
 def test_intervals_hold_the_truth_in_95_percent(about, seeds):
-    # Of 1,000 draws of a share of 0.95, three standard deviations are 0.021; no wider than it has to be either.
+    # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021; the interval may not be too wide either.
     assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995
 
 

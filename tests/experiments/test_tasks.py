@@ -84,10 +84,10 @@ def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(place):
         assert abs(shares[0] - shares[1]) * len(val) < 1
 
 
-# What is counted
+# Measures
 
 
-def test_couplings_that_know_the_factors_score_one_whatever_the_capsules_are_called(few, data):
+def test_couplings_that_know_the_factors_score_one_under_any_numbering_of_the_capsules(few, data):
     drawn = few(0, 3)
     known = drawn.factors.float()[:, [2, 0, 1]] + 0.1
     found = factors.recovery(known, drawn)
