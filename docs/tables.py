@@ -264,16 +264,13 @@ def tables() -> dict[str, str]:
         "readme": overview_table(README_COLUMNS, README_ROWS),
         "mnist": mnist_table(),
         "affnist": affnist_table(),
-        
         "transformed": table.transformed(table.RESULTS / "evaluate"),
-        
         "bench": bench_table(benchmarks),
         "nodes": bench.nodes_table(benchmarks),
         "busy": bench.busy_table(benchmarks),
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
         "defaults": defaults_table(),
         "relations": relations_table(),
-        
         "drawings": drawings_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),
