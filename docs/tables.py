@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
 from experiments.bench import markdown as bench  # noqa: E402
-from graphcaps.models.pretrained import PRETRAINED, path_of, read  # noqa: E402
+from graphcaps.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -75,7 +75,7 @@ def mnist_table() -> str:
     for (network, command, epochs), routings in trained.items():
         cells = {name: accuracy(each) for name, each in routings.items()}
         add(network, command, epochs, max(map(len, routings.values())), cells)
-    numbers = read("mnist")[0]["numbers"]
+    numbers = Run.open("mnist").result() or {}
     right = accuracy([numbers["test_correct"] / numbers["test_images"]])
     add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": right})
 
@@ -153,9 +153,10 @@ def bench_table(found: dict) -> str:
 def pretrained_table() -> str:
     """The networks that come with graphcaps, by the heads of their files."""
     lines = ["| name | trained by | coupling entropy | bytes |", "|---|---|---|---|"]
-    for name in PRETRAINED:
-        numbers = read(name)[0]["numbers"]
-        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{path_of(name).stat().st_size:,}"
+    for name in pretrained_names():
+        run = Run.open(name)
+        numbers = run.result() or {}
+        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{run.checkpoint('best').stat().st_size:,}"
         lines.append(f"| `{name}` | `{numbers['command']}` (seed {numbers['seed']}) | {entropy} | {size} |")
     return "\n".join(lines)
 
@@ -214,9 +215,9 @@ def rooms() -> dict[str, set[str]]:
     arrows: dict[str, set[str]] = {}
     for name in known:
         room = name.split(".")[1:2]
-        if room and room[0] not in ("__main__", "_version"):
+        if room and room[0] != "__main__":
             into = {target.split(".")[1] for target in imported_by(name, known) if target.count(".")}
-            arrows.setdefault(room[0], set()).update(into - {room[0], "_version"})
+            arrows.setdefault(room[0], set()).update(into - {room[0]})
     ordered: dict[str, set[str]] = {}
     while len(ordered) < len(arrows):
         free = sorted(room for room, needs in arrows.items() if room not in ordered and needs <= ordered.keys())

@@ -18,6 +18,7 @@ from experiments.__main__ import ON_GRAPHS, OTHERS
 from experiments.__main__ import parser as experiments
 from experiments.plan import plan_names, read_plan
 from graphcaps import cli
+from graphcaps.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -192,14 +193,14 @@ def parsed(monkeypatch) -> list[dict]:
 
         return noted
 
-    idled = {name: idle(command) for name, command in cli.COMMANDS.items()}
+    idled = {name: idle(command) for name, command in COMMANDS.items()}
     monkeypatch.setattr("graphcaps.cli.commands.COMMANDS", idled)
     return given
 
 
 def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
     found = {tuple(words) for text in PAGES.values() for words in commands(text)}
-    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == cli.COMMANDS.keys()
+    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == COMMANDS.keys()
     for words in found:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
