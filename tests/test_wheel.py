@@ -122,8 +122,8 @@ def test_every_kind_of_command_in_the_docs_runs_after_those_before_it(installed,
         Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(path)
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line.partition("#")[0].strip() for kind, block in blocks if not kind for line in block.splitlines()]
     kinds: dict = {}
     for line in lines:
         if line.startswith("graphcaps ") and not NOT_RUN.search(line):
