@@ -85,7 +85,7 @@ def by_loops(layer, graph, x, weights, along=None):
     return (squash(torch.stack(rows)) if capsules.squash_output else torch.stack(rows)), c
 
 
-@pytest.mark.parametrize("engine", ["auto", "torch", "dgl"])
+@pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize(
     ("routing", "options"),
     [
@@ -102,8 +102,6 @@ def by_loops(layer, graph, x, weights, along=None):
 )
 def test_a_convolution_is_the_formula_of_its_docstring(routing, options, engine, draw):
     layer, mutual = conv(routing=routing, **options), "mutual" in options
-    if mutual and engine == "dgl":
-        pytest.skip("engine dgl has no mutual logits")
     graph, x = graph_of(both_ways=mutual), draw(N, F).requires_grad_()
     weights = draw(E).abs().requires_grad_()
     with graphcaps.engine(engine):
