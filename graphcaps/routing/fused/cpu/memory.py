@@ -1,9 +1,8 @@
-"""Fresh memory for what the kernels read and write in no order: in huge pages, where the system gives them.
+"""New memory for arrays that kernels access in random order, in huge pages if the system has them.
 
-A processor keeps the addresses of some thousand pages at hand. In pages of 4 KB that is less than the votes and the
-parents of a million edges take, so that nearly each edge of a graph in random order waits for addresses; in pages of
-2 MB it is gigabytes. Linux gives such pages to who asks for them. NumPy asks for its large arrays, torch doesn't unless
-THP_MEM_ALLOC_ENABLE is set when it starts.
+A processor caches the addresses of some thousand pages. Pages of 4 KB then cover less than the votes and parents of a
+million edges, and nearly every edge of a graph in random order waits for an address; pages of 2 MB cover gigabytes.
+Linux gives huge pages on request. NumPy requests them for large arrays; torch does only if THP_MEM_ALLOC_ENABLE is set.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ import math
 import numpy as np
 import torch
 
-LARGE = 2**22  # bytes from which NumPy asks
-LINE = 64  # bytes of a cache line, where torch's tensors start
+HUGE_PAGES_FROM = 2**22  # bytes of an array for which NumPy requests them
+CACHE_LINE = 64  # bytes; torch's tensors start at one
 
 
 def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A tensor on the CPU of ``like``'s dtype, of whatever numbers lie there."""
+    """An uninitialised tensor on the CPU of ``like``'s dtype, which starts at a cache line."""
     size = math.prod(shape) * like.element_size()
-    if size < LARGE:
+    if size < HUGE_PAGES_FROM:
         return torch.empty(shape, dtype=like.dtype)
-    memory = np.empty(size + LINE, np.uint8)
-    start = -memory.ctypes.data % LINE
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
     return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
 
 
 def zeros(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """The same, of zeros."""
+    """A tensor of zeros like that of ``empty``."""
     return empty(shape, like).zero_()
