@@ -1,9 +1,8 @@
-"""Fresh memory that kernels read and write in random order: in huge pages, if the system gives them.
+"""New memory for arrays that kernels access in random order, in huge pages if the system has them.
 
-A processor caches the addresses of some thousand pages. In pages of 4 KB they cover less than the votes and parents of
-a million edges, so that nearly every edge of a graph in random order waits for an address; in pages of 2 MB they cover
-gigabytes. Linux gives such pages to programs that ask. NumPy asks for its large arrays; torch does so only if
-THP_MEM_ALLOC_ENABLE is set when it starts.
+A processor caches the addresses of some thousand pages. Pages of 4 KB then cover less than the votes and parents of a
+million edges, and nearly every edge of a graph in random order waits for an address; pages of 2 MB cover gigabytes.
+Linux gives huge pages on request. NumPy requests them for large arrays; torch does only if THP_MEM_ALLOC_ENABLE is set.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ import math
 import numpy as np
 import torch
 
-MIN_BYTES = 2**22  # NumPy asks for huge pages from this size on
-ALIGNMENT = 64  # bytes of a cache line, at which torch's tensors start
+HUGE_PAGES_FROM = 2**22  # bytes of an array for which NumPy requests them
+CACHE_LINE = 64  # bytes; torch's tensors start at one
 
 
 def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A tensor on the CPU of ``like``'s dtype, not initialised."""
+    """An uninitialised tensor on the CPU of ``like``'s dtype, which starts at a cache line."""
     size = math.prod(shape) * like.element_size()
-    if size < MIN_BYTES:
+    if size < HUGE_PAGES_FROM:
         return torch.empty(shape, dtype=like.dtype)
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
     return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
 
 
 def zeros(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A tensor of zeros in such memory."""
+    """A tensor of zeros like that of ``empty``."""
     return empty(shape, like).zero_()

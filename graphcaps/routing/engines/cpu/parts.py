@@ -1,7 +1,7 @@
-"""Functions that are compiled into kernels, and nowhere else, in less time than Numba takes of its own accord.
+"""Functions that are compiled only as parts of kernels, which is faster than compiling them with Numba alone.
 
-Numba makes machine code of each function that a kernel calls, with a door for calls from Python, and inlines it
-afterwards. A part is inlined before any machine code is made. So LLVM sees it once, as a piece of the kernel.
+Numba makes machine code of each function that a kernel calls, with an entry for calls from Python, and then inlines it.
+A part is inlined before any machine code is made. So LLVM sees it once, as a piece of the kernel.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from numba.core.typed_passes import NativeLowering
 
 
 def inlined(function: Callable) -> Callable:
-    """A part of kernels. It neither makes arrays nor returns them: so it counts no references either (``_nrt``)."""
+    """A part of kernels. It can neither make nor return arrays, since it counts no references (``_nrt``)."""
     without: Any = {"_nrt": False, "no_rewrites": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     part: Any = numba.njit(function, forceinline=True, error_model="numpy", pipeline_class=_Compiler, **without)
     at_types = part.get_call_template
 
     def at_any_numbers(args: tuple, kws: dict) -> Any:
-        return at_types(tuple(map(types.unliteral, args)), kws)  # else once more for each whole number in a call
+        # Without this, Numba compiles the part again for each integer literal in a call.
+        return at_types(tuple(map(types.unliteral, args)), kws)
 
     part.get_call_template = at_any_numbers
     return part
 
 
 class _Library(JITCodeLibrary):
-    """LLVM's intermediate code of a part, and of what it calls."""
+    """LLVM's intermediate code of a part and of the parts that it calls."""
 
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
@@ -47,7 +48,7 @@ class _Lowering(NativeLowering):
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
-        address: Any = [].append  # Numba looks a function up by its address: here by any built-in one that is new
+        address: Any = [].append  # Numba looks a function up by its address; any new built-in function will do
         state.targetctx.insert_user_function(address, state.cr.fndesc, [state.library])
         state["cr"] = state.cr._replace(cfunc=address)
         return True
