@@ -82,7 +82,7 @@ def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
     text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)
-    for there, here in (("README", "index"), ("graphcaps/routing/fused/README", "reference/fused")):
+    for there, here in (("README", "index"), ("graphcaps/routing/engines/cpu/README", "reference/fused")):
         text = text.replace(f"](../{there}.md", f"]({here}.md")
     text = re.sub(r"\]\(\.\./experiments/(README|LOG)\.md", r"](reference/experiments-\1.md", text)
     source[0] = text

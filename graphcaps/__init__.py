@@ -33,7 +33,7 @@ __all__ = [
     "engine",
     "LinearVotes",
     "MatrixVotes",
-    "Routed",
+    "Parents",
     "CapsNet",
     "RoutingTrace",
     "watch",
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
-    from .explore.of_graph import explore_graph
+    from .explore.graph_page import explore_graph
     from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
-    from .routing import LinearVotes, MatrixVotes, Routed, choose_engine, dynamic_routing, engine, route
+    from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
     from .trace import RoutingTrace, watch
     from .training.run_folder import load
     from .training.start import train
@@ -68,11 +68,11 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         "_version": "__version__",
         "config": "TrainConfig",
         "errors": "GraphcapsError InputError",
-        "explore.of_graph": "explore_graph",
+        "explore.graph_page": "explore_graph",
         "functional": "coupling_entropy margin_loss spread_loss squash",
         "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
         "models": "CapsNet",
-        "routing": "LinearVotes MatrixVotes Routed choose_engine dynamic_routing engine route",
+        "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "RoutingTrace watch",
         "training.run_folder": "load",
         "training.start": "train",

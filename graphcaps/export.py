@@ -31,7 +31,7 @@ from ._version import __version__
 from .atomic import replacing
 from .config import short_name
 from .data import DATASETS
-from .errors import GraphcapsError, MissingError, check_name, expect
+from .errors import GraphcapsError, MissingError, check_name, expect, required
 from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.capsnet import check_images
 from .nn import MatrixClassCaps
@@ -85,16 +85,13 @@ class Answers(nn.Module):
         if self.layers is not None:
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
-        last: dict[str, torch.Tensor] = {}
-
-        def keep(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
-            last["c"] = c
-
-        found = route_layer(self.capsules, self.front(images), squash_output=not self.of_poses, on_iteration=keep)
-        capsules = found.v.transpose(0, 1)  # (B, J, D)
-        couplings = last["c"].unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
+        parents = route_layer(self.capsules, self.front(images), coupling=True)
+        coupling = required(parents.coupling, "routing", "one that returns its couplings", repr(self.capsules.routing))
+        couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.of_poses:
-            return {"scores": found.activation.transpose(0, 1), "poses": capsules, "couplings": couplings}
+            poses = parents.pose.transpose(0, 1)  # (B, J, 16)
+            return {"scores": parents.activation.transpose(0, 1), "poses": poses, "couplings": couplings}
+        capsules = parents.v.transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         return {"lengths": lengths, "capsules": capsules, "couplings": couplings}
 

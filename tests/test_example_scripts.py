@@ -57,7 +57,8 @@ def test_the_scripts_run_when_copied(copied, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.split()])
         runpy.run_path(f"{name}.py", run_name="__main__")
         check(name, capsys.readouterr().out)
-    assert (copied / "explanation.png").stat().st_size > 10_000
+    for picture in ("explanation.png", "molecule.png"):
+        assert (copied / picture).stat().st_size > 5_000
     assert (copied / "karate.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 

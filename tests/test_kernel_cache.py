@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from graphcaps.routing.fused import user_cache
-from graphcaps.routing.fused.cpu.kernel_cache import KERNELS, cache_folder, compiled, hash_of
+from graphcaps.routing.engines.cpu import kernel_cache
+from graphcaps.routing.engines.cpu.kernel_cache import KERNELS, cache_folder, compiled, hash_of
 
 
 def doubled(x):
@@ -19,7 +19,7 @@ def doubled(x):
 def home(monkeypatch, tmp_path) -> Path:
     """Of a user on Linux who has set nothing."""
     monkeypatch.setattr(config, "CACHE_DIR", "")
-    monkeypatch.setattr(user_cache.sys, "platform", "linux")
+    monkeypatch.setattr(kernel_cache.sys, "platform", "linux")
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
@@ -57,7 +57,7 @@ def test_the_folder_has_another_name_where_any_source_has_changed(tmp_path):
     ],
 )
 def test_each_platform_has_its_place_for_caches(home, monkeypatch, platform, name, value, folder):
-    monkeypatch.setattr(user_cache.sys, "platform", platform)
+    monkeypatch.setattr(kernel_cache.sys, "platform", platform)
     monkeypatch.setenv(name, value.format(home=home))
     assert cache_folder().parent == home / folder / "graphcaps"
 

@@ -36,7 +36,7 @@ def entropy_by_degree(found: dict) -> Figure:
         style.legend(axes, style.SCREEN)
         heading.say(
             "Coupling entropy by degree",
-            f"layer {found['layer']}, seed {found['seed']}, {style.thousands(len(degree))} nodes",
+            f"layer {found['layer']}, seed {found['seed']}, {len(degree):,} nodes",
             f"Spearman's rho {spearmanr(degree, entropy).statistic:.2f},  eta² {between_degrees(degree, entropy):.2f}",
         )
     return figure

@@ -209,7 +209,7 @@ def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: 
             class_names=tuple(data.class_names),
             about={"graph": number},
         )
-        found.append(trace.with_bonds(torch.stack(graph.edges(), dim=1).numpy(), graph.ndata["tag"], data.tag_names))
+        found.append(trace)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,14 +61,14 @@ def evaluate_on(
     for name in names:
         folder, about["command"] = run.path / "evaluate", f"graphcaps evaluate --on {name}"
         measure = _equivariance if name == "equivariance" else _robustness
-        table, text, figure = measure(name, model, batches, root, about)
-        write_text(folder / f"{name}.json", text)
+        table, found, figure = measure(name, model, batches, root, about)
+        write_text(folder / f"{name}.json", json.dumps(found, indent=1) + "\n")
         save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 
 
-def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
-    """Table, JSON and picture of one transform, or of affNIST, whole and in parts, beside the run's own test images."""
+def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, dict, Figure]:
+    """Table, numbers and picture of one transform, or of affNIST and its parts, beside the run's own test images."""
     from ..analysis.robustness import evaluate_sets, evaluate_transform
     from ..progress import bar
     from ..viz import robustness
@@ -82,21 +83,20 @@ def _robustness(name: str, model: CapsNet, batches: Batches, root: Path, about: 
             device, inside = next(model.parameters()).device, within(other)
             sets = {about["dataset"]: batches, title: Batches(other, EVALUATION_BATCH, device=device)}
             parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}
-            found = evaluate_sets(model, name, sets, on_progress, parts)
+            found = evaluate_sets(model, name, sets, parts, on_progress)
         else:
             found = evaluate_transform(model, batches, name, on_progress)
-    table = robustness_table(found, about["class_names"])
-    return table, found.to_json(**about), robustness({**about, **found.as_dict()})
+    found = {**about, **found}
+    return robustness_table(found, about["class_names"]), found, robustness(found)
 
 
-def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, str, Figure]:
-    """Table, JSON and picture of how capsules move."""
+def _equivariance(name: str, model: CapsNet, batches: Batches, root: Path, about: dict) -> tuple[str, dict, Figure]:
+    """Table, numbers and picture of how capsules move."""
     from ..analysis.equivariance import equivariance, example_images
     from ..progress import bar
     from ..viz import equivariance as picture_of
     from .tables import equivariance_table
 
     with bar("turned and shifted test images") as on_progress:
-        found = equivariance(model, batches, on_progress)
-    table, picture = equivariance_table(found, about["class_names"]), {**about, **found.as_dict()}
-    return table, found.to_json(**about), picture_of(picture, example_images(found, batches))
+        found = {**about, **equivariance(model, batches, on_progress)}
+    return equivariance_table(found, about["class_names"]), found, picture_of(found, example_images(found, batches))

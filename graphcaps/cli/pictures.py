@@ -7,18 +7,26 @@ import re
 import sys
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from ..config import MOST_ITERATIONS
 from ..errors import GraphcapsError, check_most, check_whole, expect
+from ..viz import PICTURES
 from .arguments import Folder, Run, run_of
+
+if TYPE_CHECKING:
+    What = str
+else:
+    What = Literal[("all", *PICTURES, "sheet")]
+_WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
+_WHAT += " sheet: a still of training curves and reconstructions. all: those of these that suit the trace."
 
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "nodes", "sheet"] = "all",
+    what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
@@ -34,11 +42,6 @@ def viz(
     Args:
         run: Run folder, or a trace in an .npz file; default: the newest run. mnist and multimnist are networks that
             come with graphcaps, and mnist the default where there is no run.
-        what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. places: which part of the image votes for what, where children see a part each. molecule: a graph
-            with its nodes in the colours of the classes they support, where the trace holds its bonds. nodes: a graph
-            with its edges in the colours of the capsules they are coupled with, of CapsuleConv. sheet: a still of
-            training curves and reconstructions. all: whatever of these the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
@@ -76,7 +79,7 @@ def viz(
         else:
             chosen = run_of(run, out)
             if format == "html" and (what, over) == ("all", "both"):
-                from ..explore.of_run import write_explorer
+                from ..explore.run_page import write_explorer
 
                 print(write_explorer(chosen, to or chosen.path / "figures", image))
                 return
@@ -158,7 +161,6 @@ def explore(
     run: Run = None,
     open: bool = True,
     image: int = 0,
-    data: Folder = None,
     to: Folder = None,
     out: Path = Path("runs"),
 ) -> None:
@@ -171,15 +173,13 @@ def explore(
             the default where there is no run.
         open: Open the page in the browser, where there is a display.
         image: Which of the trace's test images is shown first, from 0; there is one per class.
-        data: Folder with the data set, whose hardest test images the page offers; default: the one used in training,
-            and where it isn't there, the images in the run's trace.
         to: Folder for the page; default: figures in the run folder.
         out: Folder that holds the run folders.
     """
-    from ..explore.of_run import write_explorer
+    from ..explore.run_page import write_explorer
 
     chosen = run_of(run, out)
-    path = write_explorer(chosen, to or chosen.path / "figures", image, data)
+    path = write_explorer(chosen, to or chosen.path / "figures", image)
     print(path)
     if open and _display():
         webbrowser.open(path.resolve().as_uri())

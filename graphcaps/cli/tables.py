@@ -10,9 +10,8 @@ from typing import Literal
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, relative_entropy
-from ..analysis.equivariance import FEWEST, Equivariance
-from ..analysis.robustness import Robustness
+from ..analysis.capsule_usage import DEAD_AT_MOST, STARVED_AT_MOST, CapsuleUsage, relative_entropy
+from ..analysis.equivariance import MIN_IMAGES
 from ..data import DATASETS, read_image, write_image
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
@@ -82,9 +81,9 @@ def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     measured += [found.dead_children, found.starved_children]
     rows = [(str(t), *row) for t, row in enumerate(zip(*map(found.by_type, measured), strict=True))]
     lines = [
-        f"dead: never longer than {NEVER_THERE}",
+        f"dead: never longer than {DEAD_AT_MOST}",
         "relative coupling: the largest c * (edges of the child), 1 while undecided",
-        f"starved: never above {NEVER_ABOVE} of it",
+        f"starved: never above {STARVED_AT_MOST} of it",
         "entropy: in nat, the mean over images; undecided is a child with equal couplings",
         "",
         "child type  capsules  dead  starved  largest length  relative coupling  mean entropy  of undecided",
@@ -106,30 +105,31 @@ def _usage_rows(found: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def robustness_table(found: Robustness, class_names: tuple[str, ...]) -> str:
+def robustness_table(found: dict, class_names: tuple[str, ...]) -> str:
     """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
-    width = max(len("as they are"), *(len(row.name) for row in found.rows))
+    width = max(len("as they are"), *(len(row["name"]) for row in found["rows"]))
     lines = [
-        f"{found.on}: {found.says}",
+        f"{found['on']}: {found['says']}",
         f"{'':<{width}}  accuracy       95 % interval   wrong  images  winning score  hurt most (recall lost)",
     ]
-    clean = found.rows[found.clean]
-    for row in (clean, *(row for row in found.rows if row is not clean)):
-        name = "as they are" if row is clean else row.name
-        low, high = row.interval
-        counts = f"{row.images - row.correct:>6,}  {row.images:>6,}"
-        numbers = f"{row.accuracy:>8.2%}  {low:7.2%} to {high:7.2%}  {counts}  {row.score:>13.3f}"
-        k, lost = found.hurt_most(row)
-        hurt = f"  {class_names[k]} ({100 * lost:.1f} points)" if lost > 0 else ""
+    clean = found["rows"][found["clean"]]
+    for row in (clean, *(row for row in found["rows"] if row is not clean)):
+        name = "as they are" if row is clean else row["name"]
+        low, high = row["interval_95"]
+        counts = f"{row['images'] - row['correct']:>6,}  {row['images']:>6,}"
+        numbers = f"{row['accuracy']:>8.2%}  {low:7.2%} to {high:7.2%}  {counts}  {row['winning_score']:>13.3f}"
+        pairs = enumerate(zip(clean["recall"], row["recall"], strict=True))
+        lost, k = max((before - after, -k) for k, (before, after) in pairs if None not in (before, after))
+        hurt = f"  {class_names[-k]} ({100 * lost:.1f} points)" if lost > 0 else ""
         lines.append(f"{name:<{width}}  {numbers}{hurt}")
     return "\n".join(lines)
 
 
-def equivariance_table(found: Equivariance, class_names: tuple[str, ...]) -> str:
+def equivariance_table(found: dict, class_names: tuple[str, ...]) -> str:
     """How well a line explains what capsules do, how well the parameter can be read off, and the latter per class."""
-    numbers = found.as_dict()["parameters"]
+    numbers = found["parameters"]
     lines = [
-        f"equivariance: the capsule of the class that wins on the clean image, of {len(found.winners):,} test images",
+        f"equivariance: the capsule of the class that wins on the clean image, of {found['images']:,} test images",
         "fit: share of the vector's change that a line in the parameter explains, mean (sd) over images",
         "read-out: R^2 of the parameter read linearly off the vector, held-out images, mean (sd) over classes",
         "moved: share of the vector's length, mean (sd) over images; permuted: the same with the values permuted",
@@ -148,7 +148,7 @@ def equivariance_table(found: Equivariance, class_names: tuple[str, ...]) -> str
         cells = ("-" if part["readout"] is None else f"{part['readout']:.2f}" for part in parts)
         lines.append(f"{name:<{width}}  {parts[0]['images']:>6}" + "".join(f"  {cell:>8}" for cell in cells))
     few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
-    return "\n".join(lines + [f"-: fewer than {FEWEST} images"] * few)
+    return "\n".join(lines + [f"-: fewer than {MIN_IMAGES} images"] * few)
 
 
 def _mean_sd(part: dict) -> str:

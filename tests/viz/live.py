@@ -13,7 +13,7 @@ import torch
 from graphcaps import CapsNet
 from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
 from graphcaps.explore.network import network_data
-from graphcaps.explore.of_run import with_shelf
+from graphcaps.explore.run_page import desk_of
 from graphcaps.models import doubts
 from graphcaps.trace import recording
 from graphcaps.viz import explorer_page
@@ -53,8 +53,7 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
     about = {"run": "test", "dataset": dataset, "model": "compact"}
     splits = ImageSplits("digits", model.class_names, few, few, few)
     trace = recording.record(None, model, splits, 3, "cpu", about)
-    found = with_shelf(network_data(model, 3), model, few.pixels, few.labels, DATASETS[dataset])
-    return explorer_page(trace, 0, found)
+    return explorer_page(trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset])})
 
 
 class Answer(NamedTuple):

@@ -22,9 +22,9 @@ CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
 LAYERS = {
     "default": {},
-    "unit votes": {"routing": Spherical(concentration=4.0, unit_votes=True)},
-    "mutual": {"routing": Spherical(concentration=4.0, mutual=True)},
-    "unit votes, mutual, 5 iterations": {"routing": Spherical(5, 4.0, unit_votes=True, mutual=True)},
+    "unit votes": {"routing": Spherical(concentration=4.0), "unit_votes": True},
+    "mutual": {"routing": Spherical(concentration=4.0), "mutual": True},
+    "unit votes, mutual, 5 iterations": {"routing": Spherical(5, 4.0), "unit_votes": True, "mutual": True},
     "dynamic": {"routing": "dynamic"},
     "uniform, no squash, no bias": {"routing": "uniform", "squash_output": False, "bias": False},
     "not normalised": {"normalise": False},
@@ -118,7 +118,7 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
     made = networkx.barabasi_albert_graph(900, 3, seed=0)
     graph, feat = dgl.from_networkx(made), drawn(900, 5)
     assert graph.num_edges() == 5382
-    conv = layer(routing=Spherical(mutual=mutual))
+    conv = layer(routing=Spherical(), mutual=mutual)
     names = [f"n{n}" for n in range(900)]
     data = page_of(tmp_path, conv, graph, feat, node_names=names, center=center)[1]
     shown, whole = [int(name[1:]) for name in data["names"]], data["whole"]
@@ -143,7 +143,6 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
     ("options", "text"),
     [
         ({"num_caps": 1}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
-        ({"competition": "neighbours"}, "conv: expected competition='capsules', got 'neighbours'. The page doesn't"),
         ({"in_caps": 2}, "conv: expected in_caps=1, got 2"),
         ({"activation": F.elu}, "conv: expected no activation, got one"),
     ],
