@@ -53,8 +53,7 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
     about = {"run": "test", "dataset": dataset, "model": "compact"}
     splits = ImageSplits("digits", model.class_names, few, few, few)
     trace = recording.record(None, model, splits, 3, "cpu", about)
-    network = network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset])}
-    return explorer_page(trace, 0, network)
+    return explorer_page(trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset])})
 
 
 class Answer(NamedTuple):

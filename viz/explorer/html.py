@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import html
 import json
+import re
 import string
 from collections.abc import Sequence
 from importlib.resources import files
@@ -97,7 +98,7 @@ def with_data(data: dict) -> str:
     scripts, worker = [*SCRIPTS, *FILE], ""
     parts = dict.fromkeys(LIVE_PARTS, "")
     if data["network"] is not None:
-        scripts, worker = [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
+        scripts, worker = [*SCRIPTS, *LIVE], _script(WORKER)
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
     # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
     assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
@@ -113,7 +114,7 @@ def _filled(
     template: str, data: dict, styles: Sequence[str], scripts: Sequence[str], assembly: str = "", **parts: str
 ) -> str:
     """The template with a policy for these styles and scripts, and with the data and other parts in it."""
-    style, script = ("\n".join(map(_read, names)) for names in (styles, scripts))
+    style, script = "\n".join(map(_read, styles)), _script(scripts)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -157,6 +158,11 @@ def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
 
 def _read(name: str) -> str:
     return (files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8")
+
+
+def _script(names: Sequence[str]) -> str:
+    """The scripts as one, without the lines that are comments: a page is read by browsers."""
+    return re.sub(r"^ *//.*\n", "", "\n".join(map(_read, names)), flags=re.MULTILINE)
 
 
 def _hash(text: str) -> str:
