@@ -26,9 +26,9 @@ KINDS, WIDTH, DELETED = 4, 16, 10
 
 
 class Net(nn.Module):
-    def __init__(self, inputs, classes, routing):
+    def __init__(self, inputs, classes, **routing):
         super().__init__()
-        self.conv = CapsuleConv(inputs, WIDTH, KINDS, routing, allow_zero_in_degree=True)
+        self.conv = CapsuleConv(inputs, WIDTH, KINDS, allow_zero_in_degree=True, **routing)
         self.heads = nn.Parameter(torch.randn(KINDS, WIDTH, classes) / WIDTH**0.5)
 
     def forward(self, graph, x):
@@ -40,7 +40,7 @@ class Net(nn.Module):
 def train(data, routing, epochs):
     """The network of the epoch with the most validation nodes right."""
     torch.manual_seed(0)
-    net = Net(len(data.features), data.num_classes, routing)
+    net = Net(len(data.features), data.num_classes, **routing)
     adam = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
     best, chosen = 0, net
     for _ in range(epochs):
@@ -88,7 +88,8 @@ def main():
         asked.add_argument(name, type=type(default), default=default)
     given = asked.parse_args()
     data = factor_graph(0, KINDS, nodes=given.nodes)
-    routings = {"uniform": Uniform(), "capsules": Spherical(concentration=4.0, unit_votes=True)}
+    capsules = {"routing": Spherical(concentration=4.0), "unit_votes": True}
+    routings = {"uniform": {"routing": Uniform()}, "capsules": capsules}
     for name, routing in routings.items():
         net = train(data, routing, given.epochs)
         whole, strongest, others = (right_without(net, data, *how) for how in ((0, 0), (DELETED, 0), (DELETED, 1)))

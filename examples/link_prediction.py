@@ -25,8 +25,8 @@ from graphcaps.routing import Spherical, Uniform
 KINDS, WIDTH = 4, 16
 LAYERS = {
     "GAT": dgl.nn.pytorch.GATConv,
-    "uniform": partial(CapsuleConv, routing=Uniform(unit_votes=True), squash_output=False),
-    "capsules": partial(CapsuleConv, routing=Spherical(concentration=4.0, unit_votes=True), squash_output=False),
+    "uniform": partial(CapsuleConv, routing=Uniform(), unit_votes=True, squash_output=False),
+    "capsules": partial(CapsuleConv, routing=Spherical(concentration=4.0), unit_votes=True, squash_output=False),
 }
 
 

@@ -15,8 +15,8 @@ from .graph import check_graph, links
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors to length n^2 / (1 + n^2), n = |s|, keeping their direction (equation 1).
 
-    v = s n / (1 + n^2), which is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector
-    gives zero with a zero gradient.
+    v = s n / (1 + n^2) is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector gives zero
+    with a zero gradient.
 
     Args:
         s: any floating tensor; vectors lie along ``dim``.
@@ -41,8 +41,8 @@ def margin_loss(
 
     Args:
         lengths: (B, J) in [0, 1], lengths of the class capsules. Layers give (J, B, D): their lengths are transposed
-            first. Where B = J, (J, B) can't be told from (B, J), and goes through.
-        labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 where several classes may be present.
+            first. If B = J, (J, B) looks like (B, J), and passes.
+        labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 if several classes may be present.
 
     Returns:
         Scalar >= 0.
@@ -78,9 +78,9 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
     L = sum over i != t of max(0, margin - (a_t - a_i))^2, t the true class
 
     Args:
-        activations: (B, J) in [0, 1], of the class capsules.
+        activations: (B, J) in [0, 1], those of the class capsules.
         labels: (B,) int64 classes in [0, J).
-        margin: how much surer the true class has to be; the paper's grows from 0.2 to 0.9 in training.
+        margin: the lead that the true class needs; the paper's grows from 0.2 to 0.9 in training.
 
     Returns:
         Scalar >= 0.
@@ -107,7 +107,7 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
     """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
 
-    ln of the number of out-edges where the child is undecided (uniform), 0 where it has chosen one parent or has no
+    It is ln of the number of out-edges for an undecided child (uniform), 0 for one that has chosen one parent or has no
     edges.
 
     Args:

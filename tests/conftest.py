@@ -7,7 +7,6 @@ engine, on every device at hand, or for the routings that it is marked with, ``r
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -179,19 +178,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if of_fact[item]]
 
 
-class WithoutTriton:
-    """Leaves out the doctests of modules that need Triton, which isn't on every platform.
-
-    pytest's own option for that, --doctest-ignore-import-errors, also hides a test file that can't be imported.
-    """
-
-    def pytest_ignore_collect(self, collection_path):
-        return True if collection_path.match("fused/cuda/*.py") else None
-
-
 def pytest_configure(config):
-    if importlib.util.find_spec("triton") is None:
-        config.pluginmanager.register(WithoutTriton(), "without-triton")
     if not hasattr(config, "workerinput"):  # with xdist, the workers' reports come together in the controller
         config.pluginmanager.register(FactGrid(), "fact-grid")
 

@@ -12,8 +12,8 @@ import math
 import torch
 
 
-def route(graph, votes, routing, *, activation=None, prior=None, on_iteration=None, squash_output=True):
-    """As ``graphcaps.route``, with the settings and parameters of its routing objects; votes (E, *, D)."""
+def route(graph, votes, routing, *, activation=None, prior=None, on_iteration=None):
+    """Pose, v, activation and coupling as ``graphcaps.route`` gives them; votes (E, *, D)."""
     numbers = {
         "Spherical": lambda: (routing.kappa,),
         "EM": lambda: (*routing.of_parents(), routing.scaled_lambda, routing.variance_floor),
@@ -31,10 +31,10 @@ def route(graph, votes, routing, *, activation=None, prior=None, on_iteration=No
         "Spherical": spherical,
         "EM": em,
     }[type(routing).__name__]
-    return algorithm(graph, votes, activation, b, routing.iterations, on_iteration, squash_output, numbers)
+    return algorithm(graph, votes, activation, b, routing.iterations, on_iteration, numbers)
 
 
-def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+def dynamic(graph, u_hat, activation, b, iterations, on_iteration, parameters=None):
     """Dynamic routing; shapes as in ``graphcaps.route``: u_hat (E, *, D), b (E, *) -> v (J, *, D), lengths (J, *)."""
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     out_edges = [[e for e, child in enumerate(src) if child == i] for i in range(graph.num_src_nodes())]
@@ -66,17 +66,17 @@ def dynamic(graph, u_hat, activation, b, iterations, on_iteration, squash_output
         if r < iterations - 1:
             b = [b[e] + agreement[e] for e in range(len(src))]
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
-    return v if squash_output else s, v.norm(dim=-1)
+    return s, v, v.norm(dim=-1), _stack(c, u_hat.new_zeros(0, *u_hat.shape[1:-1])).detach()
 
 
-def uniform(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+def uniform(graph, u_hat, activation, b, iterations, on_iteration, parameters=None):
     """Uniform coupling: an equal share of each child for each of its parents, or what a prior says."""
     out_edges, in_edges, dst = _ends(graph)
     c = _softmax(b, out_edges)
-    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
+    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration)
 
 
-def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+def attention(graph, u_hat, activation, b, iterations, on_iteration, parameters=None):
     """Self-attention routing of Mazzia, Salvetti & Chiaberge 2021."""
     out_edges, in_edges, dst = _ends(graph)
     summed = [None] * len(u_hat)
@@ -87,10 +87,10 @@ def attention(graph, u_hat, activation, b, iterations, on_iteration, squash_outp
             summed[e] = sum(row)
     b = [b[e] + summed[e] for e in range(len(u_hat))]
     c = _softmax(b, out_edges)
-    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output)
+    return _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration)
 
 
-def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+def inverted(graph, u_hat, activation, b, iterations, on_iteration, parameters=None):
     """Inverted dot-product attention routing of Tsai et al. 2020, Procedure 1; p are the poses of the parents."""
     norm_weight, norm_bias, head_weight, head_bias = parameters or (None,) * 4
     out_edges, in_edges, dst = _ends(graph)
@@ -114,10 +114,10 @@ def inverted(graph, u_hat, activation, b, iterations, on_iteration, squash_outpu
         _observe(on_iteration, [r], b, c, v, u_hat, dst)
         b = [prior[e] + (u_hat[e] * p[dst[e]]).sum(-1) / max(1, dim) ** 0.5 for e in range(len(dst))]
     parents, numbers = u_hat.new_zeros(0, *u_hat.shape[1:]), u_hat.new_zeros(0, *u_hat.shape[1:-1])
-    return _stack(v if squash_output else p, parents), _stack(a, numbers)
+    return _stack(p, parents), _stack(v, parents), _stack(a, numbers), _stack(c, numbers).detach()
 
 
-def spherical(graph, u_hat, activation, b, iterations, on_iteration, squash_output=True, parameters=None):
+def spherical(graph, u_hat, activation, b, iterations, on_iteration, parameters=None):
     """A mixture of von Mises-Fisher distributions, Banerjee et al. 2005; kappa is the concentration of usual votes."""
     (kappa,) = parameters or (1.0,)
     out_edges, in_edges, dst = _ends(graph)
@@ -140,7 +140,7 @@ def spherical(graph, u_hat, activation, b, iterations, on_iteration, squash_outp
             of_parent = kappa[j] if isinstance(kappa, torch.Tensor) and kappa.dim() else kappa
             b.append(prior[e] + of_parent * (u_hat[e] * mu[j]).sum(-1) / rho[j])
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
-    return v if squash_output else s, v.norm(dim=-1)
+    return s, v, v.norm(dim=-1), _stack(c, u_hat.new_zeros(0, *u_hat.shape[1:-1])).detach()
 
 
 def _ends(graph):
@@ -164,7 +164,7 @@ def _softmax(b, out_edges):
     return c
 
 
-def _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_output):
+def _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration):
     """s = sum of c u_hat and v = squash(s), in one pass; each iteration's observer is told the same."""
     s, v = [None] * len(in_edges), [None] * len(in_edges)
     for j, edges in enumerate(in_edges):
@@ -174,7 +174,7 @@ def _squashed_sum(u_hat, b, c, in_edges, dst, iterations, on_iteration, squash_o
         v[j] = torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt() / (1 + squared)) * s[j]
     _observe(on_iteration, range(iterations), b, c, v, u_hat, dst)
     s, v = (_stack(rows, u_hat.new_zeros(0, *u_hat.shape[1:])) for rows in (s, v))
-    return v if squash_output else s, v.norm(dim=-1)
+    return s, v, v.norm(dim=-1), _stack(c, u_hat.new_zeros(0, *u_hat.shape[1:-1])).detach()
 
 
 def _observe(on_iteration, rounds, b, c, v, u_hat, dst):
@@ -193,7 +193,7 @@ def _stack(rows, empty):
     return torch.stack(list(rows)) if len(rows) else empty
 
 
-def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, parameters=None):
+def em(graph, V, a_in, prior, iterations, on_iteration, parameters=None):
     """EM routing; V (E, *, D), activations of the children a_in (I, *) or None -> v (J, *, D), activations (J, *)."""
     beta_u, bias, final_lambda, variance_floor = parameters or (0.0, -2.2, 0.01, 1.0)
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
@@ -236,7 +236,9 @@ def em(graph, V, a_in, prior, iterations, on_iteration, squash_output=True, para
                 log_p = log_p - (V[e][..., h] - mu[j][..., h]) ** 2 / (2 * sigma2[j][h])
                 log_p = log_p - 0.5 * torch.log(2 * math.pi * sigma2[j][h])
             b.append(prior[e] + torch.nn.functional.logsigmoid(logit[j]) + log_p)
-    return _stack_like(_stretched(mu, a) if squash_output else mu, V), _stack_like(a, V[..., 0] if dim else V.sum(-1))
+    numbers = V[..., 0] if dim else V.sum(-1)
+    found = _stack_like(mu, V), _stack_like(_stretched(mu, a), V), _stack_like(a, numbers)
+    return *found, _stack_like(R, numbers).detach()
 
 
 def _stretched(mu, a):

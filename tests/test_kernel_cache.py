@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from graphcaps.routing.fused.cpu import kernel_cache
-from graphcaps.routing.fused.cpu.kernel_cache import KERNELS, cache_folder, compiled, hash_of
+from graphcaps.routing.engines.cpu import kernel_cache
+from graphcaps.routing.engines.cpu.kernel_cache import KERNELS, cache_folder, compiled, hash_of
 
 
 def doubled(x):

@@ -34,14 +34,14 @@ MUTATIONS = {
     "fact 1": [
         Mutation(
             "softmax over the parents' in-edges",
-            "routing/edges.py",
+            "routing/engines/dgl.py",
             'norm_by="src"',
             'norm_by="dst"',
             "test_facts.py sum_to_one and dynamic-dgl",
         ),
         Mutation(
             "couplings that are not normalised",
-            "routing/edges.py",
+            "routing/engines/edges.py",
             "return exp / self.child_sum(exp)",
             "return exp",
             "test_facts.py sum_to_one and dynamic-torch",
@@ -60,8 +60,8 @@ MUTATIONS = {
         Mutation(
             "logits that start at random",
             "routing/api.py",
-            "return torch.zeros((), device=device, dtype=dtype).expand(wanted)",
-            "return torch.randn(wanted, device=device, dtype=dtype)",
+            "return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)",
+            "return torch.randn(wanted, device=votes.device, dtype=dtype)",
             "test_facts.py one_iteration_is_uniform and dynamic-torch",
         ),
     ],
@@ -82,7 +82,7 @@ MUTATIONS = {
         ),
         Mutation(
             "features left on the caller's graph",
-            "routing/edges.py",
+            "routing/engines/dgl.py",
             "self.graph = graph.local_var()",
             "self.graph = graph",
             "test_facts.py leaves_the_graph and dynamic-dgl",
@@ -116,9 +116,9 @@ MUTATIONS = {
     "fact 7": [
         Mutation(
             "edges of a complete graph taken for parent-major",
-            "routing/edges.py",
-            "return x.unflatten(0, (self.ends.num_children, self.ends.num_parents))",
-            "return x.unflatten(0, (self.ends.num_parents, self.ends.num_children)).transpose(0, 1)",
+            "routing/votes.py",
+            "return self.u.unflatten(0, (edges.num_children, edges.num_parents))",
+            "return self.u.unflatten(0, (edges.num_parents, edges.num_children)).transpose(0, 1)",
             "test_facts.py equals_dense_routing and dynamic-torch",
         ),
     ],
@@ -160,17 +160,17 @@ MUTATIONS = {
     ],
     "fact 12": [
         Mutation(
-            "no gradient along the direction of s, torch",
-            "routing/gradient.py",
+            "no gradient along the direction of s, fused",
+            "routing/rule.py",
             "return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)",
             "return dv * (n / (1 + n * n))",
-            "test_facts.py equal_the_oracles and dynamic-torch",
+            "test_facts.py equal_the_oracles and dynamic-fused",
         ),
         Mutation(
-            "the gradient of the first pass missing, fused",
-            "routing/fused/cpu/dynamic.py",
-            "ds[r - 1] = through_squash(s[r - 1], sum_of(parts))",
-            "ds[r - 1] = sum_of(parts)",
+            "the couplings of the iteration before, fused",
+            "routing/engines/cpu/route.py",
+            "coupling = edges.in_edge_order(coupling.clone())",
+            "coupling = edges.in_edge_order(c[0].clone())",
             "test_facts.py equal_the_oracles and dynamic-fused",
         ),
     ],
@@ -187,22 +187,22 @@ MUTATIONS = {
         Mutation(
             "agreement not divided by sqrt(D)",
             "routing/attention.py",
-            "return max(1, dim) ** -0.5",
-            "return 1.0",
+            " * max(1, votes.shape[-1]) ** -0.5",
+            "",
             "test_routings.py papers_self_attention and attention-torch",
         ),
         Mutation(
             "the votes' part in the sum without a gradient, fused",
-            "routing/fused/cpu/attention.py",
-            "ds = torch.stack([sum_of(parts) * scale(passes.parent_dim), grad])",
-            "ds = torch.stack([sum_of(parts) * 0, grad])",
+            "routing/rule.py",
+            "return dw * max(1, s.shape[-1]) ** -0.5, None",
+            "return dw * 0, None",
             "test_facts.py equal_the_oracles and attention-fused",
         ),
     ],
     "spherical": [
         Mutation(
             "logits that grow with the votes",
-            "routing/spherical.py",
+            "routing/rule.py",
             "torch.where(some, mean, 1).rsqrt()",
             "torch.ones_like(mean)",
             "test_spherical.py longer_votes and spherical-torch",
@@ -216,7 +216,7 @@ MUTATIONS = {
         ),
         Mutation(
             "the direction's length in its gradient, fused",
-            "routing/fused/cpu/spherical.py",
+            "routing/rule.py",
             "(dw - torch.where(some, along * mu, 0))",
             "dw",
             "test_facts.py equal_the_oracles and spherical-fused",
@@ -235,8 +235,8 @@ MUTATIONS = {
         Mutation(
             "couplings without the parents' activations",
             "routing/em.py",
-            "of_parent = logsigmoid(logit) - 0.5",
-            "of_parent = -0.5",
+            "log_normaliser = logsigmoid(logit) - 0.5",
+            "log_normaliser = -0.5",
             "test_routings.py share_the_child_by_their_activations and em-torch",
         ),
         Mutation(
@@ -249,16 +249,9 @@ MUTATIONS = {
         Mutation(
             "children that count alike whatever their activation",
             "routing/em.py",
-            "votes.moments(c if a_child is None else c * a_child)",
-            "votes.moments(c)",
+            "weight = c if a_child is None else c * a_child",
+            "weight = c",
             "test_routings.py count_by_their_activation and em-dgl",
-        ),
-        Mutation(
-            "a mean that its votes don't move, fused",
-            "routing/fused/cpu/em.py",
-            "ds = (dmu - 2 * LEAST * mu * dq) / divisor",
-            "ds = 0 * dmu",
-            "test_matrix_caps.py never_builds_the_votes and windows",
         ),
     ],
 }

@@ -9,11 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcaps import CapsNet, complete_graph, dgl, engine, load, nn, route, squash, train, watch
+from graphcaps import (
+    CapsNet,
+    bipartite_graph,
+    choose_engine,
+    complete_graph,
+    dgl,
+    engine,
+    load,
+    nn,
+    route,
+    squash,
+    train,
+    watch,
+)
 from graphcaps.config import TrainConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
-from graphcaps.routing import Routing
+from graphcaps.routing import Dynamic, Routing, squashed
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import GraphPicture
 
@@ -49,24 +62,84 @@ def by_hand(votes, children, parents, iterations):
 def test_it_routes_on_every_engine_that_is_not_fused(nobody, draw, name, length):
     votes = (length * draw(18, 4)).requires_grad_()
     with engine(name):
-        v, _ = route(complete_graph(6, 3), votes, nobody(iterations=2))
+        v = route(complete_graph(6, 3), votes, nobody(iterations=2)).v
     wanted = by_hand(votes, 6, 3, 2)
     torch.testing.assert_close(v, wanted)
     (gradient,), (right,) = (torch.autograd.grad(x.square().sum(), votes) for x in (v, wanted))
     torch.testing.assert_close(gradient, right)
 
 
-class Silent(Routing):
+class SumsAlone(Routing):
     def forward(self, edges, votes, prior, activation=None):
         return edges.weighted_sum(edges.child_softmax(prior), votes)
 
 
-def test_one_that_is_never_observed_is_named_where_couplings_are_asked_for():
-    assert route(complete_graph(6, 3), torch.rand(18, 4), Silent()).v.shape == (3, 4)
-    conv, x = nn.CapsuleConv(5, 4, num_caps=3, routing=Silent()), torch.rand(6, 5)
+def test_one_without_couplings_or_observer_is_named_where_they_are_asked_for():
+    graph, votes = complete_graph(6, 3), torch.rand(18, 4)
+    parents = route(graph, votes, SumsAlone())
+    assert parents.v.shape == (3, 4) and parents.coupling is None
+    with pytest.raises(GraphcapsError, match=r"^SumsAlone: expected edges.observe\(r, b, c, v, votes\) in each"):
+        route(graph, votes, SumsAlone(), on_iteration=print)
+    conv, x = nn.CapsuleConv(5, 4, num_caps=3, routing=SumsAlone()), torch.rand(6, 5)
     assert conv(RING, x).shape == (6, 3, 4)
-    with pytest.raises(GraphcapsError, match=r"^Silent: expected edges.observe\(r, b, c, v, votes\) in each iteration"):
+    with pytest.raises(GraphcapsError, match=r"^SumsAlone: expected forward to give Parents with couplings"):
         conv(RING, x, get_coupling=True)
+
+
+class Longer(Dynamic):
+    """Adds a setting and keeps the algorithm."""
+
+    def __init__(self, iterations=3, note=""):
+        super().__init__(iterations)
+        self.note = note
+
+
+class Halved(Dynamic):
+    """Changes the algorithm and inherits the rule."""
+
+    def forward(self, edges, votes, prior, activation=None):
+        return super().forward(edges, votes, prior / 2, activation)
+
+
+def test_a_subclass_keeps_the_fast_engine_unless_it_changes_the_algorithm(draw):
+    graph, votes, prior = complete_graph(6, 3), draw(18, 4), draw(18)
+    assert choose_engine(graph, votes, Longer()) == "fused" and choose_engine(graph, votes, Halved()) == "torch"
+    assert torch.equal(route(graph, votes, Longer(note="a"), prior=prior).v, route(graph, votes, prior=prior).v)
+    torch.testing.assert_close(route(graph, votes, Halved(), prior=prior).v, route(graph, votes, prior=prior / 2).v)
+
+
+class TopK(Routing):
+    """Dynamic routing in which a child couples to the k parents that it agrees with most."""
+
+    def __init__(self, k=2, iterations=3):
+        super().__init__()
+        self.k, self.iterations = k, iterations
+
+    def forward(self, edges, votes, prior, activation=None):
+        b = prior
+        for r in range(self.iterations):
+            chosen = edges.child_topk(b, self.k)
+            c = edges.child_softmax(b.masked_fill(~chosen, -torch.inf))
+            s = edges.weighted_sum(c, votes)
+            edges.observe(r, b, c, squash(s), votes)
+            b = b + edges.agreement(votes, squash(s))
+        return squashed(s, c)
+
+
+@pytest.mark.parametrize("graph", [complete_graph(6, 4), bipartite_graph([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 3, 1], 3, 4)])
+def test_top_k_couples_k_parents_of_a_child_on_every_engine(graph, draw):
+    votes, prior, src = draw(graph.num_edges(), 2, 5), draw(graph.num_edges(), 2), links(graph).src
+    found = []
+    for name in ("torch", "dgl"):
+        with engine(name):
+            found.append(route(graph, votes, TopK(), prior=prior))
+    torch.testing.assert_close(*found)
+    degree = torch.bincount(src)[:, None].expand(-1, 2)
+    coupled = torch.zeros(degree.shape).index_add(0, src, (found[0].coupling > 0).float())
+    assert torch.equal(coupled, degree.clamp_max(2).float())
+    conv, ring = nn.CapsuleConv(5, 4, num_caps=3, routing=TopK()), dgl.add_self_loop(RING)
+    _, c = conv(ring, torch.rand(6, 5), get_coupling=True)
+    assert ((c > 0).sum(-1) == 2).all()
 
 
 def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):

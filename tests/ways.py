@@ -9,18 +9,20 @@ import torch
 
 from graphcaps import engine, route
 from graphcaps._dgl import has_cuda
-from graphcaps.routing import EM, Inverted, LinearVotes, MatrixVotes, Routed, Routing, Spherical, fused
+from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical
 from graphcaps.routing.names import ROUTINGS, as_routing
+from graphcaps.routing.routing import rule_of
+from graphcaps.routing.votes import Votes
 
 
 def routings_and_engines() -> list[tuple[str, str]]:
     """Every routing with every engine that it has for votes given as a tensor, and the oracle."""
-    found = []
-    for name, kind in ROUTINGS.items():
-        passes = fused.PASSES.get((kind, "cpu"))
-        with_fused = ["fused"] if passes and torch.Tensor in passes.votes else []
-        found += [(name, engine) for engine in ["oracle", "dgl", "torch", *with_fused]]
-    return found
+    engines = ["oracle", "dgl", "torch"]
+    return [
+        (name, engine)
+        for name, kind in ROUTINGS.items()
+        for engine in engines + ["fused"] * (rule_of(kind()) is not None)
+    ]
 
 
 def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtype: torch.dtype) -> Routing:
@@ -47,9 +49,7 @@ def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtyp
 
 def moved(x, device):
     """Tensors, and votes made of some, on this device; all else as it is."""
-    if isinstance(x, (LinearVotes, MatrixVotes)):
-        return type(x)(*(moved(one, device) for one in x))
-    return x.to(device) if isinstance(x, torch.Tensor) else x
+    return x.to(device) if isinstance(x, (Votes, torch.Tensor)) else x
 
 
 class Way(NamedTuple):
@@ -78,21 +78,23 @@ class Way(NamedTuple):
         options |= {"prior": prior, "activation": activation}
         if self.engine == "oracle":
             votes = votes if isinstance(votes, torch.Tensor) else votes.build(graph)
-            return Routed(*oracle.route(graph, votes, routing, **options))
+            return Parents(*oracle.route(graph, votes, routing, **options))
         options = {name: moved(x, self.device) for name, x in options.items()}
         votes = moved(votes, self.device)
         with engine(self.engine):
             routed = route(self.graph(graph), votes, routing.to(self.device), **options)
-        return Routed(*(x.cpu() for x in routed))
+        return Parents(*(x.cpu() for x in routed))
 
     def value_and_gradient(self, graph, votes, leaves, cotangents, **options) -> list[torch.Tensor]:
         """Parents and activations, and the gradients of these leaves and of what the routing learns."""
         routing = self.learned(graph, votes, options.pop("iterations", 3))
         routed = self(graph, votes, routing=routing, **options)
         learned = [*leaves, *routing.parameters()]
-        cotangents = [x.to(routed.v.dtype) for x in cotangents]
-        slopes = torch.autograd.grad(routed, learned, cotangents, materialize_grads=True, allow_unused=True)
-        return [x.detach() for x in (*routed, *slopes)]
+        pose, v, activation, coupling = routed
+        cotangents = [cotangents[0].to(v.dtype), *(x.to(v.dtype) for x in cotangents)]
+        found = pose, v, activation
+        slopes = torch.autograd.grad(found, learned, cotangents, materialize_grads=True, allow_unused=True)
+        return [x.detach() for x in (*found, coupling, *slopes)]
 
     def watch(self, graph, votes, **options) -> list[tuple]:
         """What an observer is given: (r, b, c, v, agreement) of each iteration."""
@@ -106,6 +108,5 @@ def why_not(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        known = (ROUTINGS[way.routing], "cuda") in fused.PASSES
-        return fused.without_triton("cuda") if known else "no kernels for CUDA"
+        return "no kernels for CUDA"
     return ""

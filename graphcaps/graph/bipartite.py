@@ -12,7 +12,7 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..errors import expect
-from .links import outside_of_transforms
+from .links import run_untraced
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -41,7 +41,7 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
     """
     for name, count in (("num_children", num_children), ("num_parents", num_parents)):
         expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
-    return outside_of_transforms(lambda: _complete(num_children, num_parents, str(device))).local_var()
+    return run_untraced(lambda: _complete(num_children, num_parents, str(device))).local_var()
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,11 +1,11 @@
-"""Index arrays and other things made of a graph's structure, cached as long as the structure is there."""
+"""Index arrays and other results computed from a graph's structure, cached as long as the structure exists."""
 
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
@@ -14,48 +14,34 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import expect
 
-How = ParamSpec("How")
-Made = TypeVar("Made")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def torch_looks_inside() -> bool:
-    """Whether torch traces or transforms: it wants to see the operations, and its tensors may have no numbers."""
-    # The compiler can't see into all of these questions.
+def is_tracing() -> bool:
+    """Whether torch traces or transforms the call, so that tensors may have no numbers and operations are recorded."""
     return (
-        torch.compiler.is_compiling()
+        torch.compiler.is_compiling()  # first: the compiler can't look into the others
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
         or type(torch.empty(0)) is not torch.Tensor  # within FakeTensorMode
     )
 
 
-def outside_of_transforms(make: Callable[[], Made]) -> Made:
-    """``make()``, whose tensors have numbers also where torch traces or transforms.
+def run_untraced(make: Callable[[], T]) -> T:
+    """``make()``, whose tensors have numbers even while torch traces or transforms.
 
-    A graph's structure is no part of what is traced. Traces and transforms belong to a thread, so this takes another.
+    A graph's structure is no part of what is traced. A trace or transform affects one thread, so another one runs it.
     """
-    if not torch_looks_inside():
+    if not is_tracing():
         return make()
-    made: list[Made] = []
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            made.append(make())
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
 
 
 @dataclass(frozen=True)
 class Links:
-    """A graph's structure as index tensors on one device: what engines without DGL kernels work on."""
+    """A graph's structure as index tensors on one device, for engines without DGL's kernels."""
 
     src: torch.Tensor  # (E,) int64, child of each edge
     dst: torch.Tensor  # (E,) int64, parent of each edge
@@ -66,45 +52,40 @@ class Links:
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:
         """(J,) int64, in-edges of each parent."""
-        # torch can trace this, which it can't bincount.
+        # torch can trace this, but not bincount.
         return self.dst.new_zeros(self.num_parents).index_add(0, self.dst, torch.ones_like(self.dst))
 
 
-class PerStructure(Generic[How, Made]):
-    """``make(graph, *how)``, whose results are cached as long as the graph's edges stay as they are.
+class cached_per_structure(Generic[P, T]):
+    """Decorator of ``make(graph, *arguments)``: cache its results as long as the graph's edges stay as they are.
 
-    The cache's keys are the identities of DGL's immutable structure objects: a graph that gains an edge gets a new one.
+    Keys are the identities of DGL's immutable structure objects: a graph that gains an edge gets a new one.
     """
 
-    def __init__(self, make: Callable[Concatenate[DGLGraph, How], Made]):
+    def __init__(self, make: Callable[Concatenate[DGLGraph, P], T]):
         functools.update_wrapper(self, make)  # its docstring and signature, for help() and the reference
         self.make = make
-        self.cache: dict[tuple[object, ...], Made] = {}
+        self.cache: dict[tuple[object, ...], T] = {}
 
-    def __call__(self, graph: DGLGraph, *how: How.args, **named: How.kwargs) -> Made:
+    def __call__(self, graph: DGLGraph, *arguments: P.args, **named: P.kwargs) -> T:
         structure = graph._graph
-        key = (id(structure), *how, *named.items())
+        key = (id(structure), *arguments, *named.items())
         if key not in self.cache:
-            with torch.inference_mode(False):  # a training may use it later
-                made = outside_of_transforms(lambda: self.make(graph, *how, **named))
+            with torch.inference_mode(False):  # a training may use the result later
+                made = run_untraced(lambda: self.make(graph, *arguments, **named))
             weakref.finalize(structure, self.cache.pop, key, None)
             self.cache[key] = made
         return self.cache[key]
 
 
-def cached_per_structure(make: Callable[Concatenate[DGLGraph, How], Made]) -> PerStructure[How, Made]:
-    """Cache what ``make(graph, *how)`` gives as long as the graph's edges stay as they are."""
-    return PerStructure(make)
-
-
 def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, taken from DGL once per structure and device."""
+    """The graph's edges in edge order on ``device``, read from DGL once per structure and device."""
     return links_on(graph, torch.device(device))
 
 
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
-    """``links``, made anew."""
+    """``links`` without the default."""
     formats = [name for some in graph.formats().values() for name in some]
     then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
@@ -113,5 +94,5 @@ def links_on(graph: DGLGraph, device: torch.device) -> Links:
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
     complete = grid is not None and bool((src * parents + dst == grid).all())
     found = Links(src, dst, children, parents, complete)
-    _ = found.in_degrees  # now, outside of transforms
+    _ = found.in_degrees  # computed here, because the first reader may be traced
     return found

@@ -32,15 +32,15 @@ def local_graph(
 
     Edges are sorted by child, then by parent; a kernel as large as the grid makes the complete graph. The structure is
     built once per arguments and device and shared; the returned graph has its own, empty features. Children near the
-    border have fewer parents than others, and those that a stride beyond the kernel leaves out, or that lie behind the
-    last window, have none.
+    border have fewer parents than others. Children between windows, for a stride larger than the kernel, and behind the
+    last window have none.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
         kernel: (rows, columns) of a window, or one number for both; at most the grid.
         stride: positions from one window to the next, down and across, or one number for both.
-        child_types: how many children stand at each position, >= 1.
-        parent_types: how many parents stand at each position of ``local_grid(grid, kernel, stride)``, >= 1.
+        child_types: number of children at each position, >= 1.
+        parent_types: number of parents at each position of ``local_grid(grid, kernel, stride)``, >= 1.
         device: where the graph lives; other than "cpu" only with a DGL that was built for it.
 
     Returns:
@@ -74,7 +74,7 @@ def local_index(
 
 
 def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
-    """(h, w): how many positions of a kernel fit into a grid, without padding.
+    """(h, w): the number of positions at which a kernel fits into a grid, without padding.
 
     >>> local_grid((9, 8), kernel=3, stride=2)
     (4, 3)

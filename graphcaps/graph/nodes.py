@@ -1,9 +1,9 @@
-"""Capsules on the nodes of other people's graphs: each node carries some, and each edge links them.
+"""Graphs of votes between the capsules of other graphs' nodes: each node has several, and each edge links them.
 
     graph of nodes        u ----> v
     with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
 
-All of them keep what they make as long as the graph's structure is there.
+All results are cached as long as the graph's structure exists.
 """
 
 from __future__ import annotations
@@ -11,70 +11,56 @@ from __future__ import annotations
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_name, expect
+from ..errors import check_whole, expect
 from .bipartite import bipartite_graph, check_graph
 from .links import cached_per_structure
 
-COMPETITIONS = ("capsules", "neighbours")
 
-
-def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1, competition: str = "neighbours") -> DGLGraph:
-    """Link each capsule of an edge's source to each capsule of its destination.
+def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
+    """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result carries the vote of capsule k of e's source for capsule l of e's
-    destination, so that its values reshape to (E, K_in, K_out). Parent ``v * K_out + l`` is capsule l of node v.
+    destination, so that its values reshape to (E, K_in, K_out). Child ``e * K_in + k`` is capsule k of e's source, for
+    this edge alone. Parent ``v * K_out + l`` is capsule l of node v.
 
     Args:
         graph: any DGLGraph with one canonical edge type, also a message-flow block; E edges.
         caps_in: K_in >= 1, capsules of each source node.
         caps_out: K_out >= 1, capsules of each destination node.
-        competition: which votes share one softmax. ``"neighbours"``: all of one capsule, over the capsules of all
-            neighbours; child ``u * K_in + k`` is capsule k of node u. ``"capsules"``: those along one edge, over the
-            capsules of one neighbour; child ``e * K_in + k`` is capsule k of e's source, as that neighbour hears it.
 
     Returns:
         DGLGraph with E * K_in * K_out edges of type ``("child", "votes", "parent")``.
 
     Raises:
-        InputError: not such a graph, number or competition.
+        InputError: not such a graph, or not such a number.
 
     >>> from graphcaps import dgl
     >>> expand(dgl.graph(([0, 1], [1, 2])), caps_in=2, caps_out=3).num_edges()
     12
     """
     check_graph(graph)
-    for name, count in (("caps_in", caps_in), ("caps_out", caps_out)):
-        expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
-    check_competition(competition)
-    return _expanded(graph, caps_in, caps_out, competition).local_var()
-
-
-def check_competition(competition: str) -> None:
-    """Raise ``InputError`` unless there is such a competition."""
-    check_name("competition", competition, COMPETITIONS)
+    check_whole("caps_in", caps_in)
+    check_whole("caps_out", caps_out)
+    return _expanded(graph, caps_in, caps_out).local_var()
 
 
 @cached_per_structure
-def _expanded(graph: DGLGraph, caps_in: int, caps_out: int, competition: str) -> DGLGraph:
-    src, dst = graph.edges(order="eid")
-    num_sources = graph.num_src_nodes()
-    if competition == "capsules":
-        src, num_sources = torch.arange(len(src), dtype=src.dtype, device=src.device), len(src)
-    k, l = (torch.arange(count, dtype=src.dtype, device=src.device) for count in (caps_in, caps_out))  # noqa: E741
-    children = (src.view(-1, 1, 1) * caps_in + k.view(1, -1, 1)).expand(-1, -1, caps_out)  # (E, K_in, K_out)
+def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
+    dst = graph.edges(order="eid")[1]
+    e, k, l = (torch.arange(count, dtype=dst.dtype, device=dst.device) for count in (len(dst), caps_in, caps_out))  # noqa: E741
+    children = (e.view(-1, 1, 1) * caps_in + k.view(1, -1, 1)).expand(-1, -1, caps_out)  # (E, K_in, K_out)
     parents = (dst.view(-1, 1, 1) * caps_out + l).expand_as(children)
-    num_parents = graph.num_dst_nodes() * caps_out
-    return bipartite_graph(children.flatten(), parents.flatten(), num_sources * caps_in, num_parents)
+    return bipartite_graph(children.flatten(), parents.flatten(), len(e) * caps_in, graph.num_dst_nodes() * caps_out)
 
 
 @cached_per_structure
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """(E,) int64: of each edge (u, v) the number of the edge (v, u), itself for a self-loop.
+    """(E,) int64: for each edge (u, v) the number of the edge (v, u), its own for a self-loop.
 
-    Of several edges between two nodes the first is the reverse of the first, and so on.
+    Of several edges between two nodes the first one way belongs to the first the other way, and so on.
 
     Args:
-        graph: whose sources and destinations are the same nodes.
+        graph: a graph whose sources and destinations are the same nodes.
 
     Raises:
         InputError: edges without a reverse.
@@ -96,7 +82,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
 
 
 def membership(graph: DGLGraph) -> DGLGraph:
-    """Link each node of a batch of graphs to the graph it is of; edge i leaves node i.
+    """Link each node of a batch of graphs to its graph; edge i leaves node i.
 
     Args:
         graph: from ``dgl.batch``, or a single graph; homogeneous, N nodes.

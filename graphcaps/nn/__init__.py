@@ -6,10 +6,9 @@ from .decoder import Decoder
 from .dense_caps import CapsuleLayer
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
-from .primary import DepthwisePrimaryCaps, PrimaryCaps, measured_fields, receptive_fields
+from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .readout import CapsuleReadout
 from .routed import Poses
-from .scaling import scale_layers
 from .shared_caps import SharedCaps
 
 __all__ = [
@@ -26,7 +25,5 @@ __all__ = [
     "Poses",
     "PrimaryCaps",
     "SharedCaps",
-    "measured_fields",
     "receptive_fields",
-    "scale_layers",
 ]

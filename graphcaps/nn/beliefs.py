@@ -1,4 +1,4 @@
-"""Capsules that say which of D states a node is in, and that the ends of each edge exchange."""
+"""Capsules that are beliefs about a node's state, which the ends of each edge exchange."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from ..errors import check_flag, check_tensor, check_whole, expect
 from ..graph import check_graph, links
 from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
-from ..routing.observers import combined_on_nodes
-from .graph_conv import check_in_edges
-from .node_caps import dropped
+from ..routing.observers import observer_on_nodes
+from .graph_conv import check_in_edges, check_one_kind
+from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
-START = (0.1, 1.0, 1.0)  # epsilon, g, nu
+EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # before training
 
 
 class NodeBeliefs(nn.Module):
     """The weights and iterations of ``graphcaps.nn.BeliefConv``, whose docstring has the formula.
 
     Args:
-        names: what the caller's library calls the numbers of features and of states, and the features.
+        names: the names of arguments in errors: ``DGL`` or ``PYG``.
     """
 
     in_caps = 1  # for `graphcaps.watch`
 
-    def __init__(
-        self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: tuple[str, str, str]
-    ):
+    def __init__(self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: Names = DGL):
         super().__init__()
-        for name, size in ((names[1], out_feats), ("num_caps", num_caps), ("iterations", iterations)):
+        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("iterations", iterations)):
             check_whole(name, size)
         if in_feats is not None:
-            check_whole(names[0], in_feats)
+            check_whole(names.in_feats, in_feats)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, out_feats, num_caps, iterations
-        self.feat = names[2]
+        self.feat = names.feat
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, out_feats))
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
@@ -47,7 +45,7 @@ class NodeBeliefs(nn.Module):
             nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
         nn.init.zeros_(self.bias)
         with torch.no_grad():
-            self.logarithms.copy_(torch.tensor(START).log())
+            self.logarithms.copy_(torch.tensor(EPSILON_GAIN_NU).log())
 
     @property
     def learned(self) -> Tensor:
@@ -60,14 +58,16 @@ class NodeBeliefs(nn.Module):
         """Beliefs (N, K, D) and couplings c (E, 1, K), detached, of a graph whose sources are its destinations.
 
         Args:
-            feat: (N, F), or (N, K, D) logits where the layer has no weights.
+            feat: (N, F), or (N, K, D) logits for a layer without weights.
             edge_weight: (E,) or (E, 1), or None.
             sizes: (B,), nodes of each graph of a batch, in order.
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
         z = z.to(torch.promote_types(z.dtype, torch.float32))
         epsilon, gain, nu = self.learned.to(z.dtype)
-        weight = self._weights(edge_weight, graph.num_edges(), z)  # (E, 1)
+        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
+        check_edge_weight(weight, graph.num_edges())
+        weight = weight.to(z.dtype).reshape(-1, 1)
         sizes = sizes.to(z.device)
         own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
 
@@ -78,7 +78,7 @@ class NodeBeliefs(nn.Module):
 
         degree = mean(z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight))
         expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)  # (N, 1, 1)
-        observer, h = combined_on_nodes(graph, self.num_caps, None), z.softmax(-1)
+        observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
         for r in range(self.iterations):
             a = products_of_ends(graph, h)  # (E, K)
             explained = a.sum(1, keepdim=True)
@@ -88,29 +88,19 @@ class NodeBeliefs(nn.Module):
             shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log(), c, h.detach(), a.detach())
+                observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
         return h.to(self.bias.dtype), c.unsqueeze(1)
-
-    def _weights(self, edge_weight: Tensor | None, num_edges: int, z: Tensor) -> Tensor:
-        if edge_weight is None:
-            return z.new_ones(num_edges, 1)
-        check_tensor("edge_weight", edge_weight, floating=False)
-        shape = tuple(edge_weight.shape)
-        fits = len(shape) > 0 and shape[0] == edge_weight.numel() == num_edges
-        expect(fits, "edge_weight", f"(E={num_edges},)", shape)
-        return edge_weight.to(z.dtype).reshape(-1, 1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
+        shape = tuple(feat.shape)
         if self.weight is None:
-            wanted: tuple[int, ...] = (num_nodes, self.num_caps, self.out_feats)
-            expect(tuple(feat.shape) == wanted, self.feat, f"logits (N, K, D) = {wanted}", tuple(feat.shape))
+            logits = num_nodes, self.num_caps, self.out_feats
+            expect(shape == logits, self.feat, f"logits (N, K, D) = {logits}", shape)
             return feat
-        wanted = (num_nodes, len(self.weight))
-        expect(tuple(feat.shape) == wanted, self.feat, f"(N, F) = {wanted}", tuple(feat.shape))
-        cast = torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point()
-        fits = cast or feat.dtype == self.weight.dtype
-        expect(fits, self.feat, f"{self.weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
+        sizes = num_nodes, len(self.weight)
+        expect(shape == sizes, self.feat, f"(N, F) = {sizes}", shape)
+        check_dtype(self.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
     def extra_repr(self) -> str:
@@ -118,29 +108,29 @@ class NodeBeliefs(nn.Module):
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and renew.
+    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and update.
 
-    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state of one of
-    their capsules, and which one is hidden: a friendship because of the same school, or of the same club. With
+    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state in one of
+    their capsules, and the capsule is hidden: a friendship because of the same school, or of the same club. With
     z_v = x_v W + b, the logits of v's own features, h = softmax(z) at first, and in each iteration
 
-        a_ek = <h_uk, h_vk>                                    how probably u and v are in the same state of k
+        a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
         h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
 
-    So an edge is evidence for the states that its other end may be in: much where no other capsule explains the edge,
-    little where one does. c_ek = a_ek / sum over l of a_el is its coupling. m_k, d D / K times the mean of h_k over the
-    graph's nodes, d their mean in-degree, stands for the pairs of nodes that are not joined. epsilon > 0, g > 0 and
-    nu > 0 are learned: ``beliefs.learned``. Couplings are of the beliefs that the last iteration began with.
+    So an edge is evidence for the states that its other end may be in: strong evidence if no other capsule explains the
+    edge, weak evidence if one does. c_ek = a_ek / sum over l of a_el is its coupling, from the beliefs with which the
+    last iteration began. m_k stands for the pairs of nodes without an edge: it is d D / K times the mean of h_k over
+    the graph's nodes, d their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
     This is belief propagation for overlapping groups (Decelle et al. 2011, Physical Review E 84, 066106, has it for one
-    grouping), with beliefs of nodes in the place of messages, and its logarithm taken as linear in h: it is exact where
-    h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. Differs from
-    ``CapsuleConv``: there a node's votes are fixed, here they are its capsules and change in each iteration. So T
-    iterations see T edges far.
+    grouping). Differs: nodes have beliefs, not messages for each neighbour, and the logarithm is taken as linear in h,
+    which is exact if h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. In
+    ``CapsuleConv`` a node's votes are fixed; here they are its capsules and change in each iteration. So T iterations
+    see T edges far.
 
     Args:
-        in_feats: F, features of a node; None where the layer is given logits z, without W.
+        in_feats: F, features of a node; None: the layer is called with logits z, and has no W.
         out_feats: D, the states of a capsule.
         num_caps: K, capsules of each node.
         iterations: T >= 1.
@@ -169,7 +159,7 @@ class BeliefConv(nn.Module):
         super().__init__()
         check_flag("allow_zero_in_degree", allow_zero_in_degree)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, ("in_feats", "out_feats", "feat"))
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -182,10 +172,10 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the graph's edges.
 
         Args:
-            graph: of one node type and one edge type, N nodes and E edges; no block, whose sources aren't renewed. Add
+            graph: one node type and one edge type, N nodes and E edges; no block, whose sources can't be updated. Add
                 self-loops before ``dgl.batch``: ``dgl.add_self_loop`` of a batch forgets which node is in which graph.
             feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
-            edge_weight: (E,), what w_ek of each edge is multiplied by; default 1. d is the mean sum of a node's.
+            edge_weight: (E,), factors of w_ek; default 1. d is then the mean over nodes of the sum of their in-edges'.
             get_coupling: also give c (E, 1, num_caps), detached.
 
         Raises:
@@ -193,10 +183,8 @@ class BeliefConv(nn.Module):
             InputError: shapes that don't fit, or a graph whose sources aren't its destinations.
         """
         check_graph(graph)
-        same = len(graph.ntypes) == 1 and not graph.is_block
-        then = "Beliefs of both ends are renewed: take CapsuleConv"
-        expect(same, "graph", "nodes of one kind", "a block" if graph.is_block else graph.ntypes, then)
+        check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")
         check_in_edges(graph, self.allow_zero_in_degree)
         check_tensor("feat", feat, floating=False, sparse=True)
-        found = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
-        return found if get_coupling else found[0]
+        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
+        return (h, c) if get_coupling else h

@@ -1,16 +1,16 @@
 """A convolution that is trained on a CPU as products in Fourier space: a third of the multiplications.
 
-A convolution of stride s is the sum of s^2 convolutions of stride 1, of every s-th row and column: of s^2 C channels on
-a grid of n x n, where n = h + t - 1 for outputs h x h and kernels of t = ceil(k / s) taps. With X, W and Y their
-discrete Fourier transforms there, cyclic, since the h x h outputs are those that don't wrap around:
+A convolution of stride s is the sum of s^2 convolutions of stride 1, each of every s-th row and column: together, of
+s^2 C channels on a grid of n x n, n = h + t - 1 for outputs h x h and kernels of t = ceil(k / s) taps. X, W and Y are
+the discrete Fourier transforms on this grid. They are cyclic, and the h x h outputs are those that don't wrap around:
 
     Y(f) = sum over channels of X(f) conj(W(f))        for the F = n (n // 2 + 1) frequencies that real numbers need
 
-Real and imaginary parts are rows of real matrices, so that all of it is products of matrices: A takes places to
-frequencies, for each of which one product has the four of parts with parts, and C adds those up and goes back.
+Real and imaginary parts are rows of real matrices, so that all steps are products of matrices: A takes places to
+frequencies, one product per frequency has the four products of parts, and C adds those up and goes back.
 
 PrimaryCaps of the 2017 paper, 128 images, one thread, forward and backward in bfloat16: 387 ms, against 980 by oneDNN.
-Outputs are 0.5 % off in root mean square, where oneDNN's are 0.3 %.
+Outputs are 0.5 % off in root mean square; oneDNN's are 0.3 % off.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ..graph.links import torch_looks_inside
+from ..graph.links import is_tracing
 
 
 class Conv2d(nn.Conv2d):
@@ -37,7 +37,7 @@ class Conv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        learns = torch.is_grad_enabled() and self.weight.requires_grad and not torch_looks_inside()
+        learns = torch.is_grad_enabled() and self.weight.requires_grad and not is_tracing()
         autocast = torch.is_autocast_enabled("cpu") and x.dtype != torch.float64
         dtype = torch.get_autocast_dtype("cpu") if autocast else self.weight.dtype
         fits = x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point() and (autocast or x.dtype == dtype)
@@ -48,7 +48,7 @@ class Conv2d(nn.Conv2d):
 
 
 def pays(x: Tensor, weight: Tensor, stride: tuple[int, ...]) -> bool:
-    """Whether images x (B, C, H, H) and weights (O, C, k, k) are as many and as large as Fourier space is good for."""
+    """Whether there are enough images x (B, C, H, H) and weights (O, C, k, k), and large ones, to be faster."""
     kernel, step = weight.shape[2], stride[0]
     square = weight.shape[3] == kernel and stride[1] == step and x.shape[2] == x.shape[3] >= kernel
     return square and kernel >= 5 and min(x.shape[0], *weight.shape[:2]) >= 16 and _grid(x, weight, step)[1] <= 16
@@ -69,13 +69,13 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, step: int) -> Te
 
 
 def _grid(x: Tensor, weight: Tensor, step: int) -> tuple[int, int]:
-    """t and n."""
+    """t and n of the module's docstring."""
     taps = math.ceil(weight.shape[2] / step)
     return taps, (x.shape[2] - weight.shape[2]) // step + taps
 
 
 def _phases(x: Tensor, n: int, step: int) -> Tensor:
-    """From (B, C, H, H) to (n * n, B * s * s * C); what lies beyond n s rows and columns is cut off, or zero."""
+    """From (B, C, H, H) to (n * n, B * s * s * C); rows and columns beyond n s are cut off, missing ones are zero."""
     x = x.permute(0, 2, 3, 1)[:, : n * step, : n * step]
     missing = n * step - x.shape[1]
     x = pad(x, (0, 0, 0, missing, 0, missing)) if missing else x
@@ -84,25 +84,25 @@ def _phases(x: Tensor, n: int, step: int) -> Tensor:
 
 @functools.lru_cache(maxsize=8)
 def _transforms(n: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """A (F * 2, n * n), the same of a kernel's taps (F * 2, t * t), and C (h * h, F * 2 * 2)."""
+    """A (F * 2, n * n), the same for a kernel's taps (F * 2, t * t), and C (h * h, F * 2 * 2)."""
     place, half = torch.arange(n, dtype=torch.float64), n // 2 + 1
     wave = torch.exp(-2j * math.pi / n * place.outer(place))  # (frequencies, places)
     waves = torch.einsum("fr,gc->fgrc", wave, wave[:half])
     twice = torch.tensor([1 if g == 0 or 2 * g == n else 2 for g in range(half)]).view(1, -1, 1, 1)
     inverse = (waves.conj() * twice / n**2)[..., : n - taps + 1, : n - taps + 1].flatten(2).flatten(0, 1)  # (F, h * h)
-    # Re of inverse (X_r + i X_i) (W_r - i W_i), by the parts of X and of W
+    # the real part of inverse (X_r + i X_i) (W_r - i W_i), by the parts of X and of W
     of_real = torch.stack([inverse.real, inverse.imag], dim=1)
     back = torch.stack([of_real, torch.stack([-inverse.imag, inverse.real], dim=1)], dim=1)  # (F, 2, 2, h * h)
 
     def forward(side: int) -> Tensor:
-        found = waves[..., :side, :side].flatten(2).flatten(0, 1)
-        return torch.stack([found.real, found.imag], dim=1).flatten(0, 1).to(dtype)
+        wave = waves[..., :side, :side].flatten(2).flatten(0, 1)
+        return torch.stack([wave.real, wave.imag], dim=1).flatten(0, 1).to(dtype)
 
     return forward(n), forward(taps), back.flatten(0, 2).t().contiguous().to(dtype)
 
 
 class _Products(torch.autograd.Function):
-    """a b^T for each frequency. autograd's own gradient of b is laid out as b^T, and then copied."""
+    """a b^T for each frequency. Autograd's own gradient of b has the layout of b^T, and is copied."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ class Decoder(nn.Module):
 
     Shapes:
         capsules (B, J, D), chosen (B,) int64 -> image (B, C, H, W) in [0, 1]
-        capsules (B, J, D), chosen (B, K) int64 -> images (B, K, C, H, W), each of one capsule
-        capsules (B, J, D), chosen (B, J) bool -> image (B, C, H, W) of all that are chosen, together
+        capsules (B, J, D), chosen (B, K) int64 -> images (B, K, C, H, W), one for each capsule
+        capsules (B, J, D), chosen (B, J) bool -> one image (B, C, H, W) of all chosen capsules
 
     >>> Decoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16), torch.tensor([3, 7])).shape
     torch.Size([2, 1, 28, 28])

@@ -1,19 +1,17 @@
-"""Routing between the nodes of a DGL graph, in the place of a graph convolution."""
+"""Routing between the nodes of a DGL graph, as a graph convolution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_callable, check_flag, check_tensor, check_whole, expect
-from ..graph import check_graph
-from ..graph.links import cached_per_structure, links
+from ..errors import check_callable, check_flag, check_tensor, expect
+from ..graph import cached_per_structure, check_graph, links
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .node_caps import NodeCapsules, check_features, dropped, ends_of_features, warn_unused
+from .node_caps import NodeCapsules, dropped
 
 
 class CapsuleConv(nn.Module):
@@ -21,66 +19,65 @@ class CapsuleConv(nn.Module):
 
     With z_ul = x_u W_l, for capsule l of node v and its in-edges e = (u, v), in each iteration
 
-        c = softmax of b, over the K capsules l of edge e (competition="capsules")
-                          over all edges and capsules that u votes along and for (competition="neighbours")
+        c = softmax of b over the K capsules l of edge e
         s_vl = sum over e of c_el z_ul
         b_el = kappa <z_ul, s_vl> / |s_vl| / rho_vl    (Spherical)
         b_el = b_el + <z_ul, squash(s_vl)>             (Dynamic: arXiv 1710.09829)
 
     where kappa is learned and rho_vl is the root mean square of the lengths of z_ul over the in-edges. The layer gives
-    squash(s_vl K / in-degree of v / f_v + bias), or squash(s_vl K / f_v + bias) where neighbours compete, f_v the root
-    mean square of the numbers of x_u over the in-edges, 1 without squash or ``normalise``. One iteration, or
-    ``Uniform``, is thus ``GraphConv`` with norm="right", or norm="left", up to the squash. With ``num_caps=1``
-    there is no competition, and all iterations are alike. An edge's weight w multiplies its
-    votes, w z_ul in all of this; several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul is
-    its direction alone, of length 1, and f_v is 1.
+    squash(s_vl K / in-degree of v / f_v + bias). f_v is the root mean square of the numbers of x_u over the in-edges,
+    and 1 without squash or ``normalise``. One iteration, or ``Uniform``, is thus ``GraphConv`` with norm="right", up to
+    the squash. With ``num_caps=1`` there is no competition, and all iterations are alike. An edge's weight w multiplies
+    its votes: w z_ul replaces z_ul. Several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul
+    is its direction alone, of length 1, and f_v is 1.
 
     With ``mutual`` the two directions of an edge share their logits: that of (v, u) is added to b_el. This suits graphs
     whose edges go both ways and have one cause each: the votes of both ends are then evidence for it.
 
     Features a_e of an edge vote as if they were further features of its source, along this edge alone: with
-    ``edge_feats``, z_ul + a_e U_l stands in the place of z_ul, and f_v is of the numbers of x_u and a_e. With
-    ``residual`` a node's own features are added to what is squashed, as x_v R_l / f'_v, where f'_v is the root mean
-    square of the numbers of x_v, 1 without squash or ``normalise``.
+    ``edge_feats``, z_ul + a_e U_l replaces z_ul, and f_v covers the numbers of x_u and a_e. With ``residual``,
+    x_v R_l / f'_v is added before the squash, where f'_v is the root mean square of the numbers of x_v, and 1 without
+    squash or ``normalise``.
 
-    Features may be of any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
+    Features may have any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
     ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of
     many neighbours, choose at random in the first iteration, and the layer learns little or nothing.
 
     Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
-    of the node's own features, which a self-loop adds, and votes keep their length unless ``unit_votes`` is set, as
-    there. A node's result depends on its in-edges alone, so a sampled block gives what the whole graph gives.
-    Competition of neighbours is the capsule paper's: a child's couplings sum to 1 over all its parents, which are the
-    nodes of the block where the graph is one.
+    of the node's own features, which a self-loop adds, and votes keep their length unless ``unit_votes`` is set. A
+    node's result depends on its in-edges alone, so a sampled block gives what the whole graph gives.
 
     Args:
-        in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1. A pair (source, destination)
-            for bipartite graphs, as other layers take it; the second is used by ``residual`` alone; None where it is
-            not used.
+        in_feats: features of a node, or of each of its capsules for ``in_caps`` > 1; -1: known from the first input. A
+            pair (source, destination) for bipartite graphs, as other layers take it; ``residual`` alone uses the
+            second, and None says that it isn't used.
         out_feats: D, numbers per capsule.
         num_caps: K, capsules of each node in the result.
-        routing: a routing such as ``Spherical(concentration=4.0, unit_votes=True)`` or ``Dynamic(3)``, of which the
-            layer holds a copy, a name, or a ``Routing`` of your own that returns sums of coupled votes. With ``mutual``
-            each edge must have a reverse, so that blocks don't do; not with ``in_caps`` or where neighbours compete.
+        routing: a routing such as ``Spherical(concentration=4.0)`` or ``Dynamic(3)``, of which the layer holds a copy,
+            a name, or a ``Routing`` of your own that returns sums of coupled votes.
         squash_output: whether capsules are squashed to length < 1; False for logits.
         feat_drop: dropout probability of features.
         vote_drop: dropout probability of votes: like ``GATConv``'s ``attn_drop``; one mask for all iterations.
-        competition: ``"capsules"`` or ``"neighbours"``.
         in_caps: capsules of each node in the input.
         bias: whether a bias is learned.
-        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. Else it gets
+        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. True: it gets
             squash(bias).
-        residual: whether a node's own features are added; of a learned matrix R also where ``GATConv`` has none.
-        activation: function applied to the result, or None. In place of a ``GATConv`` with ``activation=F.elu``, set
+        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
+        residual: whether a node's own features are added; with a learned matrix R also where ``GATConv`` has none.
+        activation: function applied to the result, or None. To replace a ``GATConv`` with ``activation=F.elu``, set
             ``squash_output=False`` too.
         edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
+        mutual: whether the two directions of an edge share their logits. Each edge must have a reverse, which excludes
+            blocks; not with ``in_caps`` > 1.
+        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try for votes of several kinds,
+            with a concentration of 4 or so.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
         feat (N, in_feats) may be sparse, in torch's COO or CSR
 
+    >>> import torch
     >>> from graphcaps import dgl
     >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
     >>> CapsuleConv(10, 2, num_caps=3)(graph, torch.ones(4, 10)).shape
@@ -96,39 +93,23 @@ class CapsuleConv(nn.Module):
         squash_output: bool = True,
         feat_drop: float = 0.0,
         vote_drop: float = 0.0,
-        competition: str = "capsules",
         in_caps: int = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
         normalise: bool = True,
         residual: bool = False,
-        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        activation: Callable[[Tensor], Tensor] | None = None,
         edge_feats: int | None = None,
+        mutual: bool = False,
+        unit_votes: bool = False,
     ):
         super().__init__()
         check_flag("allow_zero_in_degree", allow_zero_in_degree)
-        check_flag("residual", residual)
         check_callable("activation", activation)
-        self.allow_zero_in_degree = allow_zero_in_degree
+        self.allow_zero_in_degree, self.activation = allow_zero_in_degree, activation
         self.feat_drop = nn.Dropout(feat_drop)
-        source, own = ends_of_features("in_feats", in_feats, residual)
-        check_whole("in_feats", source)
-        self.activation = activation
-        self.warned_unused_target = own is None  # no warning where the caller declared them unused
-        self.capsules = NodeCapsules(
-            source,
-            out_feats,
-            num_caps,
-            routing,
-            squash_output=squash_output,
-            vote_drop=vote_drop,
-            in_caps=in_caps,
-            bias=bias,
-            normalise=normalise,
-            competition=competition,
-            edge_feats=edge_feats,
-            target_feats=own if residual else None,
-        )
+        options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes, mutual, edge_feats, residual
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -142,11 +123,11 @@ class CapsuleConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | Sequence[torch.Tensor],
-        edge_weight: torch.Tensor | None = None,
+        feat: Tensor | Sequence[Tensor],
+        edge_weight: Tensor | None = None,
         get_coupling: bool = False,
-        edge_feat: torch.Tensor | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        edge_feat: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Route along the graph's edges.
 
         Args:
@@ -155,7 +136,7 @@ class CapsuleConv(nn.Module):
                 pair, a block's destination nodes are its first source nodes.
             edge_weight: (E,), how much each edge's votes count; default 1.
             get_coupling: also give c (E, *, in_caps, num_caps), detached.
-            edge_feat: (E, edge_feats), or (E,) for one, where edges have features.
+            edge_feat: (E, edge_feats), or (E,) for one, if edges have features.
 
         Returns:
             (N, *, num_caps, out_feats) of the (destination) nodes; with ``get_coupling`` a pair.
@@ -165,38 +146,37 @@ class CapsuleConv(nn.Module):
             InputError: shapes that don't fit.
         """
         check_graph(graph)
-        check_features("feat", feat)
         check_in_edges(graph, self.allow_zero_in_degree)
-        if self.capsules.routing.mutual:
-            same = len(graph.ntypes) == 1 and not graph.is_block
-            wanted, then = "edges that go both ways, with mutual=True", "Give it mutual=False"
-            expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
+        if self.capsules.mutual:
+            check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
         if edge_feat is not None:
             check_tensor("edge_feat", edge_feat)
             known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
             expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
-        residual = self.capsules.weight_target is not None
-        if isinstance(feat, (tuple, list)):
-            feat, target = feat
-            if not (residual or self.warned_unused_target or graph.is_block):
-                warn_unused("feat", "in_feats")
-                self.warned_unused_target = True
-            feat = dropped(self.feat_drop, feat)
-            target = dropped(self.feat_drop, target) if residual else None
-        else:
-            target = feat = dropped(self.feat_drop, feat)
-            if graph.is_block:
-                target = feat[: graph.num_dst_nodes()]
-            elif len(graph.ntypes) > 1:
-                target = None
-        out = self.capsules(graph, feat, edge_weight, get_coupling, edge_feat, target if residual else None)
+        source, target = self.capsules.source_and_target(feat, warn=not graph.is_block)
+        source = dropped(self.feat_drop, source)
+        if self.capsules.weight_target is None:
+            target = None
+        elif target is not None:
+            target = dropped(self.feat_drop, target)
+        elif graph.is_block:
+            target = source[: graph.num_dst_nodes()]
+        elif len(graph.ntypes) == 1:
+            target = source
+        out = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
         if self.activation is None:
             return out
         return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
 
 
+def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
+    """Raise ``InputError`` unless the graph's sources are its destinations."""
+    same = len(graph.ntypes) == 1 and not graph.is_block
+    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
+
+
 def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
-    """Raise ``DGLError`` where a node has no in-edges, as DGL's layers do, unless that is allowed."""
+    """Raise ``DGLError`` for a node without in-edges, as DGL's layers do, unless that is allowed."""
     if not allow_zero_in_degree and some_without_in_edges(graph):
         raise dgl.DGLError(
             "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
@@ -206,5 +186,5 @@ def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
 
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Whether a node has no in-edges; cached by structure, because the answer makes the host wait for the device."""
+    """Whether a node has no in-edges; cached, because the answer makes the host wait for the device."""
     return bool((links(graph, graph.device).in_degrees == 0).any())

@@ -13,16 +13,15 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .._dgl import DGLGraph
-from ..errors import InputError, check_unit, expect
-from ..graph import complete_graph
+from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
-from .routed import Poses, check_poses, graph_device, route_layer
+from .dense_caps import CompleteCaps
+from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 from .windows import WindowedCaps
 
 SIZE = 16  # numbers of a pose
-FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % where this has 81 %
+FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % instead of 81 %
 ROW, COLUMN = 3, 7  # the first two elements of a pose's right-hand column
 
 
@@ -31,7 +30,7 @@ class MatrixPrimaryCaps(nn.Module):
 
     Args:
         in_channels: channels of the feature map.
-        num_types: B in the paper, kinds of capsule; each stands once at every position.
+        num_types: B in the paper, kinds of capsule, each once at every position.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
@@ -54,7 +53,37 @@ class MatrixPrimaryCaps(nn.Module):
         return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
 
 
-class MatrixConvCaps(WindowedCaps):
+class MatrixLayer(RoutedLayer):
+    """The part that layers of matrix capsules share: 4 x 4 matrices, and poses with activations in and out."""
+
+    shift: torch.Tensor | None
+    """(I, 16), added to each child's votes."""
+
+    def _draw(self) -> None:
+        """Draw matrices near the identity, so that poses pass through the layers."""
+        nn.init.normal_(self.weight, std=0.3)
+        with torch.no_grad():
+            self.weight.add_(torch.eye(4))
+
+    def blank(self) -> Poses:
+        """One image's children, all zero, on the layer's device."""
+        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
+
+    def votes(self, u: Poses) -> MatrixVotes:
+        """The children's votes, not yet multiplied out."""
+        dtype = self.weight.dtype
+        shift = None if self.shift is None else self.shift.to(dtype)
+        return MatrixVotes(u.pose.to(dtype), self.weight, self.index, shift)
+
+    def forward(self, u: Poses) -> Poses:
+        """Route the children to the parents."""
+        expect(isinstance(u, Poses), "capsules", "Poses(pose (I, B, 16), activation (I, B))", type(u).__name__)
+        check_children(u.pose, self.num_children, SIZE)
+        parents = route_layer(self, u)
+        return Poses(parents.pose, parents.activation)
+
+
+class MatrixConvCaps(MatrixLayer, WindowedCaps):
     """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
@@ -85,28 +114,11 @@ class MatrixConvCaps(WindowedCaps):
         stride: Pair = 1,
         routing: EM | str = "em",
     ):
-        super().__init__(grid, kernel, stride, child_types, parent_types)
-        self.weight = nn.Parameter(torch.empty(self.num_matrices, 4, 4))  # (M, 4, 4)
-        self.routing = em_routing(routing).for_layer(self.num_children, self.num_parents, SIZE, parent_types)
-        _draw(self.weight)
-
-    def votes(self, capsules: Poses) -> MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-        return MatrixVotes(capsules.pose.to(self.weight.dtype), self.weight, self.index)
-
-    def forward(self, capsules: Poses) -> Poses:
-        """Route the children to the parents above their windows."""
-        return _routed(self, capsules)
-
-    def extra_repr(self) -> str:
-        sides = "{} x {} x {}".format
-        return (
-            f"{sides(self.child_types, *self.grid)} -> {sides(self.parent_types, *self.out_grid)} poses, "
-            f"kernel={self.kernel_size}, stride={self.stride}, {len(self.index)} edges, {len(self.weight)} matrices"
-        )
+        super().__init__(grid, kernel, stride, child_types, parent_types, SIZE, SIZE, (4, 4), em_routing(routing))
+        self.shift = None
 
 
-class MatrixClassCaps(nn.Module):
+class MatrixClassCaps(MatrixLayer, CompleteCaps):
     """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
 
     The row and column of the centre of the child's receptive field are added to the first two elements of the vote's
@@ -126,48 +138,22 @@ class MatrixClassCaps(nn.Module):
     torch.Size([10, 2])
     """
 
-    prior = None
-    index: torch.Tensor
-    shift: torch.Tensor
-
     def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | str = "em"):
-        super().__init__()
-        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-        check_unit("centres", centres, "They are shares of the image: pixels / its size")
-        positions = len(centres)
-        self.num_children, self.num_parents = child_types * positions, num_parents
-        by_type = torch.arange(child_types * num_parents).view(child_types, 1, num_parents)
-        self.register_buffer("index", by_type.expand(-1, positions, -1).flatten(), persistent=False)  # (E,)
+        check_centres(centres)
+        positions, matrices = len(centres), child_types * num_parents
+        index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
+        sizes = child_types * positions, num_parents, SIZE, SIZE
+        super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
-        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)  # (I, 16)
-        self.weight = nn.Parameter(torch.empty(child_types * num_parents, 4, 4))  # (M, 4, 4)
-        self.routing = em_routing(routing).for_layer(self.num_children, num_parents, SIZE, num_parents)
-        _draw(self.weight)
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The complete graph: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return complete_graph(self.num_children, self.num_parents, torch.device(graph_device(device)))
-
-    def blank(self) -> Poses:
-        """One image's children, all zero, on the layer's device."""
-        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
-
-    def votes(self, capsules: Poses) -> MatrixVotes:
-        """The children's votes with their coordinates, not yet multiplied out."""
-        pose = capsules.pose.to(self.weight.dtype)
-        return MatrixVotes(pose, self.weight, self.index, self.shift.to(self.weight.dtype))
-
-    def forward(self, capsules: Poses) -> Poses:
-        """Route the children to the classes."""
-        return _routed(self, capsules)
+        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
 
     def extra_repr(self) -> str:
         return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
 
 
 def em_routing(routing: Routing | str) -> EM:
-    """The routing itself, or of the name "em" the one for matrix capsules.
+    """The routing itself, or for the name "em" the one for matrix capsules.
 
     Raises:
         InputError: another routing.
@@ -177,15 +163,3 @@ def em_routing(routing: Routing | str) -> EM:
     if isinstance(routing, EM):
         return routing
     raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Poses are routed by their spread")
-
-
-def _draw(weight: torch.Tensor) -> None:
-    """Draw matrices near the identity, so that poses pass through the layers."""
-    nn.init.normal_(weight, std=0.3)
-    with torch.no_grad():
-        weight += torch.eye(4)
-
-
-def _routed(layer, capsules: Poses) -> Poses:
-    check_poses(capsules, layer.num_children)
-    return Poses(*route_layer(layer, capsules, squash_output=False))

@@ -18,7 +18,7 @@ class PrimaryCaps(nn.Module):
 
     Args:
         in_channels: channels of the feature map.
-        num_types: T, kinds of capsule; each stands once at every position.
+        num_types: T, kinds of capsule, each once at every position.
         dim: P, numbers per capsule.
 
     Shapes:
@@ -32,11 +32,10 @@ class PrimaryCaps(nn.Module):
     def __init__(self, in_channels: int, num_types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2):
         super().__init__()
         self.num_types, self.dim = num_types, dim
-        self.scale = 1.0  # of the convolution without its bias
         self.conv = Conv2d(in_channels, num_types * dim, kernel_size, stride)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        x = self.conv(features if self.scale == 1 else self.scale * features).float()  # (B, T * P, h, w)
+        x = self.conv(features).float()  # (B, T * P, h, w)
         u = x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2).flatten(0, 2)  # (I, B, P)
         return squash(u)
 
@@ -47,7 +46,7 @@ class DepthwisePrimaryCaps(nn.Module):
     Every channel becomes one number that has seen the whole map; P neighbouring channels are a capsule.
 
     Args:
-        channels: of the feature map, a multiple of ``dim``.
+        channels: channels of the feature map, a multiple of ``dim``.
         map_size: (H, W) of the feature map, which is the kernel's size.
         dim: P, numbers per capsule.
 
@@ -67,9 +66,8 @@ class DepthwisePrimaryCaps(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         wanted, shape = (self.conv.in_channels, *self.conv.kernel_size), tuple(features.shape)
         expect(len(shape) == 4 and shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
-        # Not as a convolution: its gradient would be a tenth of a training step of `compact` on a CPU.
-        # With channels last, as features have them in training: else their gradient is laid out in another way, which
-        # takes batch normalisation's several times as long.
+        # No convolution, whose gradient would be a tenth of a training step of `compact` on a CPU. Channels stand
+        # last, as they do in training: a gradient in another layout makes batch normalisation several times slower.
         weight = self.conv.weight.squeeze(1).permute(1, 2, 0).contiguous()  # (H, W, channels)
         x = (features.to(weight.dtype).permute(0, 2, 3, 1) * weight).sum(dim=(1, 2))  # (B, channels)
         x = x if self.conv.bias is None else x + self.conv.bias
@@ -78,7 +76,7 @@ class DepthwisePrimaryCaps(nn.Module):
 
 
 def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
-    """Which pixels each primary capsule can see, through a chain of convolutions without padding and dilation.
+    """The pixels that each primary capsule sees through a chain of convolutions without padding and dilation.
 
     Args:
         convs: the convolutions in order, the primary capsules' last.
@@ -89,7 +87,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
         (I, 4) int64: top, left, height, width, in the order of the capsules (types outermost).
 
     Raises:
-        InputError: a convolution with padding or dilation; ``measured_fields`` knows of those.
+        InputError: a convolution with padding or dilation.
 
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
@@ -97,7 +95,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     size, step, positions = [1, 1], [1, 1], list(image_size)
     for conv in convs:
         plain = getattr(conv, "padding", (0, 0)) == (0, 0) and getattr(conv, "dilation", (1, 1)) == (1, 1)
-        then = "measured_fields takes any layers"
+        then = "CapsNet.receptive_fields() measures those of any stem"
         expect(plain, "convs", "convolutions without padding and dilation", conv, then)
         for axis in (0, 1):
             size[axis] += (conv.kernel_size[axis] - 1) * step[axis]
@@ -110,28 +108,15 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
 
 @torch.no_grad()
 def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """Which pixels each child sees, measured: one row or column of the image at a time is NaN, and so is who sees it.
+    """``receptive_fields`` (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
 
-    For any layers, with padding, pooling or branches: H + W images go through a copy in float64 and eval mode.
-
-    Args:
-        front: images (B, C, H, W) -> children u (I, B, P).
-        image_shape: (C, H, W).
-
-    Returns:
-        (I, 4) int64: top, left, height, width of the box around what each child sees.
-
-    Raises:
-        InputError: a child that no pixel reaches as NaN: what it sees can't be known in this way.
+    Each of H + W images has NaN in one row or column; the children that see it become NaN.
     """
     probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
-    for axis, size in ((2, image_shape[1]), (3, image_shape[2])):
-        found = []
-        for k in range(size):
-            images = torch.zeros(1, *image_shape, dtype=torch.float64)
-            images.select(axis, k).fill_(torch.nan)
-            found.append(probed(images)[:, 0].isnan().any(dim=-1))  # (I,)
-        seen = torch.stack(found, dim=1).long()  # (I, H) or (I, W)
+    for axis, size in enumerate(image_shape[1:]):
+        images = torch.zeros(size, *image_shape, dtype=torch.float64)
+        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has it in row or column k
+        seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
         expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
         first = seen.argmax(dim=1)
         ends += [first, size - seen.flip(1).argmax(dim=1) - first]

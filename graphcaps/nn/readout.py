@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect
+from ..errors import check_tensor
 from ..graph import membership
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -18,14 +17,14 @@ class CapsuleReadout(nn.Module):
 
     ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here: each node
     has one edge, to its graph, along which the C classes compete. Uniform couplings give the mean over the nodes, so
-    results don't depend on a graph's size. In place of ``GlobalAttentionPooling``; the lengths are class scores for
+    results don't depend on a graph's size. It replaces ``GlobalAttentionPooling``; the lengths are class scores for
     ``graphcaps.margin_loss``.
 
     With dynamic routing a capsule is a sum over all nodes, so that its first choice is a random one unless votes are
     very short, and the layer learns nothing.
 
     Args:
-        in_feats: features of a node, or of each of its capsules where ``in_caps`` > 1.
+        in_feats: features of a node, or of each of its capsules for ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, capsules of each graph, one per class.
 
@@ -33,6 +32,7 @@ class CapsuleReadout(nn.Module):
         graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
         -> (B, *, num_caps, out_feats); a graph without nodes gives squash(bias)
 
+    >>> import torch
     >>> from graphcaps import dgl
     >>> batch = dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(5, 9)])
     >>> CapsuleReadout(10, 16, num_caps=2)(batch, torch.ones(8, 10)).shape
@@ -50,31 +50,18 @@ class CapsuleReadout(nn.Module):
         in_caps: int = 1,
         bias: bool = True,
         normalise: bool = True,
+        unit_votes: bool = False,
     ):
         super().__init__()
-        check_whole("in_feats", in_feats)
-        self.capsules = NodeCapsules(
-            in_feats,
-            out_feats,
-            num_caps,
-            routing,
-            squash_output=squash_output,
-            vote_drop=vote_drop,
-            in_caps=in_caps,
-            bias=bias,
-            normalise=normalise,
-        )
-        mutual = self.capsules.routing.mutual
-        expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
+        options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
     @uncompiled
-    def forward(
-        self, graph: DGLGraph, feat: torch.Tensor, get_coupling: bool = False
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Route nodes to their graphs.
 
         Args:
@@ -85,4 +72,5 @@ class CapsuleReadout(nn.Module):
         Returns:
             (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
         """
+        check_tensor("feat", feat, floating=False, sparse=True)
         return self.capsules(membership(graph), feat, None, get_coupling)

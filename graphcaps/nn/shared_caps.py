@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..errors import check_unit, check_whole, expect
+from ..errors import check_whole
 from ..routing import LinearVotes, Routing
 from .dense_caps import CompleteCaps
-from .routed import check_children
+from .routed import check_centres, check_children, routing_for_images
 
 
 class SharedCaps(CompleteCaps):
@@ -21,8 +21,8 @@ class SharedCaps(CompleteCaps):
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     Differs:
-        Coordinates are factors. Added to votes they would be the same for every image at equal couplings, since votes
-        of vector capsules aren't weighed by activations.
+        Coordinates are factors. Added to votes, they would add the same to every image at equal couplings, because
+        activations don't weight the votes of vector capsules.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
 
@@ -32,7 +32,7 @@ class SharedCaps(CompleteCaps):
         num_parents: J.
         child_dim, parent_dim: P, D.
         routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
-        learned_prior: as in ``CapsuleLayer``: of each child, so that it isn't shared by positions.
+        learned_prior: as in ``CapsuleLayer``: for each child, so that positions don't share it.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
@@ -55,31 +55,26 @@ class SharedCaps(CompleteCaps):
         learned_prior: bool = False,
     ):
         check_whole("child_types", child_types)
-        expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-        check_unit("centres", centres, "They are shares of the image: pixels / its size")
-        # Of each type and parent the three matrices above one another. Never four dims: channels_last would lay those
-        # out anew as if they were a convolution's.
+        check_centres(centres)
+        # The three matrices of each type and parent stand above one another, in three dims: channels_last would change
+        # the layout of four, as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
-        num_children = child_types * len(centres)
-        super().__init__(num_children, num_parents, matrices, routing, learned_prior)
+        sizes = child_types * len(centres), num_parents, child_dim, parent_dim
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
 
-    def blank(self) -> torch.Tensor:
-        """One image's children, all zero, on the layer's device."""
-        return self.weight.new_zeros(self.num_children, 1, self.weight.shape[1] // 3)
-
     def votes(self, u: torch.Tensor) -> LinearVotes:
         """The children's votes at their places, not yet multiplied out."""
-        check_children(u, self.num_children, self.weight.shape[1] // 3)
+        check_children(u, self.num_children, self.child_dim)
         factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
         types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
-        # A matrix for each edge: a third of the multiplications that u, row u and column u in 3 P numbers would take.
+        # A matrix for each edge takes a third of the multiplications that 3 P numbers u, row u and column u would.
         weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 
     def extra_repr(self) -> str:
-        matrices, rows, parent_dim = self.weight.shape
-        children = f"{self.num_children} x {rows // 3}-D of {matrices // self.num_parents} types"
+        matrices, _, parent_dim = self.weight.shape
+        children = f"{self.num_children} x {self.child_dim}-D of {matrices // self.num_parents} types"
         prior = ", learned_prior=True" * (self.prior is not None)
         return f"{children} -> {self.num_parents} x {parent_dim}-D{prior}"

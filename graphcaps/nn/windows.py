@@ -1,62 +1,63 @@
-"""Base of convolutional capsules, whatever their votes: windows on a grid, and the graph of votes."""
+"""Base of convolutional capsules with any kind of votes: windows on a grid, and the graph of votes."""
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import nn
 
 from .._dgl import DGLGraph
 from ..graph import local_graph, local_grid, local_index
 from ..graph.local import Pair, as_pair
-from .routed import graph_device
+from ..routing import Routing
+from .routed import RoutedLayer, graph_device
 
 
-class WindowedCaps(nn.Module):
-    """A layer whose parents see windows of a grid of children, every type of one all types of the other.
+class WindowedCaps(RoutedLayer):
+    """A layer whose parents see windows of a grid of children, with every type of one linked to all types of the other.
 
     Args:
         grid: (H, W) positions of the children, or one number for both.
-        kernel, stride: of the windows, (rows, columns) or one number for both.
+        kernel, stride: size and step of the windows, (rows, columns) or one number for both.
         child_types, parent_types: kinds of capsule at each position, outermost in the capsules' order.
+        child_dim, parent_dim: P, D.
+        matrix: (rows, columns) of a matrix; there is one for each place in the window, type of child and of parent.
+        routing: the routing, of which the layer holds a copy.
 
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid.
     """
 
-    index: torch.Tensor
-    prior: torch.Tensor | None = None
-    """No logits of edges are learned."""
-
-    def __init__(self, grid: Pair, kernel: Pair, stride: Pair, child_types: int, parent_types: int):
-        super().__init__()
-        self.grid, self.kernel_size = as_pair("grid", grid), as_pair("kernel", kernel)
-        self.stride = as_pair("stride", stride)
-        self.child_types, self.parent_types = child_types, parent_types
-        self.register_buffer("index", local_index(*self._window()), persistent=False)  # (E,)
-
-    @property
-    def num_matrices(self) -> int:
-        """M: one for each place in the window, type of child and type of parent."""
-        return self.kernel_size[0] * self.kernel_size[1] * self.child_types * self.parent_types
-
-    @property
-    def out_grid(self) -> tuple[int, int]:
+    def __init__(
+        self,
+        grid: Pair,
+        kernel: Pair,
+        stride: Pair,
+        child_types: int,
+        parent_types: int,
+        child_dim: int,
+        parent_dim: int,
+        matrix: tuple[int, int],
+        routing: Routing,
+    ):
+        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+        window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
+        sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
+        matrices = (math.prod(kernel) * child_types * parent_types, *matrix)
+        super().__init__(*sizes, matrices, routing, parent_types, local_index(*window))
+        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
+        self.out_grid = out_grid
         """(h, w): positions of the parents."""
-        return local_grid(self.grid, self.kernel_size, self.stride)
-
-    @property
-    def num_children(self) -> int:
-        """I."""
-        return self.child_types * self.grid[0] * self.grid[1]
-
-    @property
-    def num_parents(self) -> int:
-        """J."""
-        return self.parent_types * self.out_grid[0] * self.out_grid[1]
+        self._draw()
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph the layer routes on: on ``device`` where the installed DGL can be there, else on the CPU."""
-        return local_graph(*self._window(), graph_device(device))
+        """The graph of ``local_graph``, on ``device`` if the installed DGL can have it there, else on the CPU."""
+        return local_graph(*self._window, graph_device(device))
 
-    def _window(self) -> tuple[Pair, Pair, Pair, int, int]:
-        return self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types
+    def extra_repr(self) -> str:
+        below, above = (self.child_types, *self.grid), (self.parent_types, *self.out_grid)
+        matrices, rows, columns = self.weight.shape
+        return (
+            f"{' x '.join(map(str, below))} -> {' x '.join(map(str, above))} capsules, kernel={self.kernel_size}, "
+            f"stride={self.stride}, {matrices} matrices of {rows} x {columns}"
+        )

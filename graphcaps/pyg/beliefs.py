@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect
-from ..graph.links import outside_of_transforms
+from ..graph.links import run_untraced
 from ..nn.beliefs import NodeBeliefs
-from ..nn.node_caps import dropped
+from ..nn.node_caps import PYG, dropped
 from ..routing.api import uncompiled
 from .edges import coalesced, pairs, routed_edges, values_of
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and renew.
+    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and update.
 
     ``graphcaps.nn.BeliefConv`` has the formula, and the meaning of the arguments. Its ``in_feats``, ``out_feats`` and
     ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
@@ -37,8 +35,7 @@ class BeliefConv(nn.Module):
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        names = ("in_channels", "out_channels", "x")
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, names)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -59,15 +56,12 @@ class BeliefConv(nn.Module):
             x: (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None.
             edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are edge weights.
             edge_weight: (E,), how much each edge counts; default 1.
-            batch: (N,), the graph of each node, ascending; default: all are of one.
+            batch: (N,), the graph of each node, ascending; default: all are in one.
             return_coupling: also give c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
         num_nodes, edge_index = x.size(0), coalesced(edge_index)
-        ends = pairs(edge_index)
-        expect(ends.dim() == 2 and ends.size(0) == 2, "edge_index", "(2, E)", tuple(ends.shape))
-        make = functools.partial(routed_edges, "edge_index", ends, False, num_nodes, num_nodes)
-        graph = outside_of_transforms(make).graph
+        graph = run_untraced(lambda: routed_edges("edge_index", pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
         sizes = torch.tensor([num_nodes])
@@ -78,5 +72,5 @@ class BeliefConv(nn.Module):
             ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
             expect(ascending, "batch", "graphs from 0 on in ascending order", "others")
             sizes = batch.bincount()
-        found = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
-        return found if return_coupling else found[0]
+        h, c = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
+        return (h, c) if return_coupling else h

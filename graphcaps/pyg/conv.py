@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch_geometric.nn import MessagePassing
@@ -11,11 +12,11 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_flag, check_tensor, expect, required
-from ..graph.links import outside_of_transforms
-from ..nn.node_caps import PYG, NodeCapsules, check_features, ends_of_features, warn_unused
+from ..graph.links import run_untraced
+from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, traced, values_of, with_loops
+from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of, with_loops
 
 
 class CapsuleConv(MessagePassing):
@@ -23,17 +24,16 @@ class CapsuleConv(MessagePassing):
 
     ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here. Its
     ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and
-    ``edge_dim`` here, and features of -1 are taken from the first input.
+    ``edge_dim`` here.
 
-    A ``MessagePassing`` layer for explainers, ``summary`` and ``HeteroConv``, but ``propagate`` and its hooks are not
-    called: routing reads messages several times, and may not build them. The edges' weights (E, 1) stand for messages:
-    an explainer's edge mask multiplies them, and so does a message hook that returns something, for which edges are
-    routed anew. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
-    Where capsules compete, those of an edge sum to 1: use their maximum, the mean is constant.
+    Routing reads each vote several times, and may never build it. So a ``message`` is not a vote but its weight
+    (E, 1), and ``aggregate`` routes: an explainer's edge mask multiplies the weights, and so does a message hook that
+    returns something. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
+    Those of an edge sum to 1: use their maximum, the mean is constant.
 
     Args:
         add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
-            in-edges, in the place of those it has; not where x is a pair. None is True, and lets ``to_hetero`` pass.
+            in-edges, which replaces those it has; not if x is a pair. None is True, and lets ``to_hetero`` pass.
         concat: True: a node's capsules one after another, (*, N, num_caps * out_channels), as ``GATConv`` gives its
             heads. False: a dim for capsules, (*, N, num_caps, out_channels); unlike in ``GATConv`` not their mean.
         cached: whether the edges of the first call are cached, with their sorting, and used by all later calls, as in
@@ -42,7 +42,7 @@ class CapsuleConv(MessagePassing):
     Shapes:
         x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
         -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); a node without in-edges
-        gives squash(bias). Of ``*``, as of the batch of a static graph, nothing is shared
+        gives squash(bias). The graphs of ``*``, such as the batch of a static graph, share nothing
 
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> conv = CapsuleConv(10, 2, num_caps=3)
@@ -58,7 +58,6 @@ class CapsuleConv(MessagePassing):
         routing: Routing | str = "spherical",
         squash_output: bool = True,
         dropout: float = 0.0,
-        competition: str = "capsules",
         in_caps: int = 1,
         add_self_loops: bool | None = None,
         bias: bool = True,
@@ -67,32 +66,18 @@ class CapsuleConv(MessagePassing):
         residual: bool = False,
         concat: bool = False,
         cached: bool = False,
+        mutual: bool = False,
+        unit_votes: bool = False,
     ):
         super().__init__(aggr=None, node_dim=-3 if in_caps != 1 else -2)
-        for name, flag in (("residual", residual), ("concat", concat), ("cached", cached)):
+        for name, flag in (("concat", concat), ("cached", cached), ("add_self_loops", add_self_loops or False)):
             check_flag(name, flag)
-        check_flag("add_self_loops", add_self_loops or False)
-        source, own = ends_of_features("in_channels", in_channels, residual)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
-        self.warned_unused_target = own is None  # no warning where the caller declared them unused
         self.cached = cached
         self._routed: RoutedEdges | None = None
-        self.capsules = NodeCapsules(
-            source,
-            out_channels,
-            num_caps,
-            routing,
-            squash_output=squash_output,
-            vote_drop=dropout,
-            in_caps=in_caps,
-            bias=bias,
-            normalise=normalise,
-            competition=competition,
-            edge_feats=edge_dim,
-            target_feats=own if residual else None,
-            names=PYG,
-        )
+        options = squash_output, dropout, in_caps, bias, normalise, unit_votes, mutual, edge_dim, residual, PYG
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
         """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
@@ -117,93 +102,80 @@ class CapsuleConv(MessagePassing):
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
             edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may be
-                given here, as in ``GATConv``: of two dims, or those of ``edge_dim=1``.
-            size: numbers of source and target nodes, where x does not give them.
+                given here, as in ``GATConv``: with two dims, or those of ``edge_dim=1``.
+            size: numbers of source and target nodes, if x does not give them.
             return_coupling: also give the edges that were routed on and their couplings.
-            edge_attr: (E, edge_dim), or (E,) for one, where edges have features.
-            return_attention_weights: as ``return_coupling``, and where ``in_caps`` is 1 the couplings have no dim for
+            edge_attr: (E, edge_dim), or (E,) for one, if edges have features.
+            return_attention_weights: as ``return_coupling``, and if ``in_caps`` is 1 the couplings have no dim for
                 it: (E', *, num_caps), as ``GATConv`` gives them.
 
         Returns:
             (*, N, num_caps, out_channels) of the (target) nodes; with ``return_coupling`` a pair, the second being
-            (edges, c (E', *, in_caps, num_caps) detached), with self-loops where they were added. The edges have the
+            (edges, c (E', *, in_caps, num_caps) detached), with self-loops if they were added. The edges have the
             form of edge_index; c stands in a torch sparse tensor too, and is in the order of its values.
 
         Raises:
             ValueError: shapes or indices that don't fit.
         """
-        check_features("x", x)
         pair = not isinstance(x, torch.Tensor)
-        x, target = x if pair else (x, x)
+        x, target = self.capsules.source_and_target(x)
+        both_ways = "the features of nodes that are sources and targets, with mutual=True"
+        expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
+        target = target if pair else x
+        then = "residual=True adds them"
+        expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
         sizes = self._check_input(edge_index, size)
         for end, nodes in enumerate((x, target)):
             if nodes is not None:
                 self._set_size(sizes, end, nodes)
-        same = "the features of nodes that are sources and targets, with mutual=True"
-        expect(not (pair and self.capsules.routing.mutual), "x", same, "a pair", "Give it mutual=False")
-        x, target = (
-            nodes if nodes is None or nodes.dim() == -self.node_dim else nodes.movedim(self.node_dim, 0)
-            for nodes in (x, target)
-        )
-        num_sources, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
-        if pair and target is not None and not (self.residual or self.warned_unused_target):
-            warn_unused("x", "in_channels")
-            self.warned_unused_target = True
-        then = "residual=True adds them"
-        expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
+        num_nodes = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
 
         edge_index = coalesced(edge_index)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
-        loops = self.add_self_loops is not False and not pair
-        routed = self._routed
-        if routed is None:
-            ends = pairs(edge_index)
-            if traced():
-                plain = self.capsules.competition == "capsules" and not self.capsules.routing.mutual
-                only = "competition='capsules', in_caps=1 and no mutual routing"
-                expect(plain and self.capsules.in_caps == 1, "torch.export", only, repr(self.capsules))
-                routed = routed_edges("edge_index", ends, loops, num_sources, num_targets)
-            else:
-                make = functools.partial(routed_edges, "edge_index", ends, loops, num_sources, num_targets)
-                routed = outside_of_transforms(make)
-            self._routed = routed if self.cached else None
-        for what, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-            fits = values is None or values.shape[0] == routed.num_given
-            expect(fits, what, f"(E={routed.num_given}, ...)", values if values is None else tuple(values.shape))
-        if routed.stayed is not None:
-            edge_weight, edge_attr = with_loops(routed, num_targets, edge_weight, edge_attr)
-        if self.explain:
+        routed = self._routed or self._edges(edge_index, num_nodes, loops=self.add_self_loops is not False and not pair)
+        self._routed = routed if self.cached else None
+        edge_weight, edge_attr = with_loops(routed, num_nodes[1], edge_weight, edge_attr)
+        x, target = self._nodes_first(x), None if target is None or not self.residual else self._nodes_first(target)
+        coupled = bool(return_coupling or return_attention_weights)
+
+        def route(edge_weight: OptTensor, coupled: bool = coupled) -> Any:
+            return self.capsules(routed.graph, x, edge_weight, coupled, edge_attr, target)
+
+        alpha = None
+        if self.explain or self._message_forward_hooks:
+            edge_weight = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
+            alpha = route(edge_weight, coupled=True)[1].flatten(1)
+            edge_weight = edge_weight.view(-1, *[1] * (-self.node_dim - 1))
             then = "GraphMaskExplainer puts messages of its own there, and routing builds none: take GNNExplainer"
             expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
-            edge_weight = self.explain_message(self._messages(x, routed, edge_weight), num_targets).flatten()
-        wanted = bool(return_coupling or return_attention_weights or self._message_forward_hooks)
-        own = target if self.residual else None
-        found = self.capsules(routed.graph, x, edge_weight, wanted, edge_attr, own)
-        if self._message_forward_hooks:
-            messages = given = self._messages(x, routed, edge_weight)
-            for hook in self._message_forward_hooks.values():
-                changed = hook(self, ({"alpha": found[1].flatten(1)},), messages)
-                messages = messages if changed is None else changed
-            if messages is not given:
-                found = self.capsules(routed.graph, x, messages.flatten(), wanted, edge_attr, own)
-        out = found[0] if wanted else found
+        out = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
+        out, c = out if coupled else (out, None)
         out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
-        if not wanted:
+        if c is None:
             return out
-        c = found[1]
-        if not (return_coupling or return_attention_weights):
-            return out
-        if not return_coupling and c.size(-2) == 1:
-            c = c.squeeze(-2)
-        return out, in_form_of(edge_index, routed, c, (num_sources, num_targets))
+        c = c.squeeze(-2) if not return_coupling and c.size(-2) == 1 else c
+        return out, in_form_of(edge_index, routed, c, num_nodes)
 
-    def _messages(self, x: torch.Tensor, routed: RoutedEdges, edge_weight: OptTensor) -> torch.Tensor:
-        """The edges' weights (E', 1, *), what stands for messages in explainers and hooks."""
-        whole = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
-        return whole.view(-1, *[1] * (-self.node_dim - 1))
+    def message(self, edge_weight: OptTensor, alpha: OptTensor) -> OptTensor:
+        """The weights of the votes, (E, 1); None: all are 1, and nobody looks at messages."""
+        return edge_weight
+
+    def aggregate(self, inputs: OptTensor, route: Callable) -> Any:
+        """Route votes of these weights."""
+        return route(None if inputs is None else inputs.flatten())
+
+    def _nodes_first(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.dim() == -self.node_dim else x.movedim(self.node_dim, 0)
+
+    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], loops: bool) -> RoutedEdges:
+        traced = is_exported()
+        plain = self.capsules.in_caps == 1 and not self.capsules.mutual
+        expect(plain or not traced, "torch.export", "in_caps=1 and mutual=False", repr(self.capsules))
+        make = functools.partial(routed_edges, "edge_index", pairs(edge_index), num_nodes, loops, traced)
+        return make() if traced else run_untraced(make)
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
-        """Weights and features of the edges, from whichever argument holds them."""
+        """Weights and features of the edges, from the argument that holds them."""
         for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             if given is not None:
                 check_tensor(name, given, floating=False)

@@ -7,13 +7,7 @@ from typing import NamedTuple
 import torch
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import (
-    is_sparse,
-    is_torch_sparse_tensor,
-    scatter,
-    to_edge_index,
-    to_torch_sparse_tensor,
-)
+from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to_edge_index, to_torch_sparse_tensor
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import InputError, expect
@@ -23,35 +17,44 @@ from ..graph import Links, bipartite_graph
 class RoutedEdges(NamedTuple):
     """The edges of a call, after self-loops were replaced, and their graph."""
 
-    edges: torch.Tensor  # (2, E'), after self-loops
+    edges: torch.Tensor  # (2, E')
     stayed: OptTensor  # indices of the given edges that come first; None: all of them, without new self-loops
     num_given: int  # E
-    graph: DGLGraph | Links  # Links while torch traces, which then sees the edges as inputs
+    graph: DGLGraph | Links  # Links if torch traces the edges as inputs
 
 
-def traced() -> bool:
+def is_exported() -> bool:
     """Whether torch makes a program of the call: ``torch.export``, ``torch.onnx`` or ``torch.jit.trace``."""
     exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
     return exporting() or torch.jit.is_tracing()
 
 
-def routed_edges(name: str, edges: torch.Tensor, loops: bool, num_sources: int, num_targets: int) -> RoutedEdges:
-    """Edges (2, E), with ``loops`` each node's one self-loop last."""
+def routed_edges(
+    name: str, edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
+) -> RoutedEdges:
+    """Edges (2, E) between so many sources and targets, with ``loops`` each node's one self-loop last."""
+    expect(edges.dim() == 2 and edges.size(0) == 2, name, "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
-        nodes = torch.arange(num_targets, dtype=edges.dtype, device=edges.device)
+        nodes = torch.arange(num_nodes[1], dtype=edges.dtype, device=edges.device)
         edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
-    if traced():
+    if as_links:
         src, dst = edges.long()
-        return RoutedEdges(edges, stayed, num_given, Links(src, dst, num_sources, num_targets, complete=False))
-    return RoutedEdges(edges, stayed, num_given, _graph(name, edges, num_sources, num_targets))
+        return RoutedEdges(edges, stayed, num_given, Links(src, dst, *num_nodes, complete=False))
+    return RoutedEdges(edges, stayed, num_given, _graph(name, edges, *num_nodes))
 
 
 def with_loops(
     routed: RoutedEdges, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
 ) -> tuple[OptTensor, OptTensor]:
     """Weights and features of the edges that stayed, then those of the self-loops: weight 1, mean features."""
+    for name, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+        if values is not None:
+            fits = values.shape[0] == routed.num_given
+            expect(fits, name, f"(E={routed.num_given}, ...)", tuple(values.shape))
+    if routed.stayed is None:
+        return edge_weight, edge_attr
     if edge_weight is not None:
         edge_weight = edge_weight.flatten()[routed.stayed]
         edge_weight = torch.cat((edge_weight, edge_weight.new_ones(num_nodes)))
@@ -90,7 +93,7 @@ def coalesced(edge_index: Adj) -> Adj:
 
 
 def pairs(edge_index: Adj) -> torch.Tensor:
-    """Any form of coalesced edges as (2, E)."""
+    """Coalesced edges in any form as (2, E)."""
     if is_sparse(edge_index):
         transposed, _ = to_edge_index(edge_index)
         return transposed.flip(0)

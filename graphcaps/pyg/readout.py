@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
-from ..errors import check_flag, check_tensor, expect, required
+from ..errors import check_flag, check_tensor, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -19,10 +19,9 @@ class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
     ``graphcaps.nn.CapsuleReadout`` says how, and what the arguments mean. Its ``in_feats``, ``out_feats`` and
-    ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here, and features of -1 are taken from the
-    first input.
+    ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here.
 
-    Called as any ``Aggregation`` is, ``readout(x, batch)``, but with a dim for capsules in what it gives. ``concat``
+    Called as any ``Aggregation`` is, ``readout(x, batch)``, but the result has a dim for capsules. ``concat``
     takes it away, for ``MultiAggregation`` and for convolutions that aggregate their messages so:
     ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``. The lengths are class scores for
     ``graphcaps.margin_loss``.
@@ -52,30 +51,20 @@ class CapsuleReadout(Aggregation):
         bias: bool = True,
         normalise: bool = True,
         concat: bool = False,
+        unit_votes: bool = False,
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         check_flag("concat", concat)
         self.concat = concat
-        self.capsules = NodeCapsules(
-            in_channels,
-            out_channels,
-            num_caps,
-            routing,
-            squash_output=squash_output,
-            vote_drop=dropout,
-            in_caps=in_caps,
-            bias=bias,
-            normalise=normalise,
-            names=PYG,
-        )
-        mutual = self.capsules.routing.mutual
-        expect(not mutual, "routing", "one without mutual=True", routing, "Only CapsuleConv knows reverse edges")
+        options = squash_output, dropout, in_caps, bias, normalise, unit_votes
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    # The base class takes -2 for dim, but a node's features may be two dims here.
     @uncompiled
     def __call__(
         self,
@@ -86,14 +75,9 @@ class CapsuleReadout(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        check_tensor("x", x, floating=False, sparse=True)
-        for name, numbers in (("index", index), ("ptr", ptr)):
-            if numbers is not None:
-                check_tensor(name, numbers, floating=False)
-        # The base class counts dims from the back, but a node's features may be two dims here.
-        if index is None and ptr is None and -x.dim() <= dim < x.dim():
-            index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)
-            dim_size = min(1, x.size(dim)) if dim_size is None else dim_size
+        for name, given in (("x", x), ("index", index), ("ptr", ptr)):
+            if given is not None or given is x:
+                check_tensor(name, given, floating=False)
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
     def forward(
@@ -110,24 +94,24 @@ class CapsuleReadout(Aggregation):
 
         Args:
             x: (N, *, in_channels).
-            index: (N,), the graph of each node, in any order; default: all are of one graph.
-            ptr: (B + 1,), where each graph's nodes begin, in the place of index.
+            index: (N,), the graph of each node, in any order; default: all are in one graph.
+            ptr: (B + 1,), where each graph's nodes begin, instead of index.
             dim_size: B; default: one more than the largest index.
-            dim: which of x's dims is N.
+            dim: the dim of x that is N.
             max_num_elements: not used; other aggregations have it.
             return_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
 
         Returns:
-            (B, *, num_caps, out_channels), B in the place of N; with ``return_coupling`` a pair.
+            (B, *, num_caps, out_channels), with B where N was; with ``return_coupling`` a pair.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         name, groups = ("ptr", ptr) if index is None else ("index", index)
         graph = members(name, required(groups, "index", "the graph of each node"), num_groups)
         dim = dim % x.dim()
-        found = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
-        out = found[0] if return_coupling else found
+        result = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
+        out = result[0] if return_coupling else result
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
-        return (out, found[1].movedim(0, dim)) if return_coupling else out
+        return (out, result[1].movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
         sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"

@@ -22,19 +22,22 @@ Differs:
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from ..errors import check_whole
 from ..functional import squash
-from .edges import EdgeOps
+from .engines.edges import Edges
 from .routing import Parents, Routing, squashed
+from .rule import Rule
 
 
 class Attention(Routing):
     """Self-attention routing (Mazzia, Salvetti & Chiaberge 2021), in one pass.
 
     Args:
-        iterations: how often an observer sees the one state that there is, so that traces of all routings compare.
+        iterations: the number of times that an observer sees the one state, so that traces of all routings compare.
     """
 
     def __init__(self, iterations: int = 3):
@@ -42,16 +45,14 @@ class Attention(Routing):
         check_whole("iterations", iterations)
         self.iterations = iterations
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        b = prior + edges.agreement(votes, edges.sum_to_parents(votes)) * scale(votes.shape[-1])
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        b = prior + edges.agreement(votes, edges.sum_to_parents(votes)) * max(1, votes.shape[-1]) ** -0.5
         c = edges.child_softmax(b)
         s = edges.weighted_sum(c, votes)  # (J, *, D)
         v = squash(s)
         for r in range(self.iterations):
             edges.observe(r, b, c, v, votes)
-        return squashed(s, v)
+        return squashed(s, c)
 
-
-def scale(dim: int) -> float:
-    """1 / sqrt(D)."""
-    return max(1, dim) ** -0.5
+    def rule(self) -> Rule:
+        return Rule(2, "sums", shown=self.iterations)

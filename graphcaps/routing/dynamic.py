@@ -5,17 +5,20 @@
     v = squash(s)
     b = b + <u_hat, v>                                (not after the last iteration)
 
-The same four lines stand below, over the edge operations of ``edges``.
+The same four lines stand in ``forward``, over the operations of ``engines.edges``.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from torch import Tensor
 
 from ..errors import check_whole
 from ..functional import squash
-from .edges import EdgeOps
+from .engines.edges import Edges
 from .routing import Parents, Routing, squashed
+from .rule import Rule
 
 
 class Dynamic(Routing):
@@ -30,7 +33,7 @@ class Dynamic(Routing):
         check_whole("iterations", iterations)
         self.iterations = iterations
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)
@@ -39,4 +42,7 @@ class Dynamic(Routing):
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
                 b = b + edges.agreement(votes, v)
-        return squashed(s, v)
+        return squashed(s, c)
+
+    def rule(self) -> Rule:
+        return Rule(self.iterations)

@@ -38,22 +38,21 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from ..errors import check_whole, expect
-from .edges import EdgeOps, per_parent, with_length
+from .engines.edges import Edges, per_parent
 from .routing import Parents, Routing
+from .rule import with_length
 
-LEAST = 1e-9  # added to the sum of R that mu and sigma^2 are divided by
-OFF = -2.2  # the bias of a parent that is off without evidence: ln(0.1 / 0.9)
-START = -1.6  # of beta_u, so that half of the parents of an untrained layer are on
-GROWTH = 0.95  # how far lambda still is from its end after each iteration, of what it was
-CHILDREN_PER_PARENT = 100  # for which the paper's final lambda of 0.01 was made, about
+MIN_MASS = 1e-9  # added to the sum of R, by which mu and sigma^2 are divided
+BIAS_START = -2.2  # ln(0.1 / 0.9): a parent without evidence is off
+BETA_U_START = -1.6  # half of the parents of an untrained layer are on
+LAMBDA_DECAY = 0.95  # lambda_t = final * (1 - 0.95 ** t)
+CHILDREN_PER_PARENT = 100  # about the number that the paper's final lambda of 0.01 suits
 
 
 class EM(Routing):
@@ -68,7 +67,7 @@ class EM(Routing):
         beta_u: before training, the cost of each number of a vote that a parent explains, in nats.
         bias: before training, the logit of a parent's activation without evidence; the paper's lambda beta_a.
         final_lambda: > 0, the inverse temperature that the iterations come near.
-        variance_floor: > 0, what is added to sigma^2, in the votes' own units. 1 suits the layers here, whose votes
+        variance_floor: > 0, added to sigma^2, in the votes' own units. 1 suits the layers here, whose votes
             vary by about 0.2 (sigma^2 before training); votes k times as long want k^2 times the floor.
     """
 
@@ -78,8 +77,8 @@ class EM(Routing):
     def __init__(
         self,
         iterations: int = 3,
-        beta_u: float = START,
-        bias: float = OFF,
+        beta_u: float = BETA_U_START,
+        bias: float = BIAS_START,
         final_lambda: float = 0.01,
         variance_floor: float = 1.0,
     ):
@@ -99,8 +98,10 @@ class EM(Routing):
         self.reset_parameters()
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> EM:
-        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes, which are no settings:
-        checkpoints store the routing that a network was made with, and its layers make their copies anew."""
+        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes.
+
+        These are not settings: checkpoints store the network's routing, and its layers copy it again.
+        """
         made = EM(**self.settings())
         made.positions = num_parents // parent_types
         made.scaled_lambda = self.final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
@@ -108,82 +109,34 @@ class EM(Routing):
         return made
 
     def reset_parameters(self) -> None:
-        """Both as at the start."""
+        """Set beta_u and the bias back to their start."""
         nn.init.constant_(self.costs, self.beta_u)
         nn.init.constant_(self.biases, self.bias)
 
     def of_parents(self) -> tuple[Tensor, Tensor]:
-        """beta_u and bias, (J,) each, or () where all parents are of one type."""
+        """beta_u and bias, (J,) each, or () where all parents share one type."""
         if len(self.costs) == 1:
             return self.costs[0], self.biases[0]
         return self.costs.repeat_interleave(self.positions), self.biases.repeat_interleave(self.positions)
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        def observe(r: int, b: Tensor, c: Tensor, v: Tensor) -> None:
-            edges.observe(r, b, c, v, votes)
-
-        return em_procedure(SumsOverVotes(edges, votes), activation, prior, self, observe)
-
-
-class EMSums(Protocol):
-    """What EM needs of the votes V and of their edges; edge numbers and parents as in ``edges``."""
-
-    def child_softmax(self, b: Tensor) -> Tensor: ...
-    def from_children(self, x: Tensor) -> Tensor: ...
-    def from_parents(self, x: Tensor) -> Tensor: ...
-
-    def moments(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mass (J, *), mu and sigma^2 without its floor (J, *, D) for a weight on each edge."""
-
-    def distances(self, variance: Tensor) -> Tensor:
-        """On each edge the sum over h of (V_h - mu_h)^2 / sigma_h^2, of the last moments' mu."""
-
-
-def em_procedure(
-    votes: EMSums,
-    activation: Tensor | None,
-    prior: Tensor,
-    routing: EM,
-    observe: Callable[[int, Tensor, Tensor, Tensor], None],
-) -> Parents:
-    """Procedure 1, on whatever gives the same sums over the votes; ``observe`` is called with r, b, c and v."""
-    beta_u, bias = routing.of_parents()
-    a_child = None if activation is None else votes.from_children(activation.to(prior.dtype))
-    b = prior
-    for t in range(1, routing.iterations + 1):
-        c = votes.child_softmax(b)
-        mass, mu, spread = votes.moments(c if a_child is None else c * a_child)
-        variance = spread + routing.variance_floor
-        cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
-        logit = per_parent(bias, mass) - routing.scaled_lambda * (1 - GROWTH**t) * cost  # (J, *)
-        a = torch.where(mass > 0, torch.sigmoid(logit), 0)
-        v = with_length(mu, a)
-        observe(t - 1, b, c, v)
-        if t < routing.iterations:
-            b = prior + _log_of_a_p(votes, logit, variance)
-    return Parents(mu, v, a)
-
-
-def _log_of_a_p(votes: EMSums, logit: Tensor, variance: Tensor) -> Tensor:
-    """ln a_j p_ij on each edge, of the activations' logits (J, *)."""
-    of_parent = logsigmoid(logit) - 0.5 * (2 * math.pi * variance).log().sum(-1)
-    return votes.from_parents(of_parent) - 0.5 * votes.distances(variance)
-
-
-class SumsOverVotes:
-    """``EMSums`` of votes that are built, by edge operations."""
-
-    def __init__(self, edges: EdgeOps, votes: Tensor):
-        self.edges, self.votes = edges, votes
-        self.child_softmax, self.from_children = edges.child_softmax, edges.from_children
-        self.from_parents = edges.from_parents
-
-    def moments(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mass = self.edges.sum_to_parents(weight)  # (J, *)
-        some = (mass + LEAST).unsqueeze(-1)  # (J, *, 1)
-        mu = self.edges.weighted_sum(weight, self.votes) / some
-        self.squares = (self.votes - self.edges.from_parents(mu)).square()
-        return mass, mu, self.edges.weighted_sum(weight, self.squares) / some
-
-    def distances(self, variance: Tensor) -> Tensor:
-        return self.edges.agreement(self.squares, 1 / variance)
+    def forward(self, edges: Edges, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        beta_u, bias = self.of_parents()
+        a_child = None if activation is None else edges.from_children(activation.to(prior.dtype))
+        b = prior
+        for t in range(1, self.iterations + 1):
+            c = edges.child_softmax(b)
+            weight = c if a_child is None else c * a_child  # edge numbers
+            mass = edges.sum_to_parents(weight)  # (J, *)
+            divisor = (mass + MIN_MASS).unsqueeze(-1)
+            mu = edges.weighted_sum(weight, votes) / divisor  # (J, *, D)
+            squares = (votes - edges.from_parents(mu)).square()  # edge vectors
+            variance = edges.weighted_sum(weight, squares) / divisor + self.variance_floor
+            cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
+            logit = per_parent(bias, mass) - self.scaled_lambda * (1 - LAMBDA_DECAY**t) * cost  # (J, *)
+            a = torch.where(mass > 0, torch.sigmoid(logit), 0)
+            v = with_length(mu, a)
+            edges.observe(t - 1, b, c, v, votes)
+            if t < self.iterations:
+                log_normaliser = logsigmoid(logit) - 0.5 * (2 * math.pi * variance).log().sum(-1)
+                b = prior + (edges.from_parents(log_normaliser) - 0.5 * edges.agreement(squares, 1 / variance))
+        return Parents(mu, v, a, c)

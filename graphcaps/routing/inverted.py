@@ -27,8 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import check_whole
-from .edges import EdgeOps, per_parent, with_length
+from .engines.edges import Edges, per_parent
 from .routing import Parents, Routing
+from .rule import with_length
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 
@@ -55,12 +56,12 @@ class Inverted(Routing):
         return Inverted(self.iterations, parent_dim)
 
     def reset_parameters(self) -> None:
-        """The layer norm and the logistic unit as new."""
+        """Set the layer norm and the logistic unit back to their start."""
         for module in (self.norm, self.head):
             if module is not None:
                 module.reset_parameters()
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
         fed = edges.has_votes().to(votes.dtype)
         b = prior
         for r in range(self.iterations):
@@ -73,7 +74,7 @@ class Inverted(Routing):
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
                 b = prior + edges.agreement(votes, p) * max(1, votes.shape[-1]) ** -0.5
-        return Parents(p, v, a)
+        return Parents(p, v, a, c)
 
     def _normalised(self, s: Tensor) -> Tensor:
         if not s.numel():

@@ -1,200 +1,133 @@
-"""Routing from the capsules of nodes to those of their neighbours, which the layers for graph networks are made of."""
+"""Routing from the capsules of nodes to those of their neighbours: the core of the layers for graph networks."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, dgl, ops
-from ..errors import expect
+from ..errors import GraphcapsError, expect
 from ..graph import Links, cached_per_structure, expand, links, reverse_edges
-from ..graph.links import torch_looks_inside
-from .api import route_checked
-from .chunks import NodeVotes, products_along, sum_along
-from .dynamic import Dynamic
-from .edges import ScatterEdges
-from .engines import asked_engine, run_on
-from .observers import combined_on_nodes, watched
-from .routing import Routing
+from ..graph.links import is_tracing
+from .engines import asked_engine
+from .engines.chunks import products_along, sum_along
+from .engines.nodes import NodeEdges, NodeVotes
+from .observers import observer_on_nodes, watched
+from .routing import Routing, rule_of
 from .second_derivative import once_differentiable
-from .spherical import Spherical
-from .uniform import Uniform
+from .votes import GivenVotes
 
-LARGEST = 1024  # numbers of a node, K_out * D: the time to compile its kernel grows with them
+MAX_NODE_NUMBERS = 1024  # K_out * D: the time to compile a kernel grows with them
 
-
-class Capsules(NamedTuple):
-    """Sums ``s`` (N_dst, *, K_out, D), not squashed, and if wanted couplings ``c`` (E, *, K_in, K_out), detached."""
-
-    s: Tensor
-    c: Tensor | None
-
-
-def route_edges(graph: DGLGraph, votes: Tensor, competition: str, routing: Routing, get_coupling: bool) -> Capsules:
-    """``route`` of votes (E, *, K_in, K_out, D), from capsules of an edge's source to those of its destination.
-
-    Args:
-        graph: any with one canonical edge type; E edges from N_src to N_dst nodes.
-        votes: in edge order, of unit length where the routing wants them so.
-        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
-        routing: the algorithm.
-        get_coupling: whether couplings are wanted.
-    """
-    caps_in, caps_out = votes.shape[-3:-1]
-    last: dict[str, Tensor] = {}
-    s, _ = route_checked(
-        expand(graph, caps_in, caps_out, competition),
-        votes.movedim((-3, -2), (1, 2)).flatten(0, 2),  # (E * K_in * K_out, *, D)
-        routing,
-        on_iteration=(lambda r, b, c, v, agreement: last.update(c=c)) if get_coupling else None,
-        squash_output=False,
-    )
-    s = s.unflatten(0, (graph.num_dst_nodes(), caps_out)).movedim(1, -2)
-    if not get_coupling:
-        return Capsules(s, None)
-    return Capsules(s, last["c"].unflatten(0, (len(votes), caps_in, caps_out)).movedim((1, 2), (-2, -1)))
+__all__ = ["NodeVotes", "products_of_ends", "route_nodes", "sum_weighted"]
 
 
 def route_nodes(
-    graph: DGLGraph,
-    z: Tensor,
-    scale: Tensor | None,
-    routing: Routing,
-    get_coupling: bool,
-    own: bool = False,
-    competition: str = "capsules",
-) -> Capsules:
-    """``route_edges`` of what nodes have to say, or of the votes of each edge.
-
-    Where a node says the same along all of its edges, the fused engine reads its votes for each edge, and never makes
-    the votes (E, K_in, K_out, D). Engine torch makes them for a chunk of edges at a time where K_in is 1.
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Route the capsules of each edge's source to those of its destination; the votes along an edge compete.
 
     Args:
-        graph: with a reverse for each edge and K_in = 1 where the routing is ``mutual``.
-        z: (N_src, *, K_in, K_out, D), what capsule k of a node has to say to capsule l of each neighbour.
-        scale: (E, *, 1 or K_in, 1 or K_out), how long votes are made along an edge, or None.
-        own: whether z is (E, *, K_in, K_out, D), the votes of each edge.
-        competition: which votes share one softmax, as in ``graphcaps.graph.expand``.
+        graph: E edges from N_src to N_dst nodes; ``Links`` of edges that torch traces.
+        votes: of z (N_src, *, K_in, K_out, D), or with ``per_edge`` (E, *, K_in, K_out, D).
+        routing: an algorithm whose poses are sums of votes.
+        mutual: whether the two directions of an edge share their logits; with a reverse for each edge and K_in = 1.
+        get_coupling: whether couplings are wanted.
+
+    Returns:
+        The last sums s (N_dst, *, K_out, D), not squashed, and couplings (E, *, K_in, K_out), detached, or None.
     """
-    if competition == "capsules" and _has_passes_by_node(z, routing):
-        kappa = routing.kappa.to(z.dtype) if isinstance(routing, Spherical) else None
-        iterations = 1 if isinstance(routing, Uniform) else routing.iterations
-        from .fused.cpu import nodes  # Numba takes half a second to import
+    asked, unsupported = asked_engine(), _unsupported_by_kernels(graph, votes, routing)
+    if asked in ("auto", "fused") and not unsupported:
+        from .engines.cpu.nodes import route_nodes as by_kernels  # Numba takes half a second to import
 
-        return Capsules(*nodes.route_nodes(graph, z, scale, kappa, iterations, routing.mutual, own, get_coupling))
-    if not own and competition == "capsules" and _in_chunks(z, routing):
-        of_nodes = NodeVotes(z.squeeze(-3), None if scale is None else scale.to(z.dtype).squeeze(-2))
-        return _route_own(_own_edges(graph, z, routing), of_nodes, routing, get_coupling, graph)
-    votes = z if own else z.index_select(0, links(graph, z.device).src)
-    if scale is not None:
-        votes = votes * scale.to(votes.dtype).unsqueeze(-1)
-    if routing.mutual:
-        return route_mutually(graph, votes, routing, get_coupling)
-    return route_edges(graph, votes, competition, routing, get_coupling)
-
-
-class _OwnEdges(ScatterEdges):
-    """Edges of nodes whose K capsules compete, in the numbers' last dim. Votes may be ``NodeVotes``."""
-
-    def weighted_sum(self, c: Tensor, u_hat: Tensor | NodeVotes) -> Tensor:
-        if isinstance(u_hat, Tensor):
-            return super().weighted_sum(c, u_hat)
-        numbers = c if u_hat.scale is None else c * u_hat.scale
-        return sum_along(u_hat.z, numbers, self.ends.src, self.ends.dst, self.ends.num_parents)
-
-    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
-        if isinstance(u_hat, Tensor):
-            return super().agreement(u_hat, v)
-        found = products_along(u_hat.z, v, self.ends.src, self.ends.dst)
-        return found if u_hat.scale is None else found * u_hat.scale
-
-    def squared_lengths(self, u_hat: Tensor | NodeVotes) -> Tensor:
-        if isinstance(u_hat, Tensor):
-            return super().squared_lengths(u_hat)
-        found = self.from_children(super().squared_lengths(u_hat.z))
-        return found if u_hat.scale is None else found * u_hat.scale.square()
-
-    def child_softmax(self, b: Tensor) -> Tensor:
-        return b.softmax(dim=-1)
-
-    def child_sum(self, x: Tensor) -> Tensor:
-        return x.sum(dim=-1, keepdim=True).expand_as(x)
-
-    def child_max(self, x: Tensor) -> Tensor:
-        return x.detach().amax(dim=-1, keepdim=True).expand_as(x)
+        rule = rule_of(routing)
+        assert rule is not None
+        how = rule.kappa, rule.iterations, mutual, votes.per_edge, get_coupling
+        return by_kernels(graph, votes.u, votes.scale, *how)
+    if asked in ("dgl", "fused") and isinstance(graph, DGLGraph):
+        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked))
+        return _route_expanded(graph, votes, routing, get_coupling)
+    ends = graph if isinstance(graph, Links) else links(graph, votes.device)
+    edges = NodeEdges(ends, votes, reverse_edges(graph).to(votes.device) if mutual else None)
+    if isinstance(graph, DGLGraph):
+        edges.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])
+    prior = votes.u.new_zeros(ends.src.shape[0], *votes.u.shape[1:-1])
+    in_chunks = not votes.per_edge and rule_of(routing) is not None and not is_tracing()
+    found = edges.run(routing, votes if in_chunks else votes.build(ends), prior)
+    return found.pose, _couplings(routing, found.coupling) if get_coupling else None
 
 
-class _MutualEdges(_OwnEdges):
-    """An edge's agreement is its reverse's too."""
+def _route_expanded(
+    graph: DGLGraph, votes: NodeVotes, routing: Routing, get_coupling: bool
+) -> tuple[Tensor, Tensor | None]:
+    """``route_nodes`` by an engine for bipartite graphs, on the graph of all capsules."""
+    from .api import routed
 
-    def __init__(self, ends: Links, reverse: Tensor):
-        super().__init__(ends)
-        self.reverse = reverse
-
-    def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
-        own = super().agreement(u_hat, v)
-        return own + own.index_select(0, self.reverse)
-
-
-def route_mutually(graph: DGLGraph, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
-    """``route_edges`` of one capsule per source, where the two directions of an edge share their logits.
-
-    Args:
-        graph: homogeneous, with a reverse for each edge.
-        votes: (E, *, 1, K_out, D), in edge order; those of an edge compete among themselves.
-
-    Raises:
-        InputError: edges without a reverse, or another engine than torch asked for.
-    """
-    asked = asked_engine()
-    expect(asked in ("auto", "torch"), "engine", "'auto' or 'torch' with mutual=True", repr(asked))
-    return _route_own(_own_edges(graph, votes, routing), votes.squeeze(-3), routing, get_coupling, graph)
+    u_hat = votes.build(graph)
+    caps_in, caps_out = u_hat.shape[-3:-1]
+    given = GivenVotes(u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2))  # (E * K_in * K_out, *, D)
+    found = routed(expand(graph, caps_in, caps_out), given, routing, coupling=get_coupling)
+    s = found.pose.unflatten(0, (graph.num_dst_nodes(), caps_out)).movedim(1, -2)
+    if not get_coupling:
+        return s, None
+    c = _couplings(routing, found.coupling)
+    return s, c.unflatten(0, (graph.num_edges(), caps_in, caps_out)).movedim((1, 2), (-2, -1))
 
 
-def _own_edges(graph: DGLGraph, like: Tensor, routing: Routing) -> _OwnEdges:
-    ends = links(graph, like.device)
-    return _MutualEdges(ends, reverse_edges(graph).to(like.device)) if routing.mutual else _OwnEdges(ends)
+def _couplings(routing: Routing, coupling: Tensor | None) -> Tensor:
+    if coupling is None:
+        raise GraphcapsError(
+            f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
+            "Return graphcaps.routing.squashed(s, c)"
+        )
+    return coupling.detach()
 
 
-def route_traced(ends: Links, votes: Tensor, routing: Routing, get_coupling: bool) -> Capsules:
-    """``route_edges`` of one capsule per source, those of an edge competing: without a graph, on edges torch traces."""
-    return _route_own(_OwnEdges(ends), votes.squeeze(-3), routing, get_coupling, None)
+def _unsupported_by_kernels(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing) -> str:
+    """What the kernels by node lack, or "" where they can run."""
+    rule = rule_of(routing)
+    if rule is None or rule.query == "sums":
+        return "a routing with a rule for each edge"
+    if watched():
+        return "no observer: the kernels make no couplings of single iterations"
+    return "" if _fits_kernels(votes.u) else "float32 or float64 on the CPU, without dims of a batch"
 
 
-def _route_own(edges: _OwnEdges, votes: Any, routing: Routing, get_coupling: bool, graph: DGLGraph | None) -> Capsules:
-    """Votes are (E, *, K, D), or ``NodeVotes``."""
-    of = votes.z if isinstance(votes, NodeVotes) else votes
-    prior = of.new_zeros(edges.ends.src.shape[0], *of.shape[1:-1])
-    last: dict[str, Tensor] = {}
-    own = (lambda r, b, c, v, agreement: last.update(c=c.detach())) if get_coupling else None
-    edges.observer = own if graph is None else combined_on_nodes(graph, of.shape[-2], own)
-    s = run_on(edges, routing, votes, prior).pose
-    return Capsules(s, last["c"].unsqueeze(-2) if get_coupling else None)
+def _fits_kernels(z: Tensor) -> bool:
+    """Whether the kernels by node take z (N, K_in, K_out, D)."""
+    return (
+        z.device.type == "cpu"
+        and z.dim() == 4
+        and z.dtype in (torch.float32, torch.float64)
+        and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
+        and not is_tracing()
+    )
 
 
 def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
     """For each node the sum over its in-edges of their weights (E, K) times the source's z (N_src, K, D)."""
-    if _fits_kernels(z.unsqueeze(1)):
-        from .fused.cpu.nodes import route_nodes as fused
+    if asked_engine() in ("auto", "fused") and _fits_kernels(z.unsqueeze(1)):
+        from .engines.cpu.nodes import route_nodes as by_kernels
 
         # One iteration, in which couplings are equal, 1 / K.
-        return fused(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
+        return by_kernels(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
-    if not torch_looks_inside():
-        return sum_along(z, weight, ends.src, ends.dst, ends.num_parents)
+    if not is_tracing():
+        return sum_along(z, weight, ends)
     along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
     return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
 
 
 def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
     """(E, K), on each edge <z_u, z_v> of both ends' z (N, K, D), of a graph whose sources are its destinations."""
-    if _fits_kernels(z.unsqueeze(1)):
+    if asked_engine() in ("auto", "fused") and _fits_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
-    if not torch_looks_inside():
-        return products_along(z, z, ends.src, ends.dst)
+    if not is_tracing():
+        return products_along(z, z, ends)
     return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
 
 
@@ -217,29 +150,3 @@ class _ProductsOfEnds(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         return sum_weighted(ctx.graph, z, grad) + sum_weighted(_reversed(ctx.graph), z, grad), None
-
-
-def _in_chunks(z: Tensor, routing: Routing) -> bool:
-    """Whether engine torch routes votes that aren't made: on a CPU where nothing else would, or it is asked for."""
-    asked = asked_engine()
-    here = asked == "torch" or (asked == "auto" and (z.device.type != "cpu" or routing.mutual))
-    return here and type(routing) in (Spherical, Dynamic, Uniform) and z.shape[-3] == 1 and not torch_looks_inside()
-
-
-def _has_passes_by_node(z: Tensor, routing: Routing) -> bool:
-    return (
-        type(routing) in (Spherical, Dynamic, Uniform)
-        and _fits_kernels(z)
-        and not watched()  # the fused pass makes no couplings of single iterations
-    )
-
-
-def _fits_kernels(z: Tensor) -> bool:
-    return (
-        asked_engine() in ("auto", "fused")
-        and z.device.type == "cpu"
-        and z.dim() == 4
-        and z.dtype in (torch.float32, torch.float64)
-        and z.shape[-2] * z.shape[-1] <= LARGEST
-        and not torch_looks_inside()
-    )

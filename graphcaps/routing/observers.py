@@ -1,4 +1,4 @@
-"""Who observes a routing beside its caller: the recorders that ``graphcaps.watch`` installs while its block runs."""
+"""The recorders that ``graphcaps.watch`` installs while its block runs, beside the observer of a call."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 from .._dgl import DGLGraph
 from ..graph import expand
-from .edges import Observer
+from .engines.edges import Observer
 
 Recorder = Callable[[DGLGraph], Observer]
-"""Called with the graph of every routing that starts; gives the observer of its iterations."""
+"""Called with the graph of every routing that starts; returns an observer of its iterations."""
 
 _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=())
 
@@ -34,7 +34,7 @@ def watched() -> bool:
 
 
 def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
-    """One observer for the recorders and the caller of a routing on ``graph``; the caller's own if nobody records."""
+    """One observer for the recorders and the caller of a routing on ``graph``; the caller's alone if nobody records."""
     if not watched():
         return on_iteration
     observers = [recorder(graph) for recorder in _recorders.get()]
@@ -48,19 +48,18 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
     return hand_out
 
 
-def combined_on_nodes(graph: DGLGraph, num_caps: int, on_iteration: Observer | None) -> Observer | None:
-    """``combined`` for a routing on the nodes' own graph, of numbers (E, *, K) and parents (N, *, K, D).
+def observer_on_nodes(graph: DGLGraph, caps_in: int, caps_out: int) -> Observer | None:
+    """One observer for the recorders of a routing on the nodes' own graph; None if nobody records.
 
-    Recorders get the numbers as they are on ``expand(graph, 1, num_caps, "capsules")``: (E * K, *) and (N * K, *, D).
+    It takes numbers (E, *, K_in, K_out) and parents (N, *, K_out, D). Recorders get them as they are on
+    ``expand(graph, caps_in, caps_out)``: (E * K_in * K_out, *) and (N * K_out, *, D).
     """
-    on_expanded = combined(expand(graph, 1, num_caps, "capsules"), None) if watched() else None
-    if on_expanded is None:
-        return on_iteration
+    recorded = combined(expand(graph, caps_in, caps_out), None) if watched() else None
+    if recorded is None:
+        return None
 
     def hand_out(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
-        places = ((b, -1), (c, -1), (v, -2), (agreement, -1))
-        on_expanded(r, *(values.movedim(dim, 1).flatten(0, 1) for values, dim in places))
-        if on_iteration is not None:
-            on_iteration(r, b, c, v, agreement)
+        b, c, agreement = (x.movedim((-2, -1), (1, 2)).flatten(0, 2) for x in (b, c, agreement))
+        recorded(r, b, c, v.movedim(-2, 1).flatten(0, 1), agreement)
 
     return hand_out

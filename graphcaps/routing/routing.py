@@ -1,82 +1,91 @@
-"""What a routing is: a module whose settings are its constructor's arguments, over the operations of ``edges``."""
+"""The base of all routings: a module whose settings are its constructor's arguments, over operations on edges."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import GraphcapsError, check_whole
 from ..functional import squash
-from .edges import EdgeOps
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from .engines.edges import Edges
 
 
 class Parents(NamedTuple):
-    """What a routing gives: poses before the last squash (J, *, D), capsules v (J, *, D), activations (J, *)."""
+    """The result of every routing, and of ``graphcaps.route``."""
 
     pose: Tensor
+    """(J, *, D) of any length: for most routings the sums s, for ``Inverted`` and ``EM`` the poses."""
     v: Tensor
+    """(J, *, D), the parent capsules: the pose at the length of its activation."""
     activation: Tensor
+    """(J, *) in [0, 1], how sure each parent is that it exists."""
+    coupling: Tensor | None = None
+    """c (E, *), detached, of the last iteration. None if a routing of your own returns sums alone."""
 
 
 class Routing(nn.Module):
-    """A routing algorithm. Subclass it for one of your own; nothing has to be registered.
+    """A routing algorithm. Subclass it to write your own; nothing has to be registered.
 
     ``forward`` is the algorithm. The constructor's arguments are its settings: keep each as an attribute of the same
-    name, so that checkpoints and ``repr`` find it. What it learns are parameters, as in any module.
+    name, so that checkpoints and ``repr`` can read it. What the routing learns are parameters, as in any module.
 
     >>> class OneStep(Routing):
     ...     def forward(self, edges, votes, prior, activation=None):
     ...         c = edges.child_softmax(prior)
-    ...         return edges.weighted_sum(c, votes)
+    ...         return squashed(edges.weighted_sum(c, votes), c)
     >>> from graphcaps import complete_graph, route
-    >>> route(complete_graph(3, 2), torch.ones(6, 5, 4), OneStep()).v.shape
-    torch.Size([2, 5, 4])
+    >>> route(complete_graph(3, 2), torch.ones(6, 5, 4), OneStep()).coupling.shape
+    torch.Size([6, 5])
     """
 
     iterations: int = 1
-    """R, how often an observer is called."""
-    unit_votes: bool = False
-    """Whether votes are divided by their length before they are routed."""
-    mutual: bool = False
-    """Whether the two directions of an edge share their logits: in ``CapsuleConv`` alone."""
+    """R, the number of times that an observer is called."""
     uses_activation: bool = False
-    """Whether children are weighed by their activations."""
+    """Whether children are weighted by their activations."""
     sums_votes: bool = True
     """Whether poses are sums of votes times couplings, as ``CapsuleConv`` expects them."""
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Any:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges (``graphcaps.routing.edges`` lists them).
-            votes: u_hat (E, *, D), laid out as ``edges`` has them.
-            prior: logits (E, *) that the routing starts from.
+            edges: the operations on the graph's edges; ``graphcaps.routing.engines.edges`` lists them.
+            votes: u_hat (E, *, D) in the layout of ``edges``.
+            prior: logits (E, *) that the routing starts from, in the layout of ``edges``.
             activation: (I, *) in [0, 1], how sure each child is, or None for 1.
 
         Returns:
-            ``Parents``, or the sums s (J, *, D) alone, which are then squashed.
+            ``Parents`` with the couplings in the layout of ``edges``; or the sums s (J, *, D) alone, which are then
+            squashed and have no couplings to show.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method forward(edges, votes, prior, activation)")
 
+    def rule(self) -> Rule | None:
+        """How logits follow from sums, for engines that run whole iterations in kernels; None: by ``forward`` alone."""
+        return None
+
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Routing:
-        """The routing that a layer of these sizes holds: a copy, with parameters of its own.
+        """A copy for a layer of these sizes, with its own parameters.
 
         Args:
             num_children, num_parents: I, J.
             parent_dim: D.
-            parent_types: types of parents, outermost in their order; J / parent_types parents are of one type.
+            parent_types: number of types of parents, outermost in their order; J / parent_types parents share one.
         """
         return copy.deepcopy(self)
 
     def reset_parameters(self) -> None:
-        """Begin anew with what is learned."""
+        """Set what is learned back to its start."""
 
     def with_iterations(self, iterations: int) -> Routing:
-        """The same routing with R iterations. Both share their parameters: to move or train one is to do so to both."""
+        """The same routing with R iterations. Both share their parameters: moving or training one changes the other."""
         check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations
@@ -86,7 +95,7 @@ class Routing(nn.Module):
         """The constructor's arguments.
 
         Raises:
-            GraphcapsError: one is not kept as an attribute of the same name.
+            GraphcapsError: an argument is not kept as an attribute of the same name.
         """
         names = [name for name in inspect.signature(type(self)).parameters if name not in ("args", "kwargs")]
         for name in names:
@@ -99,7 +108,14 @@ class Routing(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
 
 
-def squashed(s: Tensor, v: Tensor | None = None) -> Parents:
-    """``Parents`` of sums s and capsules v = squash(s), whose activation is their length."""
-    v = squash(s) if v is None else v
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1))
+def squashed(s: Tensor, coupling: Tensor | None = None) -> Parents:
+    """``Parents`` of sums s (J, *, D): v = squash(s), whose length is the activation."""
+    v = squash(s)
+    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1), coupling)
+
+
+def rule_of(routing: Routing) -> Rule | None:
+    """The routing's rule, unless a subclass has overridden ``forward`` and kept the rule of its base."""
+    order = type(routing).__mro__
+    definer = {name: next(i for i, kind in enumerate(order) if name in vars(kind)) for name in ("forward", "rule")}
+    return routing.rule() if definer["rule"] <= definer["forward"] else None

@@ -1,6 +1,6 @@
 """Gradients that have no gradients of their own: asking for one is an error that names the engine that has it.
 
-Without it torch would take such gradients for constants, and second derivatives would be wrong without a word.
+Otherwise torch would take such gradients for constants, and second derivatives would be wrong without a word.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ class SecondDerivativeError(GraphcapsError, RuntimeError):
 
 
 class _Refused(torch.autograd.Function):
-    """Gradients as they are, and an error for theirs.
-
-    Args:
-        reached: how many of the tensors only say what the gradients depend on: autograd differentiates towards them.
-    """
+    """Gradients unchanged, and an error for theirs; the first ``reached`` tensors are what they depend on."""
 
     @staticmethod
     def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -39,33 +35,31 @@ class _Refused(torch.autograd.Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """As torch's decorator of that name, for the ``backward`` of a function, with an error that says what to do.
+    """As torch's decorator of that name, for the ``backward`` of a function that saves its inputs.
 
-    torch's refuses where the gradients of the outputs have gradients. These also depend on the inputs themselves: the
-    function must save those for ``backward``.
+    torch's refuses second derivatives only where the gradients of the outputs have gradients. These gradients depend on
+    the saved inputs too, which torch's would take for constants.
 
     Raises:
-        SecondDerivativeError: when the gradients that ``backward`` gives are differentiated.
+        SecondDerivativeError: the gradients that ``backward`` gives are differentiated.
     """
 
     @functools.wraps(backward)
     def checked(ctx: Any, *outer: Tensor) -> Any:
         with torch.no_grad():
-            found = backward(ctx, *outer)
-        if not torch.is_grad_enabled():
-            return found
-        reached = [one for one in (*outer, *ctx.saved_tensors) if torch.is_tensor(one) and one.requires_grad]
-        if not reached:
-            return found
-        several = isinstance(found, tuple)
-        refused = _Refused.apply(len(reached), *reached, *(found if several else (found,)))
-        return refused if several else refused[0]
+            gradients = backward(ctx, *outer)
+        reached = [x for x in (*outer, *ctx.saved_tensors) if torch.is_tensor(x) and x.requires_grad]
+        if not (torch.is_grad_enabled() and reached):
+            return gradients
+        if isinstance(gradients, tuple):
+            return _Refused.apply(len(reached), *reached, *gradients)
+        return _Refused.apply(len(reached), *reached, gradients)[0]
 
     return checked
 
 
 class _OnceDifferentiable(torch.autograd.Function):
-    """The same numbers; DGL's gradients, which come through here, have no gradients of their own."""
+    """The identity, for DGL's gradients, which pass through its backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -74,8 +68,8 @@ class _OnceDifferentiable(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return slope
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
 
 
 def refuse_second_derivative(x: Tensor) -> Tensor:

@@ -32,16 +32,16 @@ from __future__ import annotations
 
 import math
 import numbers
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_flag, check_whole, expect
+from ..errors import check_whole, expect
 from ..functional import squash
-from .edges import EdgeOps, with_length
+from .engines.edges import Edges
 from .routing import Parents, Routing, squashed
-
-LEAST = 1e-24  # a mean square of lengths up to which votes have no direction
+from .rule import Rule, concentration_per_length, with_length
 
 
 class Spherical(Routing):
@@ -50,38 +50,23 @@ class Spherical(Routing):
     Args:
         iterations: R >= 1. The first couples uniformly, or as the prior says.
         concentration: kappa before training, > 0: the logit of a vote of usual length that points where its parent
-            does. Start it larger, at 4 or so, where votes are expected to be of several kinds.
-        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try where votes are of several
-            kinds, with a concentration of 4 or so.
-        mutual: whether the two directions of an edge share their logits, which are added up: in ``CapsuleConv`` alone,
-            on graphs where each edge has a reverse. Of several edges between two nodes the first one way goes with the
-            first the other way, and so on.
-        rate: kappa is e^(rate exponent), of which the exponent is learned: by how much a step of Adam changes log
-            kappa, in learning rates.
+            does. Start it larger, near 4, where you expect votes of several kinds.
+        rate: kappa is e^(rate exponent) and the exponent is learned: a step of Adam changes log kappa by ``rate``
+            times the learning rate.
     """
 
-    def __init__(
-        self,
-        iterations: int = 3,
-        concentration: float = 0.1,
-        unit_votes: bool = False,
-        mutual: bool = False,
-        rate: float = 1.0,
-    ):
+    def __init__(self, iterations: int = 3, concentration: float = 0.1, rate: float = 1.0):
         super().__init__()
         check_whole("iterations", iterations)
         for name, value in (("concentration", concentration), ("rate", rate)):
             fits = isinstance(value, numbers.Real) and 0 < value < math.inf
             expect(fits, name, "a finite number > 0", repr(value)[:40])
-        for name, flag in (("unit_votes", unit_votes), ("mutual", mutual)):
-            check_flag(name, flag)
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
-        self.unit_votes, self.mutual = unit_votes, mutual
         self.exponent = nn.Parameter(torch.empty(()))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """kappa as at the start."""
+        """Set kappa back to its start."""
         nn.init.constant_(self.exponent, math.log(self.concentration) / self.rate)
 
     @property
@@ -89,7 +74,7 @@ class Spherical(Routing):
         """() > 0: the concentration as it is now."""
         return (self.rate * self.exponent).exp()
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
             squares = edges.squared_lengths(votes)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), votes of each parent
@@ -102,11 +87,7 @@ class Spherical(Routing):
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
                 b = prior + edges.agreement(votes, with_length(s, length))
-        return squashed(s, v)
+        return squashed(s, c)
 
-
-def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
-    """kappa / rho (J, *) from the sum of |u_hat|^2 and the number of each parent's votes; 0 where all are zero."""
-    mean = squares / count.clamp_min(1)
-    some = mean > LEAST
-    return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
+    def rule(self) -> Rule:
+        return Rule(self.iterations, "directions", self.kappa) if self.iterations > 1 else Rule(1)

@@ -10,32 +10,36 @@ better.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
-from ..errors import check_flag, check_whole
+from ..errors import check_whole
 from ..functional import squash
-from .edges import EdgeOps
+from .engines.edges import Edges
 from .routing import Parents, Routing, squashed
+from .rule import Rule
 
 
 class Uniform(Routing):
     """Equal couplings, the control.
 
     Args:
-        iterations: how often an observer sees the one state that there is, so that traces of all routings compare.
-        unit_votes: whether votes are divided by their length first.
+        iterations: the number of times that an observer sees the one state, so that traces of all routings compare.
     """
 
-    def __init__(self, iterations: int = 3, unit_votes: bool = False):
+    def __init__(self, iterations: int = 3):
         super().__init__()
         check_whole("iterations", iterations)
-        check_flag("unit_votes", unit_votes)
-        self.iterations, self.unit_votes = iterations, unit_votes
+        self.iterations = iterations
 
-    def forward(self, edges: EdgeOps, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         c = edges.child_softmax(prior)
         s = edges.weighted_sum(c, votes)  # (J, *, D)
         v = squash(s)
         for r in range(self.iterations):
             edges.observe(r, prior, c, v, votes)
-        return squashed(s, v)
+        return squashed(s, c)
+
+    def rule(self) -> Rule:
+        return Rule(1, shown=self.iterations)

@@ -1,26 +1,115 @@
-"""Votes that are a linear map of the children: u_hat_e = u_i W_e (the 2017 paper's equation 2), or of 4 x 4 poses."""
+"""The votes of a call: given as a tensor, or as children and the matrices that turn them into votes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, ends_of, expect
+from ..errors import check_tensor, expect, min_max
 from ..graph import Links, links
 
+V = TypeVar("V", bound="Votes")
 
-class LinearVotes(NamedTuple):
-    """Children and the weights that turn them into votes; an engine may use both without building the votes.
+
+@dataclass(frozen=True)
+class Votes:
+    """What all kinds of votes have in common: ``u``, from which they are made, and a way to build them."""
+
+    u: Tensor
+
+    @property
+    def dim(self) -> int:
+        """D, numbers in a vote."""
+        return self.u.shape[-1]
+
+    @property
+    def widest(self) -> int:
+        """The most numbers in a row of what votes are made of, which a kernel holds as one vector."""
+        return self.u.shape[-1]
+
+    @property
+    def trailing(self) -> tuple[int, ...]:
+        """The dims ``*`` between edges, or children, and numbers."""
+        return tuple(self.u.shape[1:-1])
+
+    @property
+    def device(self) -> torch.device:
+        return self.u.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.u.dtype
+
+    def to(self: V, target: torch.device | str | torch.dtype) -> V:
+        """The same votes on another device, or in another dtype; an index keeps its own dtype."""
+        moved = {}
+        for field in fields(self):
+            x = getattr(self, field.name)
+            keep = x is None or (isinstance(target, torch.dtype) and not x.is_floating_point())
+            moved[field.name] = x if keep else x.to(target)
+        return replace(self, **moved)
+
+    def check(self, graph: DGLGraph) -> None:
+        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph."""
+        raise NotImplementedError
+
+    def tensor(self, graph: DGLGraph) -> Tensor:
+        """Check the votes and build them (E, *, D) in the graph's edge order."""
+        self.check(graph)
+        return self.build(graph)
+
+    def build(self, graph: DGLGraph) -> Tensor:
+        """The votes (E, *, D) in the graph's edge order, not checked again."""
+        raise NotImplementedError
+
+    def grid(self, edges: Links) -> Tensor:
+        """The votes of a complete graph as (I, J, *, D), in any memory layout."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GivenVotes(Votes):
+    """Votes that are there already: ``u`` is u_hat (E, *, D), in the graph's edge order."""
+
+    def check(self, graph: DGLGraph) -> None:
+        u_hat, num_edges = self.u, graph.num_edges()
+        children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
+        check_tensor("u_hat", u_hat)
+        expect(u_hat.device.type != "meta", "u_hat", "a tensor with numbers", "one on device meta, which has none")
+        shape, then = tuple(u_hat.shape), ""
+        fits = len(shape) >= 2 and shape[0] == num_edges
+        if not fits and len(shape) >= 3 and shape[1] == num_edges:
+            then = "Edges come first: u_hat.transpose(0, 1)"
+        elif not fits and len(shape) >= 3 and shape[:2] == (children, parents):
+            then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
+        elif not fits and len(shape) >= 4 and shape[1:3] == (children, parents):
+            then = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
+        expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
+
+    def build(self, graph: DGLGraph) -> Tensor:
+        return self.u
+
+    def grid(self, edges: Links) -> Tensor:
+        return self.u.unflatten(0, (edges.num_children, edges.num_parents))
+
+
+@dataclass(frozen=True)
+class LinearVotes(Votes):
+    """Votes that are a linear map of the children: u_hat_e = u_i W_e (the 2017 paper's equation 2).
+
+    An engine may use children and matrices without building the votes.
 
     Args:
         u: (I, *, P) child capsules.
         weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D).
             With types, the I children are T runs of I / T neighbours: type of child i = i // (I / T). With ``index``,
             any number of matrices (M, P, D).
-        index: (E,) int32 or int64 in [0, M), on u's device: edge e takes the matrix ``weight[index[e]]``. For matrices
-            that edges share in any other way, as the positions of ``graphcaps.graph.local_graph`` do.
+        index: (E,) int32 or int64 in [0, M), on u's device: edge e takes the matrix ``weight[index[e]]``. It lets edges
+            share matrices in any other way, as the positions of ``graphcaps.graph.local_graph`` do.
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
@@ -28,22 +117,24 @@ class LinearVotes(NamedTuple):
     torch.Size([6, 5, 16])
     """
 
-    u: torch.Tensor
-    weight: torch.Tensor
-    index: torch.Tensor | None = None  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    weight: Tensor
+    index: Tensor | None = None
 
-    def to(self, target: torch.device | str | torch.dtype) -> LinearVotes:
-        """The same votes on another device, or with u and weight in another dtype."""
-        index = self.index if self.index is None or isinstance(target, torch.dtype) else self.index.to(target)
-        return LinearVotes(self.u.to(target), self.weight.to(target), index)
+    @property
+    def dim(self) -> int:
+        return self.weight.shape[-1]
+
+    @property
+    def widest(self) -> int:
+        return max(self.weight.shape[-2:])
 
     def check(self, graph: DGLGraph) -> None:
         """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph.
 
-        Off the CPU, numbers in ``index`` are not looked at: that would wait for the device.
+        Numbers in ``index`` are checked on the CPU only: elsewhere that would wait for the device.
         """
-        u, weight, index = self
-        num_edges, num_children, num_parents = graph.num_edges(), graph.num_src_nodes(), graph.num_dst_nodes()
+        u, weight = self.u, self.weight
+        num_children, num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
         check_tensor("u", u)
         check_tensor("weight", weight)
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
@@ -56,31 +147,18 @@ class LinearVotes(NamedTuple):
             fits = weight.shape[1] == num_parents and types >= 1 and num_children % types == 0
             wanted = f"(T, J={num_parents}, P, D) with T a divisor of I={num_children}"
             expect(fits, "weight", wanted, tuple(weight.shape))
-        if index is None:
-            per_edge = weight.dim() != 3 or len(weight) == num_edges
-            expect(per_edge, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape))
-            return
-        expect(weight.dim() == 3, "weight", "(M, P, D) beside an index", tuple(weight.shape))
-        check_tensor("index", index, floating=False)
-        expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
-        expect(index.shape == (num_edges,), "index", f"(E={num_edges},)", tuple(index.shape))
-        expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
-        if (ends := ends_of(index)) is not None:
-            inside = ends[0] >= 0 and ends[1] < len(weight)
-            expect(inside, "index", f"matrices in [0, M={len(weight)})", f"{ends[0]:.0f} to {ends[1]:.0f}")
+        if self.index is not None:
+            expect(weight.dim() == 3, "weight", "(M, P, D) beside an index", tuple(weight.shape))
+            _check_index(self.index, len(weight), u, graph)
+        elif weight.dim() == 3:
+            expect(len(weight) == graph.num_edges(), "weight", f"(E={graph.num_edges()}, P, D)", tuple(weight.shape))
 
-    def tensor(self, graph: DGLGraph) -> torch.Tensor:
-        """Build the votes (E, *, D) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
-        self.check(graph)
-        return self.build(graph)
-
-    def build(self, graph: DGLGraph) -> torch.Tensor:
-        """``tensor`` of votes that ``check`` has passed."""
-        (u, weight, index), edges = self, links(graph, self.u.device)
+    def build(self, graph: DGLGraph) -> Tensor:
+        u, weight, edges = self.u, self.weight, links(graph, self.device)
         if edges.complete:
             return self.grid(edges).flatten(0, 1)
-        if index is not None:
-            weight = weight.index_select(0, index)
+        if self.index is not None:
+            weight = weight.index_select(0, self.index)
         if weight.dim() == 2:
             return (u @ weight).index_select(0, edges.src)
         if weight.dim() == 4:
@@ -88,13 +166,12 @@ class LinearVotes(NamedTuple):
             weight = weight.flatten(0, 1).index_select(0, type_of_child * edges.num_parents + edges.dst)
         return torch.einsum("e...p,epd->e...d", u.index_select(0, edges.src), weight)
 
-    def grid(self, edges: Links) -> torch.Tensor:
-        """``build`` for a complete graph, as (I, J, *, D) and not laid out in any order."""
-        u, weight, index = self
-        if index is not None:
-            weight = weight.index_select(0, index)
+    def grid(self, edges: Links) -> Tensor:
+        u, weight = self.u, self.weight
+        if self.index is not None:
+            weight = weight.index_select(0, self.index)
         if weight.dim() == 2:
-            return (u @ weight).unsqueeze(1).expand(-1, edges.num_parents, *u.shape[1:-1], -1)
+            return (u @ weight).unsqueeze(1).expand(-1, edges.num_parents, *self.trailing, -1)
         if weight.dim() == 4:
             by_type = u.unflatten(0, (len(weight), len(u) // len(weight)))  # (T, I/T, *, P)
             return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 1)
@@ -102,11 +179,11 @@ class LinearVotes(NamedTuple):
         return torch.einsum("i...p,ijpd->ij...d", u, by_child)
 
 
-class MatrixVotes(NamedTuple):
-    """4 x 4 poses and the 4 x 4 matrices that turn them into votes: V_e = M_i W_e (Hinton, Sabour & Frosst 2018).
+@dataclass(frozen=True)
+class MatrixVotes(Votes):
+    """Votes that are matrix products of 4 x 4 poses: V_e = M_i W_e (Hinton, Sabour & Frosst 2018).
 
-    A vote is a matrix product, 64 multiplications, where ``LinearVotes`` of 16 numbers have 256. An engine may make the
-    votes as it goes.
+    A vote takes 64 multiplications, where ``LinearVotes`` of 16 numbers take 256.
 
     Args:
         u: (I, *, 16) poses M, row by row.
@@ -120,32 +197,48 @@ class MatrixVotes(NamedTuple):
     torch.Size([6, 5, 16])
     """
 
-    u: torch.Tensor
-    weight: torch.Tensor
-    index: torch.Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
-    shift: torch.Tensor | None = None
+    weight: Tensor
+    index: Tensor
+    shift: Tensor | None = None
 
     def check(self, graph: DGLGraph) -> None:
-        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph."""
-        u, weight, index, shift = self
+        u, weight, shift = self.u, self.weight, self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
-        LinearVotes(u.unflatten(-1, (4, 4)), weight, index).check(graph)
+        self._products().check(graph)
         if shift is not None:
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
 
-    def tensor(self, graph: DGLGraph) -> torch.Tensor:
-        """Build the votes (E, *, 16) in the graph's edge order; raise ``InputError`` where the shapes don't fit."""
-        self.check(graph)
-        return self.build(graph)
+    def build(self, graph: DGLGraph) -> Tensor:
+        return self._shifted(self._products().build(graph).flatten(-2), links(graph, self.device).src)
 
-    def build(self, graph: DGLGraph) -> torch.Tensor:
-        """``tensor`` of votes that ``check`` has passed."""
-        u, weight, index, shift = self
-        votes = LinearVotes(u.unflatten(-1, (4, 4)), weight, index).build(graph).flatten(-2)
-        if shift is None:
+    def grid(self, edges: Links) -> Tensor:
+        votes = self._shifted(self._products().grid(edges).flatten(0, 1).flatten(-2), edges.src)
+        return votes.unflatten(0, (edges.num_children, edges.num_parents))
+
+    def _products(self) -> LinearVotes:
+        """Each pose's four rows as trailing items, which a matrix multiplies one by one."""
+        return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
+
+    def _shifted(self, votes: Tensor, src: Tensor) -> Tensor:
+        if self.shift is None:
             return votes
-        shift = shift.detach().index_select(0, links(graph, u.device).src)  # (E, 16)
+        shift = self.shift.detach().index_select(0, src)  # (E, 16)
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
+
+
+def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:
+    check_tensor("index", index, floating=False)
+    expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
+    expect(index.shape == (graph.num_edges(),), "index", f"(E={graph.num_edges()},)", tuple(index.shape))
+    expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
+    if (ends := min_max(index)) is not None:
+        inside = ends[0] >= 0 and ends[1] < num_matrices
+        expect(inside, "index", f"matrices in [0, M={num_matrices})", f"{ends[0]:.0f} to {ends[1]:.0f}")
+
+
+def as_votes(votes: Votes | Tensor) -> Votes:
+    """The votes themselves, or a tensor of votes as ``GivenVotes``."""
+    return votes if isinstance(votes, Votes) else GivenVotes(votes)

@@ -10,7 +10,7 @@ import graphcaps
 from graphcaps import InputError, complete_graph, coupling_entropy, dgl, margin_loss, route, squash
 from graphcaps.functional import spread_loss
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout
-from graphcaps.routing import LinearVotes, Spherical, Uniform
+from graphcaps.routing import LinearVotes
 
 GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
@@ -55,7 +55,6 @@ def test_what_is_no_tensor_of_floating_point_is_named(name):
         ("prior", lambda: route(GRAPH, VOTES, prior=True)),
         ("prior", lambda: route(GRAPH, VOTES, prior="0")),
         ("on_iteration", lambda: route(GRAPH, VOTES, on_iteration=5)),
-        ("squash_output", lambda: route(GRAPH, VOTES, squash_output="no")),
         ("squash_output", lambda: CapsuleConv(4, 3, 2, squash_output="no")),
         ("bias", lambda: CapsuleConv(4, 3, 2, bias="no")),
         ("normalise", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
@@ -63,8 +62,8 @@ def test_what_is_no_tensor_of_floating_point_is_named(name):
         ("allow_zero_in_degree", lambda: CapsuleConv(4, 3, 2, allow_zero_in_degree="no")),
         ("activation", lambda: CapsuleConv(4, 3, 2, activation="relu")),
         ("learned_prior", lambda: CapsuleLayer(4, 3, learned_prior="no")),
-        ("unit_votes", lambda: Uniform(unit_votes="no")),
-        ("mutual", lambda: Spherical(mutual="no")),
+        ("unit_votes", lambda: CapsuleConv(4, 3, 2, unit_votes="no")),
+        ("mutual", lambda: CapsuleConv(4, 3, 2, mutual="no")),
         ("edge_weight", lambda: CONV(RING, X, [1.0] * 6)),
         ("edge_weight", lambda: CONV(RING, X, torch.rand(6) + 1j)),
         ("edge_weight", lambda: CONV(RING, X, np.ones(6))),

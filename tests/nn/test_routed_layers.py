@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import small
 import torch
+from traces import stored_in
 
 from graphcaps import CapsNet, route, squash, train
 from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, parse_tree
+from graphcaps.cli import main
 from graphcaps.data import Batches, to_float
 from graphcaps.nn import CapsuleLayer, ConvCaps, SharedCaps
 from graphcaps.routing import Dynamic, Routing, Spherical
@@ -121,22 +123,30 @@ def test_reset_parameters_forgets_what_the_routing_has_learned(routing):
     assert not any((parameter == 7).any() for parameter in layer.parameters())
 
 
-@pytest.mark.parametrize("routing", ["spherical", "em"])
-def test_a_run_brings_back_what_its_routing_learned_and_trace_usage_and_network_agree(routing, tmp_path, monkeypatch):
-    small.use(monkeypatch)
-    run = Run.open(train(small.config(tmp_path, routing=routing), progress=False)["run"])
-    net, test = load(run.path, "last"), small.digits().test
+@pytest.mark.parametrize(("model", "routing"), [("compact", "spherical"), ("compact", "em"), ("matrix-small", "em")])
+def test_a_run_brings_back_what_its_routing_learned_and_trace_usage_and_network_agree(
+    model, routing, tmp_path, monkeypatch
+):
+    size = 20 if model == "matrix-small" else 12
+    small.use(monkeypatch, small.digits(size=size))
+    run = Run.open(train(small.config(tmp_path, model=model, routing=routing), progress=False)["run"])
+    net, images = load(run.path, "last"), to_float(small.digits(size=size).test.pixels)
     assert name_of(net.capsules.routing) == routing
     torch.manual_seed(0)
-    new = CapsNet.from_preset("compact", (1, 12, 12), 10, routing=routing)
+    new = type(net).from_preset(model, (1, size, size), 10, routing=routing)
     for trained, start in zip(net.capsules.routing.parameters(), new.capsules.routing.parameters(), strict=True):
         assert not torch.equal(trained, start)
     trace = run.trace()
     assert trace.about["routing"] == routing
     assert parse_tree(trace, image=0).graph.get("note") == NOTES.get(routing)
     with torch.no_grad():
-        lengths = net(to_float(test.pixels)).lengths
-    states = routing_of(net, to_float(test.pixels))
-    torch.testing.assert_close(torch.from_numpy(states.lengths[0, 3]), lengths, rtol=1e-4, atol=1e-5)
-    usage = capsule_usage(net, Batches(test, 20))
-    torch.testing.assert_close(usage.parent_length.float(), lengths.amax(0), rtol=1e-4, atol=1e-5)
+        scores = net(images).scores
+    states = routing_of(net, images)
+    last = net.capsules.routing.iterations - 1
+    torch.testing.assert_close(torch.from_numpy(states.lengths[0, last]), scores, rtol=1e-4, atol=1e-5)
+    usage = capsule_usage(net, Batches(small.digits(size=size).test, 20))
+    torch.testing.assert_close(usage.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
+    if model == "matrix-small":
+        assert main(["explore", str(run.path), "--no-open"]) == 0
+        page = (run.path / "figures" / "explorer.html").read_text(encoding="utf-8")
+        assert stored_in(page)["without"] == "Nothing can be drawn here: MatrixCapsNet isn't computed in the page."

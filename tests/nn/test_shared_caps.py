@@ -46,6 +46,5 @@ def test_an_untrained_sum_is_about_as_long_as_a_child():
     for _ in range(20):
         layer.reset_parameters()
         u = torch.nn.functional.normalize(torch.randn(512, 4, 8), dim=-1)
-        s = route(layer.graph(), layer.votes(u), Uniform(), squash_output=False).v
-        ratios.append(s.norm(dim=-1).mean())
+        ratios.append(route(layer.graph(), layer.votes(u), Uniform()).pose.norm(dim=-1).mean())
     assert 0.7 < torch.stack(ratios).mean() < 1.5

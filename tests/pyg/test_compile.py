@@ -19,12 +19,8 @@ F, D, K, N, E = 6, 4, 3, 9, 24
 EXACT = dict(rtol=1e-10, atol=1e-10)
 
 
-def edges_of(seed=0, num_nodes=N, num_edges=E):
-    return torch.randint(num_nodes, (2, num_edges), generator=torch.Generator().manual_seed(seed))
-
-
 class Net(torch.nn.Module):
-    """Both layers, with something to compile before, between and behind them."""
+    """Both layers, with code to compile before, between and after them."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +46,7 @@ def test_a_compiled_network_breaks_at_each_layer_and_gives_the_same_value_and_gr
     net = Net().double()
     compiled = torch.compile(net, backend="aot_eager")
     x, attr, batch = draw(N, F).requires_grad_(), draw(E, 2), torch.tensor([0] * 4 + [1] * 5)
-    edges = edges_of()
+    edges = torch.randint(N, (2, E), generator=torch.Generator().manual_seed(0))
     for _ in range(2):
         got, wanted = (called(x, edges, attr, batch) for called in (compiled, net))
         torch.testing.assert_close(got, wanted, **EXACT)

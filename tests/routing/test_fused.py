@@ -12,8 +12,8 @@ import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
 from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.fused.cpu import passes
-from graphcaps.routing.fused.cpu.tiles import LANES
+from graphcaps.routing.engines.cpu import passes
+from graphcaps.routing.engines.cpu.tiles import LANES
 from graphcaps.routing.names import ROUTINGS, as_routing
 
 FUSED = [name for name in ROUTINGS if name not in ("inverted", "em")]
@@ -33,7 +33,7 @@ def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, to
     """In value and in the gradients of these leaves."""
     routing, built = as_routing(routing), votes.tensor(graph) if isinstance(votes, LinearVotes) else votes
     found = []
-    for v, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
+    for _, v, _, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
         cotangent = torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(1))
         found.append([v, *torch.autograd.grad(v, leaves, cotangent)])
     torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
@@ -54,7 +54,7 @@ def test_children_and_batches_that_no_block_fits_equal_the_oracle(images, votes_
     """From no edge to 80 per child, with blocks of few children and tiles of few images."""
     monkeypatch.setattr(passes, "TILE", 1)
     monkeypatch.setattr(passes, "BLOCK", 64)
-    monkeypatch.setattr(passes, "SMALL_ROW", 2**20 if votes_of == "in_order" else 0)
+    monkeypatch.setattr(passes, "MAX_SORTED_ROW", 2**20 if votes_of == "in_order" else 0)
     src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
     graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
     shapes = ((6, images, 5), (len(src), 5, 4)) if votes_of == "children" else ((len(src), images, 4),)
@@ -98,7 +98,7 @@ def test_linear_votes_are_never_built(index, monkeypatch):
 
 def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch, draw):
     """Room for its linear votes, in each thread, would be more than the votes of all."""
-    monkeypatch.setattr(passes, "HUB", 0)
+    monkeypatch.setattr(passes, "MAX_BUFFER", 0)
     graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
     built, build = [], LinearVotes.build
     monkeypatch.setattr(LinearVotes, "build", lambda self, graph: built.append(1) or build(self, graph))
@@ -132,7 +132,7 @@ def test_a_forked_process_can_route():
     code = (
         "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
         "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
-        "from graphcaps.routing.fused.cpu import passes; passes.pool(2).submit(int).result()\n"
+        "from graphcaps.routing.engines.cpu import passes; passes.pool(2).submit(int).result()\n"
         "child = os.fork()\n"
         "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"

@@ -23,7 +23,7 @@ def by_loops(layer, x, weight=None):
     """(N, K, D) before bias and squash, and the couplings (E, K), of spherical routing edge by edge."""
     capsules, edges = layer.capsules, list(zip(SRC, DST, strict=True))
     z = torch.einsum("nf,fkd->nkd", x, capsules.weight[0])
-    z = z / z.norm(dim=-1, keepdim=True) if capsules.routing.unit_votes else z
+    z = z / z.norm(dim=-1, keepdim=True) if capsules.unit_votes else z
     votes = [z[u] * (1 if weight is None else weight[e]) for e, (u, _) in enumerate(edges)]
     back = []
     for e, (u, v) in enumerate(edges):
@@ -42,22 +42,16 @@ def by_loops(layer, x, weight=None):
     return torch.stack([s[v] * K / len(into[v]) for v in range(N)]), torch.stack(c)
 
 
-def mutual(routing=None):
-    """Routings with ``mutual``, of which spherical has it as an argument."""
-    routing = Spherical(concentration=2.0) if routing is None else routing
-    routing.mutual = True
-    return routing
-
-
 def layer_of(routing=None, **options):
     torch.manual_seed(3)
-    return CapsuleConv(F, D, K, mutual(routing), squash_output=False, **options).double()
+    options = {"mutual": True, "squash_output": False} | options
+    return CapsuleConv(F, D, K, Spherical(concentration=2.0) if routing is None else routing, **options).double()
 
 
 @pytest.mark.parametrize("unit_votes", [True, False])
 @pytest.mark.parametrize("iterations", [1, 4])
 def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(unit_votes, iterations, draw):
-    layer, x, weight = layer_of(Spherical(iterations, 2.0, unit_votes)), draw(N, F), draw(len(SRC)).abs()
+    layer, x, weight = layer_of(Spherical(iterations, 2.0), unit_votes=unit_votes), draw(N, F), draw(len(SRC)).abs()
     x.requires_grad_()
     got, c = layer(GRAPH, x, edge_weight=weight, get_coupling=True)
     wanted, couplings = by_loops(layer, x, weight)
@@ -72,8 +66,7 @@ def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(unit_votes, ite
 def test_both_directions_of_an_edge_are_coupled_alike_and_only_so_with_mutual(draw):
     x, back = draw(N, F), reverse_edges(GRAPH)
     for shared in (True, False):
-        layer = CapsuleConv(F, D, K, Spherical(concentration=2.0, mutual=shared)).double()
-        c = layer(GRAPH, x, get_coupling=True)[1]
+        c = layer_of(mutual=shared)(GRAPH, x, get_coupling=True)[1]
         assert torch.allclose(c, c[back]) == shared
 
 
@@ -88,7 +81,8 @@ def test_other_routings_share_logits_too(routing, draw):
 def test_pyg_gives_the_same(draw):
     pyg = pytest.importorskip("graphcaps.pyg")
     ours, x = layer_of(), draw(N, F)
-    theirs = pyg.CapsuleConv(F, D, K, mutual(), squash_output=False, add_self_loops=False).double()
+    options = {"routing": Spherical(concentration=2.0), "mutual": True, "squash_output": False}
+    theirs = pyg.CapsuleConv(F, D, K, add_self_loops=False, **options).double()
     theirs.load_state_dict(ours.state_dict())
     edges = torch.tensor([SRC, DST])
     torch.testing.assert_close(theirs(x, edges), ours(GRAPH, x))
@@ -107,14 +101,13 @@ def block():
         (dgl.graph(([0, 0, 1], [1, 1, 0])), {}, "graph: expected a reverse for each edge"),
         (block, {}, "graph: expected edges that go both ways, with mutual=True, got a block. Give it mutual=False"),
         (lambda: bipartite_graph([0], [0], 1, 1), {}, "with mutual=True, got sources and destinations. Give it mutual"),
-        (None, {"competition": "neighbours"}, "competition: expected 'capsules' with mutual=True, got 'neighbours'"),
         (None, {"in_caps": 2}, "in_caps: expected 1 with mutual=True, got 2"),
     ],
 )
 def test_what_can_not_be_mutual_is_refused(graph, options, text):
     graph = graph() if callable(graph) else graph
     with pytest.raises(InputError, match=text.replace(".", r"\.")):
-        layer = CapsuleConv(F, D, K, mutual(), allow_zero_in_degree=True, **options)
+        layer = layer_of(allow_zero_in_degree=True, **options).float()
         layer(graph, torch.ones(graph.num_src_nodes(), F))
 
 

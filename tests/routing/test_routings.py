@@ -91,10 +91,10 @@ def test_inverted_attention_is_the_papers_procedure(way, iterations, draw):
     votes = draw(N * J, B, D)
     r, pose, activation = inverted_densely(dense(votes), iterations, way.learned(GRAPH, votes))
     assert_same(way.watch(GRAPH, votes, iterations=iterations)[-1][2], by_edge(r))
-    for squash_output, wanted in ((False, pose), (True, stretched(pose, activation))):
-        routed = way(GRAPH, votes, iterations=iterations, squash_output=squash_output)
-        assert_same(routed.v, by_parent(wanted))
-        assert_same(routed.activation, by_parent(activation))
+    routed = way(GRAPH, votes, iterations=iterations)
+    assert_same(routed.pose, by_parent(pose))
+    assert_same(routed.v, by_parent(stretched(pose, activation)))
+    assert_same(routed.activation, by_parent(activation))
 
 
 # EM
@@ -133,10 +133,10 @@ def test_em_is_the_papers_procedure(way, iterations, draw):
     r, mu, a = em_densely(dense(votes), present.T.numpy(), way.learned(GRAPH, votes), iterations)
     options = {"activation": present, "iterations": iterations}
     assert_same(way.watch(GRAPH, votes, **options)[-1][2], by_edge(r))
-    for squash_output, wanted in ((False, mu), (True, stretched(mu, a))):
-        routed = way(GRAPH, votes, squash_output=squash_output, **options)
-        assert_same(routed.v, by_parent(wanted))
-        assert_same(routed.activation, by_parent(a))
+    routed = way(GRAPH, votes, **options)
+    assert_same(routed.pose, by_parent(mu))
+    assert_same(routed.v, by_parent(stretched(mu, a)))
+    assert_same(routed.activation, by_parent(a))
 
 
 @pytest.mark.routings("em")
@@ -157,7 +157,7 @@ def test_the_cost_has_ln_sigma_and_no_half_of_it(way):
     """ln sigma is half of ln sigma^2: the half is in it once."""
     votes = torch.tensor([[2.0, 30.0], [-2.0, -30.0]], dtype=torch.float64)  # sigma 2 and 30 around 0
     routing = em(iterations=1, beta_u=0.7, bias=0.3, final_lambda=0.1, variance_floor=1e-6)
-    _, activation = way(complete_graph(2, 1), votes, routing=routing)
+    activation = way(complete_graph(2, 1), votes, routing=routing).activation
     cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # of two children, for each of two numbers
     wanted = 1 / (1 + np.exp(0.1 * (1 - 0.95) * cost - 0.3))
     torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # for the floor
@@ -176,13 +176,13 @@ def test_the_densities_exponent_has_one_half(way):
 def test_children_count_by_their_activation(way):
     """Divided away by some: R_ij a_i must not be normalised over the parents again."""
     votes = torch.tensor([[4.0, 1.0], [4.0, 1.0], [-2.0, 1.0], [-2.0, 1.0]], dtype=torch.float64)
-    options = {"squash_output": False, "routing": em(iterations=1, beta_u=0.0, bias=0.0, final_lambda=1.0)}
+    options = {"routing": em(iterations=1, beta_u=0.0, bias=0.0, final_lambda=1.0)}
     both, faint = (torch.tensor(a, dtype=torch.float64) for a in ([1.0, 1.0], [1.0, 0.5]))
-    assert_near(way(complete_graph(2, 2), votes, activation=both, **options).v[0, 0], torch.tensor(1.0).double())
-    assert_near(way(complete_graph(2, 2), votes, activation=faint, **options).v[0, 0], torch.tensor(2.0).double())
+    assert_near(way(complete_graph(2, 2), votes, activation=both, **options).pose[0, 0], torch.tensor(1.0).double())
+    assert_near(way(complete_graph(2, 2), votes, activation=faint, **options).pose[0, 0], torch.tensor(2.0).double())
     whole, half = (way(complete_graph(2, 2), votes, activation=both * part, **options) for part in (1, 0.5))
     logits = [torch.logit(routed.activation) for routed in (whole, half)]
-    assert_near(half.v, whole.v)
+    assert_near(half.pose, whole.pose)
     assert_near(logits[1], logits[0] / 2)  # half the data, half the cost
 
 
@@ -224,5 +224,5 @@ def test_em_gives_no_nan(way, graph, dtype, collapse, draw):
     votes, present = (x.clone().requires_grad_() for x in COLLAPSES[collapse](votes, present))
     routed = way(graph, votes, activation=present, iterations=5)
     assert all(x.isfinite().all() for x in routed)
-    for gradient in torch.autograd.grad([x.sum() for x in routed], (votes, present), materialize_grads=True):
+    for gradient in torch.autograd.grad([x.sum() for x in routed[:3]], (votes, present), materialize_grads=True):
         assert gradient.isfinite().all()

@@ -43,13 +43,6 @@ def test_a_logit_is_at_most_kappa_times_a_votes_share_of_the_usual_length(way, g
     assert_same(b, torch.ones(2, B).double())
 
 
-def test_unit_votes_are_votes_divided_by_their_length(way, graphs, draw):
-    graph, votes = graphs["sparse_7x5"], draw(63, B, D)
-    votes[3] = 0  # which stays
-    of_length_1 = votes / votes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    assert_same(way(graph, votes, routing=Spherical(unit_votes=True)).v, way(graph, of_length_1, routing=Spherical()).v)
-
-
 @pytest.mark.parametrize("routing", [Spherical(concentration=3.0), Spherical(concentration=3.0, rate=10.0)], ids=str)
 def test_a_step_of_adam_changes_log_kappa_by_so_many_learning_rates(routing, draw):
     layer = CapsuleLayer(6, 3, routing=routing).double()

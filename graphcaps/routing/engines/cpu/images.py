@@ -1,0 +1,97 @@
+"""Dynamic and spherical routing on the CPU of given votes that lie image by image, and its gradient.
+
+So lie votes that are made as (B, I, J, D): ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a copy. Images
+are shared out to torch's number of threads. No sum is shared by two, so results don't depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...._dgl import DGLGraph
+from ....graph import links
+from ...rule import Rule
+from ...second_derivative import once_differentiable
+from ...votes import GivenVotes, Votes
+from .kernels_images import images_backward, route_images
+from .memory import empty
+from .passes import run_on_threads
+from .tiles import LANES
+
+
+def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> Tensor | None:
+    """The votes (E, B, D) if they lie image by image and these kernels support their graph, rule and prior."""
+    if not isinstance(votes, GivenVotes) or rule.query == "sums" or prior.requires_grad or any(prior.stride()):
+        return None
+    u = votes.u
+    fits = u.dim() == 3 and u.shape[1] > 1 and u.transpose(0, 1).is_contiguous()
+    fits = fits and graph.num_src_nodes() >= LANES and links(graph, u.device).complete
+    return u if fits and prior[0, 0].isfinite() else None
+
+
+def sums_by_image(
+    graph: DGLGraph,
+    u: Tensor,
+    iterations: int,
+    length: Tensor | None = None,
+    per_square: Tensor | None = None,
+    coupling: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """The last s (J, B, D) of votes (E, B, D), and if they are wanted its couplings (E, B), detached.
+
+    Spherical routing has a ``length`` (J, B) = kappa / rho, and ``per_square``, length / sum of a parent's squared
+    votes.
+    """
+    learning = torch.is_grad_enabled() and (u.requires_grad or (length is not None and length.requires_grad))
+    sizes = graph.num_src_nodes(), graph.num_dst_nodes()
+    s, c = _SumsByImage.apply(u, length, per_square, sizes, iterations, learning or coupling)
+    if not coupling:
+        return s, None
+    if iterations == 1:
+        return s, u.new_full((len(u), u.shape[1]), 1 / sizes[1])
+    return s, c[:, -1].permute(2, 1, 0).flatten(0, 1)  # (B, J, I) -> (E, B)
+
+
+class _SumsByImage(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        votes: Tensor,
+        scale: Tensor | None,
+        per_square: Tensor | None,
+        sizes: tuple[int, int],
+        iterations: int,
+        keeps_couplings: bool,
+    ) -> tuple[Tensor, Tensor]:
+        u, (num_children, num_parents) = votes.transpose(0, 1), sizes
+        scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
+        c = empty((len(u) if keeps_couplings else 0, iterations - 1, num_parents, num_children), u)
+        s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
+        D = (None,) * u.shape[-1]  # as long as it says: known when a kernel is compiled
+        ctx.sizes = {"D": D, "children": num_children, "parents": num_parents, "iterations": iterations}
+        run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
+        ctx.save_for_backward(votes, scale, per_square, c, s)
+        ctx.mark_non_differentiable(c)
+        ctx.set_materialize_grads(False)
+        return s[:, -1].transpose(0, 1).contiguous(), c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 6
+        votes, scale, per_square, c, s = ctx.saved_tensors
+        u, ds = votes.transpose(0, 1), grad.transpose(0, 1).contiguous()
+        du, dscale = empty(u.shape, u), torch.zeros_like(scale)
+        state = {"scale": scale, "per_square": per_square, "c": c, "s": s, "ds": ds, "du": du, "dscale": dscale}
+        run_on_threads(images_backward, _ranges(len(u)), u=u, **ctx.sizes, **state)
+        return du.transpose(0, 1), dscale.t() if len(scale) else None, None, None, None, None
+
+
+def _ranges(images: int) -> list[tuple[int, int]]:
+    """The images of each thread."""
+    parts = min(images, torch.get_num_threads())
+    return [(images * part // parts, images * (part + 1) // parts) for part in range(parts)]

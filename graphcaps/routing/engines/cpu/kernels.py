@@ -1,0 +1,211 @@
+"""The passes of routing over the votes, children by children, for Numba; `README.md` derives them.
+
+A pass goes over blocks of neighbouring children, for some images at a time. An iteration does all its work on a block
+while the block's votes are in cache. Linear votes of a block are made in a buffer.
+
+The first arguments of each kernel are the range of children begin:end and the values that stay the same from pass to
+pass (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds,
+v) are (J, B, D). An array may be empty if its line says so. `tiles` has the work on one block. If a kernel takes P
+itself, () for given votes, Numba leaves out the code for the other kind.
+
+
+A kernel is compiled for each P, D and number type, and cached on disk (`kernel_cache`).
+"""
+
+from __future__ import annotations
+
+from .arguments import BlockVotes
+from .kernel_cache import compiled
+from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal, zeros
+from .tiles import (
+    AHEAD,
+    EQUAL,
+    LANES,
+    SOFTMAX,
+    add_agreement,
+    add_parents,
+    add_votes,
+    block_at,
+    block_end,
+    clear,
+    constant,
+    copy_tile,
+    couple,
+    couple_backward,
+    couple_equally,
+    load_tile,
+    make_votes,
+    make_votes_backward,
+    store_tile,
+)
+
+
+@compiled
+def gather_votes(begin, end, edges, votes, sizes, gathered):
+    """gathered (E, B, D), sorted by child = given votes (E, B, D), in the graph's order."""
+    eid, u, D = edges.eid, votes.u, votes.D
+    images, size, last = 1 if len(sizes.SINGLE) else sizes.batch, len(D), len(eid) - 1
+    for k in range(get(edges.indptr, begin), get(edges.indptr, end)):
+        row, to = get(eid, k) * images * size, k * images * size
+        prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
+        for x in range(images):
+            store_nontemporal(gathered, to + x * size, load(u, row + x * size, D))
+
+
+@compiled
+def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
+    """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
+
+    ``prior`` and ``before`` may be empty, for zero; ``c`` is filled unless empty. ``start`` is SOFTMAX, or names the
+    couplings that need no logits.
+    """
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
+    of_block = BlockVotes(u_hat, linear, votes.D)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
+    child = begin
+    while child < end:
+        stop = block_end(child, end, indptr, sizes.edges)
+        for image in range(0, sizes.batch, sizes.images):
+            block = block_at(child, stop, image, indptr, sizes)
+            if linear:
+                make_votes(u_hat, block, edges, votes)
+            if start != SOFTMAX:
+                couple_equally(coupling, block, indptr, start)
+            else:
+                couple(coupling, logit, block, edges, of_block, prior, before, 0)
+            if len(c) > 0:
+                store_tile(coupling, block, c)
+            add_votes(s, coupling, block, edges, of_block)
+        child = stop
+
+
+@compiled
+def iterate_backward(begin, end, edges, votes, sizes, ds, c, db_above, db, dv):
+    """Given votes: the gradient through one iteration, db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
+
+    ``c`` is the iteration's, ``db_above`` that of the one after it, empty: zero. ``dv`` is summed unless empty.
+    """
+    indptr, sizes = edges.indptr, constant(sizes)
+    of_block, tile = BlockVotes(votes.u, False, votes.D), sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, votes.u), zeros(tile, votes.u)
+    change, above = zeros(tile, votes.u), zeros(tile, votes.u)
+    child = begin
+    while child < end:
+        stop = block_end(child, end, indptr, sizes.edges)
+        for image in range(0, sizes.batch, sizes.images):
+            block = block_at(child, stop, image, indptr, sizes)
+            clear(above, block)
+            if len(db_above) > 0:
+                load_tile(above, block, db_above)
+            load_tile(coupling, block, c)
+            couple_backward(change, above, coupling, slope, block, edges, of_block, ds, 0)
+            store_tile(change, block, db)
+            if len(dv) > 0:
+                add_votes(dv, change, block, edges, of_block)
+        child = stop
+
+
+@compiled
+def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, bend, du):
+    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
+
+    ``parents`` (J, B, 2R - 1, D) has ds^0, ds^1, v^0, ds^2, v^1, ... of a parent side by side: one place in the memory
+    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``start`` is EQUAL. ``bend`` (J, B) may be
+    empty, for zero.
+    """
+    indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
+    single = len(sizes.SINGLE) > 0
+    images, size, rows = 1 if single else sizes.batch, len(D), 2 * iterations - 1
+    last, numbers = len(eid) - 1, len(eid) * images
+    skipped = numbers if start == EQUAL else 0
+    for i in range(begin, end):
+        first_edge, end_edge = get(indptr, i), get(indptr, i + 1)
+        share = votes.u.dtype.type(1) / votes.u.dtype.type(end_edge - first_edge)
+        for k in range(first_edge, end_edge):
+            parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
+            if single:
+                ahead = get(dst, min(k + AHEAD, last)) * rows * size
+                for row in range(rows):
+                    prefetch(parents, ahead + row * size)
+            for x in range(images):
+                above, at = parent + x * rows * size, number + x
+                if start != EQUAL:
+                    share = get(c, at)
+                change = multiply(splat(share, D), load(parents, above, D))
+                for r in range(1, iterations):
+                    above += 2 * size
+                    change = fma(get(c, r * numbers - skipped + at), load(parents, above - size, D), change)
+                    change = fma(get(db, (r - 1) * numbers + at), load(parents, above, D), change)
+                if len(bend) > 0:
+                    change = fma(get(bend, get(dst, k) * images + x), load(votes.u, to + x * size, D), change)
+                store_nontemporal(du, to + x * size, change)
+
+
+@compiled
+def linear_backward(
+    begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, db, dv, du, dweight
+):
+    """Linear votes: the gradient through the first of ``iterations``, or with du and dweight that of the votes.
+
+    c and db are recomputed from ``before`` and ``ds``, which hold so many iterations (one after the other, each
+    J, B, D). Either db is filled and dv += db u_hat, each unless empty; or du and dweight += the gradient that
+    `votes_gradient` has for u_hat = u W. ``adds``: whether an iteration's logits are a part of the next one's.
+    """
+    indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
+    step, size, last = len(ds) // iterations, len(D), len(du) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    du_hat = zeros(sizes.edges * sizes.lanes * size, like)
+    of_block, transposed = BlockVotes(u_hat, True, D), zeros(len(votes.P) * size, like)
+    tile = sizes.edges * sizes.lanes + LANES
+    coupling, slope = zeros(tile, like), zeros(tile, like)
+    change, above = zeros(tile, like), zeros(tile, like)
+    child = begin
+    while child < end:
+        stop = block_end(child, end, indptr, sizes.edges)
+        for image in range(0, sizes.batch, sizes.images):
+            block = block_at(child, stop, image, indptr, sizes)
+            make_votes(u_hat, block, edges, votes)
+            clear(above, block)
+            for at in range(0, (block.edge_end - block.edge_begin) * sizes.lanes * size if last else 0, size):
+                store(du_hat, at, splat(like.dtype.type(0), D))
+            for r in range(iterations - 1, -1, -1):
+                if last and r == 0 and start != SOFTMAX:
+                    couple_equally(coupling, block, indptr, start)
+                else:
+                    couple(coupling, slope, block, edges, of_block, prior, before, r * step)
+                if last:
+                    add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
+                if r > 0 or not last:
+                    couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
+                    if adds:
+                        copy_tile(above, change, block)
+                if last and r > 0:
+                    add_parents(du_hat, change, block, edges.dst, v, (r - 1) * step, D)
+            if last:
+                make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
+            if len(db) > 0:
+                store_tile(change, block, db)
+            if len(dv) > 0:
+                add_votes(dv, change, block, edges, of_block)
+        child = stop
+
+
+@compiled
+def agree(begin, end, edges, votes, P, sizes, v, agreement):
+    """agreement (E, B) = <u_hat, v>."""
+    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
+    of_block, tile = BlockVotes(u_hat, linear, votes.D), zeros(sizes.edges * sizes.lanes + LANES, votes.u)
+    child = begin
+    while child < end:
+        stop = block_end(child, end, indptr, sizes.edges)
+        for image in range(0, sizes.batch, sizes.images):
+            block = block_at(child, stop, image, indptr, sizes)
+            if linear:
+                make_votes(u_hat, block, edges, votes)
+            clear(tile, block)
+            add_agreement(tile, block, edges, of_block, v, 0)
+            store_tile(tile, block, agreement)
+        child = stop

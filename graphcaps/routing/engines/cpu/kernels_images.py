@@ -1,0 +1,191 @@
+"""Dynamic and spherical routing of given votes that lie image by image, for Numba; `README.md` derives both.
+
+On a complete graph an image's votes (I, J, D) are one piece of memory, often small enough for a processor's own cache.
+So all iterations of an image are made one after the other, and its votes are read from memory once. A block is LANES
+children: a vector has a number of each, and J such vectors are a tile. The last block reaches back to its full width.
+There the children that the block before had are given couplings of 0, and what is kept of them is written once more.
+
+u is (B, I, J, D), c (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J, and s (B, R, J, D).
+``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums`` and ``couplings`` are where those of
+an image, or of its block or iteration, begin in u, s and c.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .kernel_cache import compiled
+from .parts import inlined
+from .simd import (
+    divide,
+    dot,
+    dots_with,
+    exp,
+    fma,
+    get,
+    load,
+    maximum,
+    multiply,
+    put,
+    select_first,
+    splat,
+    store,
+    store_nontemporal,
+    subtract,
+    zeros,
+)
+from .tiles import LANES, VECTOR
+
+SHORTEST = 1e-12  # a sum that is no longer has no direction
+
+
+@compiled
+def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
+    """The sums s, zeros before, of all iterations of the images begin:end, and the couplings c unless empty."""
+    row, numbers = parents * len(D), parents * children
+    tile, before, nothing = zeros(parents * LANES, u), zeros(row, u), splat(u.dtype.type(0), VECTOR)
+    for image in range(begin, end):
+        for at in range(0, row, len(D)):
+            store(before, at, splat(u.dtype.type(0), D))
+        for r in range(iterations):
+            sums, couplings = (image * iterations + r) * row, (image * (iterations - 1) + r - 1) * numbers
+            for block in range(0, children, LANES):
+                child = min(block, children - LANES)
+                votes = (image * children + child) * row
+                if r == 0:
+                    equal = splat(u.dtype.type(1) / u.dtype.type(parents), VECTOR)
+                    for j in range(parents):
+                        store(tile, j * LANES, equal)
+                else:
+                    couple(tile, u, votes, before, parents, D)
+                for j in range(parents):
+                    coupling = load(tile, j * LANES, VECTOR)
+                    if r > 0 and len(c) > 0:
+                        store(c, couplings + j * children + child, coupling)
+                    store(tile, j * LANES, select_first(block - child, nothing, coupling))
+                add_block(s, sums, tile, u, votes, parents, D)
+            for j in range(parents):
+                total, towards = load(s, sums + j * len(D), D), j * len(D)
+                n = norm(total)
+                if len(scale) == 0:
+                    factor = n / (u.dtype.type(1) + n * n)
+                    store(before, towards, fma(factor, total, load(before, towards, D)))
+                else:
+                    factor = get(scale, image * parents + j) * inverse(n, u.dtype.type(1))
+                    store(before, towards, multiply(splat(factor, D), total))
+
+
+@compiled
+def images_backward(begin, end, u, D, children, parents, iterations, scale, per_square, c, s, ds, du, dscale):
+    """du, and dscale (zeros before; empty for dynamic routing), from the gradient ds (B, J, D) of the last sums.
+
+    ``per_square`` (B, J) is scale / sum of squared votes, by which scale is a function of the votes.
+
+    ``of_parents`` (J, 2 R - 1, D) has ds^0, ds^1, x^0, ds^2, x^1, ... of a parent side by side, where b^r has
+    <u_hat, x^(r-1)>, and so <u_hat, x> of the iterations before in dynamic routing.
+    """
+    size, one = len(D), u.dtype.type(1)
+    row, rows, numbers = parents * size, 2 * iterations - 1, parents * children
+    of_parents, dx = zeros(row * rows, u), zeros(row, u)
+    tile, db, nothing = zeros(parents * LANES, u), zeros(iterations * numbers, u), splat(u.dtype.type(0), VECTOR)
+    for image in range(begin, end):
+        couplings = image * (iterations - 1) * numbers
+        for j in range(parents):
+            store(of_parents, (j * rows + max(0, rows - 2)) * size, load(ds, image * row + j * size, D))
+            store(dx, j * size, splat(u.dtype.type(0), D))
+        for r in range(iterations - 1, 0, -1):
+            of_r = (r - 1) * numbers
+            for block in range(0, children, LANES):
+                child = min(block, children - LANES)
+                votes = (image * children + child) * row
+                mean = nothing
+                for j in range(parents):
+                    dc = dots_with(u, votes + j * size, row, load(of_parents, (j * rows + 2 * r - 1) * size, D), VECTOR)
+                    mean = fma(load(c, couplings + of_r + j * children + child, VECTOR), dc, mean)
+                    store(tile, j * LANES, dc)
+                for j in range(parents):
+                    at = of_r + j * children + child
+                    slope = subtract(load(tile, j * LANES, VECTOR), mean)
+                    change = multiply(load(c, couplings + at, VECTOR), slope)
+                    if len(scale) == 0 and r < iterations - 1:
+                        change = fma(one, load(db, at + numbers, VECTOR), change)
+                    store(db, at, change)
+                    store(tile, j * LANES, select_first(block - child, nothing, change))
+                add_block(dx, 0, tile, u, votes, parents, D)
+            for j in range(parents):
+                total = load(s, ((image * iterations + r - 1) * parents + j) * size, D)
+                slope, n = load(dx, j * size, D), norm(total)
+                along, per_n = dot(total, slope), inverse(n, one)
+                if len(scale) == 0:  # x = n / (1 + n^2) s
+                    factor = n / (one + n * n)
+                    bend = (one - n * n) / (one + n * n) / (one + n * n) * per_n * along
+                else:  # x = scale / n s
+                    at = image * parents + j
+                    factor = get(scale, at) * per_n
+                    bend = -factor * per_n * per_n * along
+                    put(dscale, at, get(dscale, at) + along * per_n)
+                first = j * rows * size
+                store(of_parents, first + 2 * r * size, multiply(splat(factor, D), total))
+                below = fma(bend, total, multiply(splat(factor, D), slope))
+                store(of_parents, first + max(0, 2 * r - 3) * size, below)
+                store(dx, j * size, splat(u.dtype.type(0), D))
+        for block in range(0, children, LANES):
+            child = min(block, children - LANES)
+            for j in range(parents):
+                first, to = j * rows * size, ((image * children + child) * parents + j) * size
+                bend = one - one
+                if len(scale) > 0:
+                    bend = -get(dscale, image * parents + j) * get(per_square, image * parents + j)
+                for x in range(LANES):
+                    change = multiply(splat(one / u.dtype.type(parents), D), load(of_parents, first, D))
+                    if len(scale) > 0:
+                        change = fma(bend, load(u, to + x * row, D), change)
+                    for r in range(1, iterations):
+                        at, back = (r - 1) * numbers + j * children + child + x, first + (2 * r - 1) * size
+                        change = fma(get(c, couplings + at), load(of_parents, back, D), change)
+                        change = fma(get(db, at), load(of_parents, back + size, D), change)
+                    store_nontemporal(du, to + x * row, change)
+
+
+@inlined
+def couple(tile, u, votes, before, parents, width):
+    """tile = softmax over parents of <u_hat, before>, of a block's votes from ``votes`` on."""
+    size, one = len(width), u.dtype.type(1)
+    top = splat(u.dtype.type(-math.inf), VECTOR)
+    for j in range(parents):
+        logit = dots_with(u, votes + j * size, parents * size, load(before, j * size, width), VECTOR)
+        top = maximum(logit, top)
+        store(tile, j * LANES, logit)
+    total = splat(u.dtype.type(0), VECTOR)
+    for j in range(parents):
+        raised = exp(subtract(load(tile, j * LANES, VECTOR), top))
+        total = fma(one, raised, total)
+        store(tile, j * LANES, raised)
+    share = divide(splat(one, VECTOR), total)
+    for j in range(parents):
+        store(tile, j * LANES, multiply(load(tile, j * LANES, VECTOR), share))
+
+
+@inlined
+def add_block(sums, at, tile, u, votes, parents, width):
+    """Each parent's row of sums (J, D) from ``at`` on += the tile's numbers times a block's votes."""
+    size, one = len(width), u.dtype.type(1)
+    step = parents * size
+    for j in range(parents):
+        even, odd, vote = load(sums, at + j * size, width), splat(u.dtype.type(0), width), votes + j * size
+        for x in range(j * LANES, (j + 1) * LANES, 2):
+            even = fma(get(tile, x), load(u, vote, width), even)
+            odd = fma(get(tile, x + 1), load(u, vote + step, width), odd)
+            vote += 2 * step
+        store(sums, at + j * size, fma(one, even, odd))
+
+
+@inlined
+def norm(vector):
+    return math.sqrt(dot(vector, vector))
+
+
+@inlined
+def inverse(n, one):
+    """1 / n, or 0 for a sum that is too short to have a direction."""
+    return one - one if n <= SHORTEST else one / n

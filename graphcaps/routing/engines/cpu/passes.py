@@ -1,0 +1,289 @@
+"""The votes between two kernels: a graph's edges sorted by child, shared out to threads, and one call per pass."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...._dgl import DGLGraph
+from ....graph import cached_per_structure
+from ...votes import LinearVotes
+from .arguments import Edges, Sizes, Votes
+from .kernels import gather_votes, iterate, iterate_backward, linear_backward, votes_gradient
+from .memory import empty, zeros
+from .tiles import LANES, SOFTMAX
+
+# Numbers in the votes of one tile (some images of one child), and of a block of small children.
+TILE, BLOCK = 2**15, 2**12
+MAX_SORTED_ROW = 512  # bytes of an edge's votes, up to which sorting them by child pays
+MAX_SUMS = 2**28  # bytes of all threads' own sums together
+MAX_BUFFER = 2**24  # bytes that the buffer for one child's linear votes may always take
+
+
+class EdgesByChild:
+    """A graph's edges sorted by child; k counts them."""
+
+    def __init__(self, graph: DGLGraph) -> None:
+        src, dst = (end.cpu() for end in graph.edges(order="eid"))
+        self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
+        index = torch.int32 if len(src) < 2**31 else torch.int64
+        self.eid = torch.argsort(src, stable=True).to(index)  # (E,)
+        self.sorted = bool((src[1:] >= src[:-1]).all())
+        self.dst = dst[self.eid].to(index)
+        self.out_degrees = torch.bincount(src, minlength=self.num_children)  # (I,)
+        self.max_degree = max(1, int(self.out_degrees.max()))
+        self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
+        self._matrices: dict[tuple[int, int], torch.Tensor] = {}
+
+    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
+        """The kernels' argument.
+
+        Each call sorts an index again, so that a changed one is never missed: 5 ns an edge, 0.3 ns if edges are
+        sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
+        """
+        matrix = self._matrices_of(weight) if index is None else self.by_child(index).to(self.eid.dtype)
+        return Edges(indptr=self.indptr, eid=self.eid.numpy(), dst=self.dst.numpy(), matrix=matrix.numpy())
+
+    def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
+        """(E,) number of each edge's matrix, where ``weight`` has one per edge, per type of child, or one for all."""
+        types = weight.shape[0] if weight.dim() == 4 else 0
+        key = weight.dim(), types
+        if key not in self._matrices:
+            matrix = self.eid
+            if weight.dim() == 2:
+                matrix = torch.zeros_like(self.eid)
+            elif weight.dim() == 4:
+                type_of_child = torch.arange(self.num_children) // (self.num_children // types)
+                of_edge = torch.repeat_interleave(type_of_child, self.out_degrees)
+                matrix = of_edge * self.num_parents + self.dst
+            self._matrices[key] = matrix.to(self.eid.dtype)
+        return self._matrices[key]
+
+    @functools.cached_property
+    def order(self) -> torch.Tensor:
+        """(E,) 0, 1, 2, ...: ``eid`` of votes that were sorted by child."""
+        return torch.arange(len(self.eid), dtype=self.eid.dtype)
+
+    def ranges(self, parts: int) -> list[tuple[int, int]]:
+        """The children of each thread (begin, end), with about equal numbers of edges."""
+        if parts == 1:
+            return [(0, self.num_children)]
+        cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
+        ends = [0, *cuts.tolist(), self.num_children]
+        return list(zip(ends[:-1], ends[1:], strict=True))
+
+    def by_child(self, values: torch.Tensor) -> torch.Tensor:
+        """(E, ...) values in the graph's edge order -> sorted by child."""
+        return values.contiguous() if self.sorted else values[self.eid]
+
+    def in_edge_order(self, values: torch.Tensor) -> torch.Tensor:
+        """(E, ...) values sorted by child -> in the graph's edge order."""
+        if self.sorted:
+            return values
+        ordered = torch.empty_like(values)
+        ordered[self.eid] = values
+        return ordered
+
+
+edges_by_child = cached_per_structure(EdgesByChild)
+
+
+def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
+    """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
+    batch, parent_dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
+    images, most = _block_sizes(edges, batch, parent_dim)
+    number = parent_dim * votes.u.element_size()
+    room = 2 * torch.get_num_threads() * most * max(LANES, images) * number
+    return room > MAX_BUFFER and 4 * room > len(edges.eid) * batch * number
+
+
+def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int, int]:
+    """How many images and how many edges a block has at most."""
+    images = min(batch, max(LANES, TILE // (edges.max_degree * parent_dim) // LANES * LANES))
+    return images, max(edges.max_degree, BLOCK // (images * parent_dim))
+
+
+class Passes:
+    """The votes and all that stays the same from pass to pass; calls the kernels on all threads.
+
+    Args:
+        u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
+        weight: empty, or the matrices of ``LinearVotes``.
+        index: None, or that of ``LinearVotes``.
+        edges: the graph's edges.
+    """
+
+    def __init__(
+        self,
+        u: torch.Tensor,
+        weight: torch.Tensor,
+        index: torch.Tensor | None,
+        edges: EdgesByChild,
+    ) -> None:
+        self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
+        self.linear = weight.numel() > 0
+        self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
+        child_dim = u.shape[-1] if self.linear else 0
+        self.votes = Votes(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
+        images, most = _block_sizes(edges, self.batch, self.parent_dim)
+        single = self.batch == 1
+        lanes = 1 if single else -(-images // LANES) * LANES
+        self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(None,) if single else ())
+        self.arrays = edges.arrays(weight, index)
+        self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
+        sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
+        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
+        self.nothing = u.new_empty(0)
+
+    def with_sorted_votes(self) -> Passes:
+        """These passes on a copy of the votes sorted by child, if reading them in random order would cost more."""
+        row = self.batch * self.parent_dim * self.u.element_size()
+        if self.linear or self.edges.sorted or row > MAX_SORTED_ROW:
+            return self
+        gathered = empty(self.u.shape, self.u)
+        self.run(gather_votes, gathered=gathered)
+        passes = copy.copy(self)
+        passes.u, passes.votes = gathered, self.votes._replace(u=flat(gathered))
+        passes.arrays = self.arrays._replace(eid=self.edges.order.numpy())
+        return passes
+
+    def sums(self) -> torch.Tensor:
+        """Zeroed sums over in-edges (threads, J, B, D)."""
+        return zeros((len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim), self.u)
+
+    def numbers(self, iterations: int) -> torch.Tensor:
+        """Numbers per edge and image (iterations, E, B), by child."""
+        return empty((iterations, len(self.edges.eid), self.batch), self.u)
+
+    def iterate(self, prior: torch.Tensor, before: torch.Tensor, c: torch.Tensor, start: int) -> torch.Tensor:
+        """One iteration; return s (J, B, D)."""
+        parts = self.sums()
+        self.run(iterate, prior=prior, before=before, c=c, s=list(parts), start=start)
+        return sum_of(parts)
+
+    def iterate_backward(
+        self,
+        prior: torch.Tensor,
+        before: torch.Tensor,
+        c: torch.Tensor,
+        ds: torch.Tensor,
+        above: torch.Tensor,
+        db: torch.Tensor,
+        dv: torch.Tensor,
+    ) -> None:
+        """Fill db and the threads' dv of one iteration, each unless empty.
+
+        Given votes have c of the iteration and db of the one ``above``. Linear votes recompute both from ``before`` and
+        ds (iterations, J, B, D) of this iteration and of the later ones whose logits include this one's.
+        """
+        if self.linear:
+            logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}
+            how = {"start": SOFTMAX, "adds": True, "du": self.nothing, "dweight": self.nothing}
+            self.run(linear_backward, **logits, **how, db=db, dv=list(dv))
+        else:
+            self.run(iterate_backward, ds=ds[0], c=c, db_above=above, db=db, dv=list(dv))
+
+    def gradient(
+        self,
+        prior: torch.Tensor,
+        before: torch.Tensor,
+        c: torch.Tensor,
+        ds: torch.Tensor,
+        db: torch.Tensor,
+        v: torch.Tensor,
+        start: int,
+        adds: bool = True,
+        bend: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """du and dweight, or du_hat and None.
+
+        ``adds``: whether logits add up from iteration to iteration; ``bend`` (J, B): times a given vote, what else its
+        gradient has.
+        """
+        if not self.linear:
+            du = empty(self.u.shape, self.u)
+            rows = [ds[0], *(row for pair in zip(ds[1:], v, strict=True) for row in pair)]
+            parents = empty((*ds[0].shape[:2], len(rows), self.parent_dim), self.u)  # (J, B, 2R - 1, D)
+            torch.stack(rows, dim=2, out=parents)
+            bend = self.nothing if bend is None else bend
+            self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
+            return du, None
+        du = torch.zeros_like(self.u)
+        # Several threads add to one shared matrix: each gets its own.
+        parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
+        per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
+        logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
+        nothing = {"db": self.nothing, "dv": self.nothing}
+        self.run(linear_backward, **logits, **nothing, adds=adds, du=du, dweight=per_thread)
+        return du, sum_of(parts)
+
+    def run(self, kernel: Callable, **arguments: Any) -> None:
+        """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
+        of_votes = {"votes": self.votes, "P": self.votes.P}
+        run_on_threads(kernel, self.ranges, edges=self.arrays, sizes=self.sizes, **of_votes, **arguments)
+
+
+def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
+    """Call ``kernel(begin, end, ...)`` on each range. For a list of tensors, the k-th call gets the k-th."""
+    shared, per_thread = {}, {}
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            per_thread[name] = [flat(tensor) for tensor in value]
+        else:
+            shared[name] = flat(value) if isinstance(value, torch.Tensor) else value
+
+    names = kernel.py_func.__code__.co_varnames[2 : kernel.py_func.__code__.co_argcount]
+
+    def part(k: int) -> None:
+        mine = shared | {name: arrays[k] for name, arrays in per_thread.items()}
+        kernel(*ranges[k], *(mine[name] for name in names))
+
+    if len(ranges) == 1:
+        part(0)
+        return
+    # The first call of its kind compiles, and runs alone: threads would compile the same kernel together.
+    kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
+    alone = kind not in _COMPILED
+    if alone:
+        part(0)
+        _COMPILED.add(kind)
+    others = [pool(len(ranges)).submit(part, k) for k in range(1, len(ranges))]
+    if not alone:
+        part(0)
+    for other in others:
+        other.result()
+
+
+_COMPILED: set[tuple] = set()
+
+
+def _kind(value: Any) -> object:
+    """What makes Numba compile again: dtypes of arrays, lengths of tuples, types of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.char
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+@functools.cache
+def pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="graphcaps")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has the pool but not its threads
+
+
+def flat(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().reshape(-1).numpy()
+
+
+def sum_of(parts: torch.Tensor) -> torch.Tensor:
+    """The sum of the threads' parts."""
+    return parts[0] if len(parts) == 1 else parts.sum(dim=0)

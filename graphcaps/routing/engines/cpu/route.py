@@ -1,0 +1,230 @@
+"""Routing by a rule on the CPU, in R passes over the votes, and its gradient in R - 1 more and one write.
+
+`kernels` has the passes. Here are their order, what happens between them, and the autograd rule. `README.md` derives
+both. Linear votes are not built, unless one child has most of the edges. Children are shared out to torch's number of
+threads, each with its own sums, so that the order of additions is the same in every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...._dgl import DGLGraph
+from ....functional import squash
+from ....graph import Links, links
+from ...rule import Rule, concentration_per_length
+from ...second_derivative import once_differentiable
+from ...votes import LinearVotes, Votes
+from ..edges import Observer
+from .images import sums_by_image, votes_by_image
+from .kernels import agree
+from .memory import empty, zeros
+from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
+from .tiles import EQUAL, ONE, SOFTMAX
+
+
+class Call(NamedTuple):
+    """What a call has beside its tensors."""
+
+    edges: EdgesByChild
+    rule: Rule
+    trailing: tuple[int, ...]
+    observer: Observer | None
+    coupling: bool  # whether the couplings are wanted
+    learning: bool
+
+
+def sums(
+    graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor, observer: Observer | None, coupling: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The last sums s (J, *, D) and, if wanted, the last couplings (E, *), detached."""
+    by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
+    if by_image is not None:
+        length, per_square = _length_of_given(graph, by_image, rule) if rule.kappa is not None else (None, None)
+        return sums_by_image(graph, by_image, rule.iterations, length, per_square, coupling)
+    edges, trailing = edges_by_child(graph), tuple(prior.shape[1:])
+    if isinstance(votes, LinearVotes) and not has_hub(edges, votes):
+        u, weight, index = votes.u, votes.weight, votes.index
+    else:
+        u = votes.build(graph)
+        weight, index = u.new_empty(0), None
+    u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
+    length = per_square = None
+    if rule.kappa is not None:
+        if weight.numel():
+            length = _LengthOfLinear.apply(u, weight, rule.kappa, index, graph)
+        else:
+            length, per_square = _length_of_given(graph, u, rule)
+    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, length))
+    call = Call(edges, rule, trailing, observer, coupling, learning)
+    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), length, per_square, index, call)
+    s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
+    return s, c.reshape(len(c), *trailing) if coupling else None
+
+
+class _Route(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        weight: Tensor,
+        prior: Tensor,
+        length: Tensor | None,
+        per_square: Tensor | None,
+        index: Tensor | None,
+        call: Call,
+    ) -> tuple[Tensor, Tensor]:
+        """The last s (J, B, D), and the last couplings (E, B) or nothing.
+
+        ``length`` (J, B) is kappa / rho of spherical routing, ``per_square`` what `_length_of_given` has beside it.
+        """
+        edges, rule = call.edges, call.rule
+        given = Passes(u, weight, index, edges)
+        passes = given.with_sorted_votes() if rule.iterations > 1 else given
+        # A prior without strides is one number for all edges, and a constant prior leaves the softmax unchanged.
+        constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
+        by_child = passes.nothing if constant else edges.by_child(prior)
+        start = ONE if rule.query == "sums" else EQUAL if constant else SOFTMAX
+        skipped = start == EQUAL  # equal couplings aren't kept
+        c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
+        s = empty((rule.iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
+        w = zeros(s.shape, s)
+        coupling = passes.nothing
+        for r in range(rule.iterations):
+            if r > 0:
+                w[r] = rule.next_query(s[r - 1], w[r - 1], length)
+            last, couples = r == rule.iterations - 1, r > 0 or start != ONE
+            kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
+            seen = call.observer is not None and couples or call.coupling and last
+            coupling = passes.numbers(1)[0] if seen and not len(kept) else kept
+            s[r] = passes.iterate(by_child, w[r] if r else passes.nothing, coupling, start if r == 0 else SOFTMAX)
+            if call.observer is not None and couples:
+                _observe(call, passes, r, prior, w[r], coupling, s[r])
+        if call.learning:
+            ctx.save_for_backward(given.u, weight, by_child, length, per_square, index, c, s, w)
+            ctx.call, ctx.start, ctx.reading = call, start, passes if passes is not given else None
+        coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
+        ctx.mark_non_differentiable(coupling)
+        ctx.set_materialize_grads(False)  # no zeros of the couplings' size
+        return s[-1].clone(), coupling
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        """Gradients of votes (or children and matrices), prior and length from that of the last s."""
+        if grad is None:
+            return (None,) * 7
+        u, weight, prior, length, per_square, index, c, s, w = ctx.saved_tensors
+        (edges, rule, *_), start, passes = ctx.call, ctx.start, Passes(u, weight, index, ctx.call.edges)
+        reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
+        needs_prior, nothing = ctx.needs_input_grad[2], passes.nothing
+        db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
+        ds[-1], dprior, above = grad, None, nothing
+        dlength = None if length is None else torch.zeros_like(length)
+        for r in reversed(range(len(s))):
+            if r == 0 and (not needs_prior or start == ONE):
+                break
+            of_r = db[r - 1] if len(db) and r > 0 else nothing
+            if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
+                of_r = passes.numbers(1)[0]
+            dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
+            of_logits = slice(r, None if rule.adds else r + 1)  # iterations of whose logits these are a part
+            kept = nothing if passes.linear else c[r - (start == EQUAL)]
+            reading.iterate_backward(prior, w[of_logits], kept, ds[of_logits], above, of_r, dw)
+            if needs_prior:
+                dprior = of_r if rule.adds or dprior is None else dprior + of_r
+            if r > 0:
+                ds[r - 1], of_length = rule.next_query_backward(s[r - 1], length, sum_of(dw))
+                dlength = None if dlength is None else dlength + of_length
+            above = of_r if rule.adds else nothing
+        du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            added = squash(s[:-1]) if rule.adds else w[1:]  # what an iteration adds to the query
+            bend = None if per_square is None or dlength is None else -dlength * per_square
+            du, dweight = passes.gradient(prior, w, c, ds, db, added, start, adds=rule.adds, bend=bend)
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
+
+
+def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
+    """Hand iteration r to the observer, as often as the rule says."""
+    v, edges = squash(s), call.edges
+    b = prior.expand(len(prior), passes.batch)
+    b = b + _agreement(passes, w) if r else b
+    state = b, edges.in_edge_order(c), _agreement(passes, v)
+    b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
+    v = v.reshape(edges.num_parents, *call.trailing, -1)
+    assert call.observer is not None
+    first = 1 if call.rule.query == "sums" else 0  # the pass for the unweighted sum is no iteration
+    for shown in range(call.rule.shown):
+        call.observer(r - first + shown, b, c, v, agreement)
+
+
+def _agreement(passes: Passes, v: Tensor) -> Tensor:
+    """<u_hat, v> (E, B) in edge order."""
+    agreement = passes.numbers(1)[0]
+    passes.run(agree, v=v, agreement=agreement)
+    return passes.edges.in_edge_order(agreement)
+
+
+def _length_of_given(graph: DGLGraph, votes: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
+    """kappa / rho (J, B) of given votes (E, B, D), and it divided by the sum of their squares, 0 where all are zero.
+
+    Autograd takes it for a function of kappa alone, since it would make four tensors of the votes' size for the
+    squares. The gradient of the votes through it is -dlength per_square u_hat; the kernels add it to what they write.
+    """
+    ends = links(graph, votes.device)
+    squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
+    assert rule.kappa is not None
+    length = concentration_per_length(squares, ends.in_degrees.to(votes.dtype).unsqueeze(-1), rule.kappa)
+    value = length.detach()
+    return length, torch.where(value > 0, value / squares, 0)
+
+
+def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
+    """(J, B): for each parent the sum of |u_hat|^2 over its in-edges, of children (I, B, P)."""
+    u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
+    if weight.dim() == 2:
+        of_child = (u @ weight).square().sum(-1)  # (I, B)
+        return _sum_to_parents(of_child.index_select(0, ends.src), ends)
+    if ends.complete and votes.index is None:
+        # |u W|^2 = <u u^T, W W^T>. The u u^T of children that share W can be added up first.
+        if weight.dim() == 4:
+            by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
+        else:
+            by_type, weight = u.unsqueeze(1), weight.unflatten(0, (ends.num_children, ends.num_parents))
+        products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
+        return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+    return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
+
+
+def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
+    return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)
+
+
+class _LengthOfLinear(torch.autograd.Function):
+    """kappa / rho of linear votes, by torch's gradients. Second derivatives are refused: they would lack `_Route`'s."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor, index: Tensor | None, graph: DGLGraph) -> Tensor:
+        learned, ctx.given = ctx.needs_input_grad, [u, weight, kappa]
+        with torch.enable_grad():
+            for k, given in enumerate(ctx.given):
+                ctx.given[k] = given.detach().requires_grad_(learned[k])
+            u, weight, kappa = ctx.given
+            squares = squared_lengths(LinearVotes(u, weight, index), graph)
+            count = links(graph, u.device).in_degrees.to(u.dtype).unsqueeze(-1)
+            ctx.length = concentration_per_length(squares, count, kappa)
+        return ctx.length.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        learned = [k for k in range(3) if ctx.needs_input_grad[k]]
+        slopes = torch.autograd.grad(ctx.length, [ctx.given[k] for k in learned], grad, retain_graph=True)
+        gradients: list[Tensor | None] = [None] * 5
+        for k, gradient in zip(learned, slopes, strict=True):
+            gradients[k] = gradient
+        return tuple(gradients)

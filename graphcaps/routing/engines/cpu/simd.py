@@ -1,0 +1,359 @@
+"""Vectors of the processor for Numba: a row of numbers is loaded, computed with and stored as one value.
+
+A loop over the D numbers of a vote compiles to scalar code, because LLVM can't rule out that two arrays overlap, and
+because an index that may be negative turns a run of numbers into scattered ones. With these functions an index counts
+from the array's start, and loaded numbers stay in registers. They check no bounds.
+
+    y = load(votes, at, width)           # a vector of len(width) numbers; width is a tuple, its length part of the type
+    s = fma(c, y, s)                     # s + c y
+    store(sums, at, s)
+
+Each function takes float32 and float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import default_manager
+from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
+
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
+_DATA = default_manager[types.Array(types.float32, 1, "C")].get_field_position("data")  # in LLVM's value of an array
+
+
+class Vector(types.Type):
+    """Numba's type of ``lanes`` numbers of ``dtype``."""
+
+    def __init__(self, dtype, lanes):
+        super().__init__(name=f"vector({dtype}, {lanes})")
+        self.dtype, self.lanes = dtype, lanes
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, vector):
+        super().__init__(manager, vector, ir.VectorType(manager[vector.dtype].get_value_type(), vector.lanes))
+
+
+def _code(emit):
+    """A code generator for Numba that calls ``emit(builder, *values)``, with LLVM's values of the arguments."""
+
+    def generate(context, builder, signature, args):
+        value = emit(builder, *args)
+        return context.get_dummy_value() if signature.return_type == types.void else value
+
+    return generate
+
+
+@intrinsic
+def get(typing, x, i):
+    """``get(x, i)``: x[i]; integers as int64."""
+    integer = isinstance(x.dtype, types.Integer)
+
+    def emit(builder, array, index):
+        number = builder.load(_element(builder, array, index))
+        return builder.sext(number, _LONG) if integer else number
+
+    return (types.int64 if integer else x.dtype)(x, i), _code(emit)
+
+
+@intrinsic
+def put(typing, x, i, number):
+    """``put(x, i, number)``: x[i] = number."""
+    return types.void(x, i, x.dtype), _code(lambda builder, x, i, value: builder.store(value, _element(builder, x, i)))
+
+
+@intrinsic
+def zeros(typing, count, x):
+    """``zeros(count, x)``: ``count`` zeros of x's type, in new memory. ``np.zeros`` takes longer to compile."""
+    made = types.Array(x.dtype, 1, "C")
+
+    def generate(context, builder, signature, args):
+        size = x.dtype.bitwidth // 8
+        memory = context.nrt.meminfo_alloc_aligned(builder, builder.mul(args[0], _LONG(size)), align=64)
+        start = context.nrt.meminfo_data(builder, memory)
+        cgutils.memset(builder, start, builder.mul(args[0], _LONG(size)), 0)
+        array = context.make_array(made)(context, builder)
+        data = builder.bitcast(start, array.data.type)
+        populate_array(array, data, shape=(args[0],), strides=(_LONG(size),), itemsize=_LONG(size), meminfo=memory)
+        return array._getvalue()
+
+    return made(types.int64, x), generate
+
+
+@intrinsic
+def load(typing, x, i, width):
+    """``load(x, i, width)``: x[i:i + len(width)]."""
+    lanes = len(width)
+    return Vector(x.dtype, lanes)(x, i, width), _code(lambda builder, x, i, _: _load(builder, x, i, lanes))
+
+
+@intrinsic
+def store(typing, x, i, vector):
+    """``store(x, i, vector)``: x[i:i + lanes] = vector."""
+    return types.void(x, i, vector), _code(_store)
+
+
+@intrinsic
+def store_nontemporal(typing, x, i, vector):
+    """``store_nontemporal(x, i, vector)``: a ``store`` of whole cache lines that won't be read soon.
+
+    x starts at a cache line, as `memory.empty` does. Rows that aren't whole lines (64 bytes each) are stored as usual.
+    """
+    whole_lines = vector.lanes * x.dtype.bitwidth // 8 % 64 == 0
+
+    def emit(builder, array, index, value):
+        line = _store(builder, array, index, value, align=64 if whole_lines else None)
+        if whole_lines:
+            line.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
+
+    return types.void(x, i, vector), _code(emit)
+
+
+@intrinsic
+def add_rows(typing, sums, at, factors, x, i, width):
+    """``add_rows(sums, at, factors, x, i, width)``: each row of sums, from ``at`` on, += its factor times that of x.
+
+    There are as many rows, of len(width) numbers each, as lanes of ``factors``.
+    """
+    size = len(width)
+
+    def emit(builder, sums, at, vector, x, i, _):
+        for row in range(factors.lanes):
+            to, start = (builder.add(index, _LONG(row * size)) for index in (at, i))
+            factor = _splat(builder, builder.extract_element(vector, _INT(row)), size)
+            terms = _load(builder, x, start, size), _load(builder, sums, to, size)
+            _store(builder, sums, to, _fma(builder, factor, *terms))
+
+    return types.void(sums, types.int64, factors, x, types.int64, width), _code(emit)
+
+
+@intrinsic
+def select_first(typing, count, x, y):
+    """``select_first(count, x, y)``: the first ``count`` lanes of x, then those of y."""
+
+    def emit(builder, count, first, rest):
+        counts = _splat(builder, builder.trunc(count, _INT), x.lanes)
+        return builder.select(builder.icmp_signed("<", _constant(_INT, range(x.lanes)), counts), first, rest)
+
+    return x(types.int64, x, x), _code(emit)
+
+
+@intrinsic
+def prefetch(typing, x, i):
+    """``prefetch(x, i)``: bring the cache line of x[i] nearer; changes nothing."""
+
+    def emit(builder, array, index):
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        pointer = builder.bitcast(_element(builder, array, index), byte)
+        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # for reading, into the nearest cache, data
+
+    return types.void(x, i), _code(emit)
+
+
+@intrinsic
+def splat(typing, number, width):
+    """``splat(number, width)``: the same number in each lane."""
+    lanes = len(width)
+    return Vector(number, lanes)(number, width), _code(lambda builder, number, _: _splat(builder, number, lanes))
+
+
+@intrinsic
+def fma(typing, a, x, y):
+    """``fma(a, x, y)``: a x + y; ``a`` is a number or a vector."""
+
+    def emit(builder, factor, *vectors):
+        return _fma(builder, factor if isinstance(a, Vector) else _splat(builder, factor, x.lanes), *vectors)
+
+    return x(a if isinstance(a, Vector) else x.dtype, x, x), _code(emit)
+
+
+def _lane_by_lane(emit):
+    @intrinsic
+    def function(typing, x, y):
+        return x(x, x), _code(emit)
+
+    return function
+
+
+multiply = _lane_by_lane(ir.IRBuilder.fmul)  # multiply(x, y): x y
+subtract = _lane_by_lane(ir.IRBuilder.fsub)  # subtract(x, y): x - y
+divide = _lane_by_lane(ir.IRBuilder.fdiv)  # divide(x, y): x / y
+maximum = _lane_by_lane(lambda *args: _maximum(*args))  # maximum(x, y): the larger number of each lane
+
+
+@intrinsic
+def exp(typing, x):
+    """``exp(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
+
+    exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first
+    omitted term is below a tenth of a unit. Below the smallest normal number it gives 0.
+    """
+    return x(x), _code(_exp)
+
+
+@intrinsic
+def dot(typing, x, y):
+    """``dot(x, y)``: <x, y>."""
+    return x.dtype(x, x), _code(lambda builder, x, y: _sum(builder, builder.fmul(x, y)))
+
+
+@intrinsic
+def dots(typing, x, ix, y, iy, z, width):
+    """``dots(x, ix, y, iy, z, width)``: z + the products <x, y> of as many rows of D as z has lanes.
+
+    The lanes of all products are added up together, two vectors' halves at a time, until each lane is a sum.
+    """
+    size, lanes = len(width), z.lanes
+
+    def emit(builder, x, ix, y, iy, z, _):
+        products = []
+        for row in range(lanes):
+            i, j = (builder.add(index, ir.Constant(index.type, row * size)) for index in (ix, iy))
+            products.append(builder.fmul(_load(builder, x, i, size), _load(builder, y, j, size)))
+        return builder.fadd(_sums(builder, products, z.type), z)
+
+    return z(x, ix, y, iy, z, width), _code(emit)
+
+
+@intrinsic
+def dots_with(typing, x, ix, stride, y, width):
+    """``dots_with(x, ix, stride, y, width)``: the products <x, y> of one y and len(width) rows of x, a stride apart."""
+
+    def emit(builder, x, at, stride, y, _):
+        products = []
+        for _ in range(len(width)):
+            products.append(builder.fmul(_load(builder, x, at, y.type.count), y))
+            at = builder.add(at, stride)
+        return _sums(builder, products, ir.VectorType(y.type.element, len(width)))
+
+    return Vector(x.dtype, len(width))(x, ix, types.int64, y, width), _code(emit)
+
+
+@intrinsic
+def reduce_sum(typing, x):
+    """``reduce_sum(x)``: the sum of the lanes."""
+    return x.dtype(x), _code(_sum)
+
+
+@intrinsic
+def reduce_max(typing, x):
+    """``reduce_max(x)``: the largest of the lanes."""
+
+    def emit(builder, rest):
+        while rest.type.count > 1:
+            half = (rest.type.count + 1) // 2  # the two halves of an odd number share the middle lane
+            starts = 0, rest.type.count - half
+            rest = _maximum(builder, *(_lanes(builder, rest, rest, range(at, at + half)) for at in starts))
+        return builder.extract_element(rest, _INT(0))
+
+    return x.dtype(x), _code(emit)
+
+
+def _element(builder, array, index):
+    return builder.gep(builder.extract_value(array, _DATA), [index])
+
+
+def _load(builder, array, index, lanes):
+    element = _element(builder, array, index)
+    pointer = builder.bitcast(element, ir.VectorType(element.type.pointee, lanes).as_pointer())
+    return builder.load(pointer, align=_bytes(element.type.pointee))
+
+
+def _store(builder, array, index, vector, align=None):
+    pointer = builder.bitcast(_element(builder, array, index), vector.type.as_pointer())
+    return builder.store(vector, pointer, align=align or _bytes(vector.type.element))
+
+
+def _bytes(number):
+    return 4 if isinstance(number, ir.FloatType) else 8
+
+
+def _constant(kind, values):
+    return ir.Constant(ir.VectorType(kind, len(values)), list(values))
+
+
+def _lanes(builder, x, y, lanes):
+    """A vector of some lanes of x and y; the numbers of y's lanes follow those of x's."""
+    return builder.shuffle_vector(x, y, _constant(_INT, lanes))
+
+
+def _sums(builder, parts, kind):
+    """A vector whose lanes are the sums of the parts' lanes, one part each."""
+    lanes = kind.count
+    while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
+        half = parts[0].type.count // 2
+        halves = range(half), range(half, 2 * half)
+        parts = [builder.fadd(*(_lanes(builder, part, part, of) for of in halves)) for part in parts]
+    group = parts[0].type.count
+    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # halving and joining needs powers of two
+        sums = ir.Constant(kind, ir.Undefined)
+        for row, part in enumerate(parts):
+            sums = builder.insert_element(sums, _sum(builder, part), _INT(row))
+        return sums
+    while parts[0].type.count < lanes:
+        joined = range(2 * parts[0].type.count)
+        parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    while group > 1:
+        group //= 2  # of each run of 2 group lanes, the first half is added to the second
+        of_halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
+    return parts[0]
+
+
+def _splat(builder, number, lanes):
+    undefined = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
+    return _lanes(builder, builder.insert_element(undefined, number, _INT(0)), undefined, [0] * lanes)
+
+
+def _fma(builder, a, x, y):
+    return builder.fadd(builder.fmul(a, x, flags=("contract",)), y, flags=("contract",))
+
+
+def _maximum(builder, x, y):
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+
+
+def _sum(builder, vector):
+    number = vector.type.element
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{8 * _bytes(number)}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
+    return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
+
+
+# By number type: digits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest number.
+_EXP_CONSTANTS = {
+    "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
+    "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
+}
+
+
+def _exp(builder, x):
+    digits, high, low, terms, smallest = _EXP_CONSTANTS[str(x.type.element)]
+    lanes, bits = x.type.count, _INT if digits == 23 else _LONG
+
+    def every(value, kind=x.type.element):
+        return _constant(kind, [value] * lanes)
+
+    tiny = builder.fcmp_ordered("<", x, every(smallest))
+    x = builder.select(tiny, every(0.0), x)
+    shifter = every(1.5 * 2.0**digits)  # adding it rounds to whole numbers and leaves them in the last digits
+    shifted = _fma(builder, x, every(1.4426950408889634), shifter)
+    n = builder.fsub(shifted, shifter)
+    r = _fma(builder, n, every(-high), x)
+    r = _fma(builder, n, every(-low), r)
+    series = every(1 / math.factorial(terms - 1))
+    for k in reversed(range(terms - 1)):
+        series = _fma(builder, series, r, every(1 / math.factorial(k)))
+    exponent = builder.shl(builder.bitcast(shifted, ir.VectorType(bits, lanes)), every(digits, bits))
+    scaled = builder.add(builder.bitcast(series, ir.VectorType(bits, lanes)), exponent)
+    whole = builder.select(builder.fcmp_unordered("uno", x, x), x, builder.bitcast(scaled, x.type))
+    return builder.select(tiny, every(0.0), whole)

@@ -1,0 +1,159 @@
+"""The operations on edges that routings are written in; an engine is one kind of them.
+
+    child_softmax(b)          softmax over each child's out-edges
+    weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
+    agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
+    squared_lengths(u_hat)    on each edge, <u_hat, u_hat>
+    sum_to_parents(x)         for each parent, the sum over its in-edges of x
+    child_sum(x)              on each edge, the sum of x over its child's out-edges
+    child_max(x)              on each edge, the largest x of its child's out-edges, without a gradient
+    child_topk(x, k)          on each edge, whether its x is among the k largest of its child's out-edges
+    from_children(x)          on each edge, its child's x
+    from_parents(x)           on each edge, its parent's x
+    has_votes()               for each parent, whether it has an in-edge
+    observe(r, b, c, v, u_hat)    hands iteration r to the observer; costs nothing without one
+
+A tensor with a number per edge is called edge numbers, one with a vector per edge edge vectors. Between ``numbers_in``
+or ``vectors_in`` and ``numbers_out`` their layout is the engine's own: (E, *) and (E, *, D) in edge order, but
+(J, *, I) and (J, *, I, D) in ``DenseEdges``. Arithmetic on them works in either; a vector's D numbers come last.
+
+E edges, I children, J parents, * any trailing dims, D numbers in a vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..._dgl import DGLGraph
+from ...errors import GraphcapsError
+from ..routing import Parents, Routing, squashed
+from ..votes import Votes
+
+Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
+
+
+class Edges:
+    """Base of the engines. A subclass supports some calls, and has the operations in a layout of its own."""
+
+    engine: ClassVar[str]
+    """The name in ``with graphcaps.engine(name)``; engines that divide the work between them share one."""
+
+    observer: Observer | None = None
+    observed: int = 0
+    """How often ``observe`` was called."""
+
+    @classmethod
+    def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
+        """What the engine lacks to route these votes, or "" where it can."""
+        raise NotImplementedError
+
+    def __init__(self, graph: DGLGraph, votes: Votes):
+        raise NotImplementedError
+
+    def route(
+        self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
+    ) -> Parents:
+        """Route by the routing's own ``forward``; prior (E, *) in edge order has the dtype to compute in.
+
+        ``coupling``: whether the result's couplings (E, *) are wanted.
+        """
+        u_hat = self.vectors_in(graph, votes, prior.dtype)
+        found = self.run(routing, u_hat, self.numbers_in(prior), activation)
+        c = found.coupling if coupling else None
+        return found._replace(coupling=None if c is None else self.numbers_out(c.detach()))
+
+    def run(self, routing: Routing, u_hat: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        """The routing's ``forward`` on votes and prior in this layout."""
+        found = routing(self, u_hat, prior, activation)
+        if self.observer is not None and not self.observed:
+            raise GraphcapsError(
+                f"{type(routing).__name__}: expected edges.observe(r, b, c, v, votes) in each iteration, got none. "
+                "Observers and graphcaps.watch are handed the state there"
+            )
+        return found if isinstance(found, Parents) else squashed(found)
+
+    def numbers_in(self, x: Tensor) -> Tensor:
+        """(E, *) in edge order -> edge numbers."""
+        return x
+
+    def numbers_out(self, x: Tensor) -> Tensor:
+        """Edge numbers -> (E, *) in edge order."""
+        return x
+
+    def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Any:
+        """Votes -> edge vectors of this dtype."""
+        return votes.build(graph).to(dtype)
+
+    def child_softmax(self, b: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers: softmax over each child's out-edges."""
+        exp = torch.exp(b - self.child_max(b))  # shifting all logits of a child changes nothing
+        return exp / self.child_sum(exp)
+
+    def weighted_sum(self, c: Tensor, u_hat: Any) -> Tensor:
+        """Edge numbers and edge vectors -> (J, *, D): the sum over each parent's in-edges of c u_hat."""
+        return self.sum_to_parents(c.unsqueeze(-1) * u_hat)
+
+    def agreement(self, u_hat: Any, v: Tensor) -> Tensor:
+        """Edge vectors and parents (J, *, D) -> edge numbers: <u_hat, v>."""
+        return (u_hat * self.from_parents(v)).sum(-1)
+
+    def squared_lengths(self, u_hat: Any) -> Tensor:
+        """Edge vectors -> edge numbers: <u_hat, u_hat>."""
+        return u_hat.square().sum(-1)
+
+    def sum_to_parents(self, x: Tensor) -> Tensor:
+        """Edge numbers -> (J, *), or edge vectors -> (J, *, D): the sum over each parent's in-edges."""
+        raise NotImplementedError
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers: the sum over the out-edges of each edge's child."""
+        raise NotImplementedError
+
+    def child_max(self, x: Tensor) -> Tensor:
+        """Edge numbers -> edge numbers, detached: the largest over the out-edges of each edge's child."""
+        raise NotImplementedError
+
+    def child_topk(self, x: Tensor, k: int) -> Tensor:
+        """Edge numbers -> bool edge numbers: the k largest of each child's out-edges; of equal ones, any."""
+        raise NotImplementedError
+
+    def from_children(self, x: Tensor) -> Tensor:
+        """(I, *) -> edge numbers: each edge's child."""
+        raise NotImplementedError
+
+    def from_parents(self, x: Tensor) -> Tensor:
+        """(J, *) -> edge numbers, or (J, *, D) -> edge vectors: each edge's parent."""
+        raise NotImplementedError
+
+    def has_votes(self) -> Tensor:
+        """(J,) bool: parents with an in-edge."""
+        raise NotImplementedError
+
+    def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
+        """Hand iteration r, its logits, couplings and parents (J, *, D) to the observer, with the agreement."""
+        self.observed += 1
+        if self.observer is not None:
+            agreement = self.agreement(u_hat.detach(), v.detach())
+            b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
+            self.observer(r, b, c, v, agreement)
+
+
+def largest_of_group(x: Tensor, group: Tensor, num_groups: int, k: int) -> Tensor:
+    """(E, *) bool: whether x (E, *) is among the k largest with the same ``group`` (E,)."""
+    by_size = x.argsort(dim=0, descending=True, stable=True)
+    group_by_size = group[by_size]  # (E, *)
+    order = by_size.gather(0, group_by_size.argsort(dim=0, stable=True))  # group by group, the largest first
+    begin = group.bincount(minlength=num_groups).cumsum(0).roll(1)
+    begin[:1] = 0
+    place = torch.arange(len(x), device=x.device).view(-1, *[1] * (x.dim() - 1))
+    return torch.zeros_like(x, dtype=torch.bool).scatter(0, order, place - begin[group[order]] < k)
+
+
+def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:
+    """A number, or one per parent (J,), as a tensor of ``like``'s dtype and device that broadcasts with (J, *)."""
+    x = torch.as_tensor(numbers, dtype=like.dtype, device=like.device)
+    return x.reshape(-1, *[1] * (like.dim() - 1)) if x.dim() else x

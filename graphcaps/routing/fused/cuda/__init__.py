@@ -1,1 +1,0 @@
-"""The fused engine on CUDA: passes over the votes in Triton."""
