@@ -29,12 +29,13 @@ from graphcaps.trace.recording import one_of_each_class, pictures, routing_of, t
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import PRETRAINED, Run, load
 
-LARGEST = 400_000  # bytes
-HARD = 10  # test images that are hard for the network, which the explorer offers
+MAX_BYTES = 400_000
+HARD = 10
+"""Hard test images that the explorer offers."""
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors with half precision in place of float32; raise ``GraphcapsError`` where a number is too large."""
+    """The tensors with half precision instead of float32; raise ``GraphcapsError`` if a number is too large."""
     half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     for name, tensor in half.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -43,7 +44,7 @@ def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def answers_sha256(predicted: torch.Tensor) -> str:
-    """Of the answers to the test images in their order, a byte each, or K ascending ones."""
+    """The sha256 of the answers to the test images in their order, a byte each, or K ascending ones."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
@@ -103,8 +104,8 @@ def write(run: Run, data: Path) -> str:
     )
     trace.save(folder / "trace.npz")
     size = path.stat().st_size
-    if size > LARGEST:
-        raise GraphcapsError(f"{path}: expected at most {LARGEST:,} bytes, got {size:,}")
+    if size > MAX_BYTES:
+        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
     return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
 
 

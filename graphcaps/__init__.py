@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ._dgl import dgl
     from .config import TrainConfig
     from .errors import GraphcapsError, InputError
-    from .explore.of_graph import explore_graph
+    from .explore.graph_page import explore_graph
     from .functional import coupling_entropy, margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, local_graph, local_index, to_networkx
     from .models import CapsNet
@@ -68,7 +68,7 @@ if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
         "_dgl": "dgl",
         "config": "TrainConfig",
         "errors": "GraphcapsError InputError",
-        "explore.of_graph": "explore_graph",
+        "explore.graph_page": "explore_graph",
         "functional": "coupling_entropy margin_loss spread_loss squash",
         "graph": "bipartite_graph complete_graph local_graph local_index to_networkx",
         "models": "CapsNet",

@@ -58,6 +58,6 @@ def test_make_installs_once(tmp_path):
     ours = {name: os.environ[name] for name in os.environ if not name.startswith(("MAKE", "MFLAGS", "PYTHON", "VENV"))}
     for _ in range(2):
         subprocess.check_output(["make", ".venv/installed"], cwd=tmp_path, env=ours)
-    find_torch, install, finds_dgl, version = (tmp_path / "asked").read_text().splitlines()
-    assert find_torch == ".ci/find-torch auto " and version == "--version"
-    assert install.startswith("-m pip install") and install.endswith("-e .") and "find_spec" in finds_dgl
+    *_index, install, finds_dgl, version = (tmp_path / "asked").read_text().splitlines()
+    assert install.startswith("-m pip install") and " -e ." in install
+    assert "find_spec" in finds_dgl and version == "--version"

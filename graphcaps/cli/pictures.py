@@ -13,15 +13,23 @@ import tyro
 
 from ..config import MAX_ITERATIONS
 from ..errors import GraphcapsError, check_whole, expect
+from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, open_run
 
 if TYPE_CHECKING:
     from ..training import run_folder
 
+if TYPE_CHECKING:
+    What = str
+else:
+    What = Literal[("all", *PICTURES, "sheet")]
+_WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
+_WHAT += " sheet: a still of training curves and reconstructions. all: those of these that suit the trace."
+
 
 def viz(
     run: Run = None,
-    what: Literal["all", "entropy", "graph", "histogram", "places", "molecule", "nodes", "sheet"] = "all",
+    what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
@@ -37,11 +45,6 @@ def viz(
     RUN may also be an .npz file that graphcaps.watch has saved.
 
     Args:
-        what: entropy: how undecided the children are. graph: the bipartite graph beside the image. histogram: of the
-            couplings. places: which part of the image votes for what, if each child sees a part. molecule: a graph
-            with its nodes in the colours of the classes they support, if the trace holds its bonds. nodes: a graph
-            with its edges in the colours of the capsules they are coupled with, of CapsuleConv. sheet: a still of
-            training curves and reconstructions. all: all of these that the trace holds.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
@@ -78,7 +81,7 @@ def viz(
         else:
             chosen = open_run(run, out)
             if format == "html" and (what, over) == ("all", "both"):
-                from ..explore.of_run import write_explorer
+                from ..explore.run_page import write_explorer
 
                 print(write_explorer(chosen, to or chosen.results / "figures", image))
                 return
@@ -155,7 +158,6 @@ def explore(
     run: Run = None,
     open: bool = True,
     image: int = 0,
-    data: Folder = None,
     to: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -166,14 +168,12 @@ def explore(
     Args:
         open: Open the page in the browser, if there is a display.
         image: Which of the trace's test images is shown first, from 0; there is one per class.
-        data: Folder with the data set, whose hardest test images the page offers; default: the one used in training,
-            or, if it isn't there, the images in the run's trace.
         to: Folder for the page; default: figures in the run folder.
     """
-    from ..explore.of_run import write_explorer
+    from ..explore.run_page import write_explorer
 
     chosen = open_run(run, out)
-    path = write_explorer(chosen, to or chosen.results / "figures", image, data)
+    path = write_explorer(chosen, to or chosen.results / "figures", image)
     print(path)
     if open and _display():
         webbrowser.open(path.resolve().as_uri())

@@ -10,9 +10,8 @@ from typing import Literal
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import NEVER_ABOVE, NEVER_THERE, CapsuleUsage, relative_entropy
-from ..analysis.equivariance import FEWEST, Equivariance
-from ..analysis.robustness import Robustness
+from ..analysis.capsule_usage import DEAD_AT_MOST, STARVED_AT_MOST, CapsuleUsage, relative_entropy
+from ..analysis.equivariance import MIN_IMAGES
 from ..data import DATASETS, read_image, write_image
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
@@ -90,9 +89,9 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
         state = "dead" if usage.dead_parents[j] else "starved" if usage.starved_parents[j] else ""
         parents.append((name, f"{usage.parent_length[j]:.3f}", f"{usage.parent_relative_coupling[j]:.2f}", state))
     return [
-        f"dead: never longer than {NEVER_THERE}",
+        f"dead: never longer than {DEAD_AT_MOST}",
         "relative coupling: the largest c * (edges of the child), 1 while undecided",
-        f"starved: never above {NEVER_ABOVE} of it",
+        f"starved: never above {STARVED_AT_MOST} of it",
         "entropy: in nat, the mean over images; undecided is a child with equal couplings",
         "",
         *aligned(rows, left=()),
@@ -101,29 +100,30 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     ]
 
 
-def robustness_table(measured: Robustness, class_names: tuple[str, ...]) -> str:
+def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
     """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
     rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
-    clean = measured.rows[measured.clean]
-    for row in (clean, *(row for row in measured.rows if row is not clean)):
-        k, lost = measured.hurt_most(row)
+    clean = measured["rows"][measured["clean"]]
+    for row in (clean, *(row for row in measured["rows"] if row is not clean)):
+        pairs = enumerate(zip(clean["recall"], row["recall"], strict=True))
+        lost, k = max((before - after, -k) for k, (before, after) in pairs if None not in (before, after))
         rows.append(
             (
-                "as they are" if row is clean else row.name,
-                f"{row.accuracy:.2%}",
-                "{:7.2%} to {:7.2%}".format(*row.interval),
-                f"{row.images - row.correct:,}",
-                f"{row.images:,}",
-                f"{row.score:.3f}",
-                f"{class_names[k]} ({100 * lost:.1f} points)" if lost > 0 else "",
+                "as they are" if row is clean else row["name"],
+                f"{row['accuracy']:.2%}",
+                "{:7.2%} to {:7.2%}".format(*row["interval_95"]),
+                f"{row['images'] - row['correct']:,}",
+                f"{row['images']:,}",
+                f"{row['winning_score']:.3f}",
+                f"{class_names[-k]} ({100 * lost:.1f} points)" if lost > 0 else "",
             )
         )
-    return "\n".join([f"{measured.on}: {measured.says}", *aligned(rows, left=(0, 6))])
+    return "\n".join([f"{measured['on']}: {measured['says']}", *aligned(rows, left=(0, 6))])
 
 
-def equivariance_table(measured: Equivariance, class_names: tuple[str, ...]) -> str:
+def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
     """How well a line explains what capsules do, how well the parameter can be read off, and the latter per class."""
-    numbers = measured.as_dict()["parameters"]
+    numbers = measured["parameters"]
     keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
     rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
     for name, part in numbers.items():
@@ -137,7 +137,7 @@ def equivariance_table(measured: Equivariance, class_names: tuple[str, ...]) -> 
     few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
     return "\n".join(
         [
-            f"equivariance: the capsule of the clean image's winning class, on {len(measured.winners):,} test images",
+            f"equivariance: the capsule of the clean image's winning class, on {measured['images']:,} test images",
             "fit: share of the vector's change that a line in the parameter explains, mean (sd) over images",
             "read-out: R^2 of the parameter read linearly off the vector, held-out images, mean (sd) over classes",
             "moved: share of the vector's length, mean (sd) over images; permuted: the same with the values permuted",
@@ -145,7 +145,7 @@ def equivariance_table(measured: Equivariance, class_names: tuple[str, ...]) -> 
             *aligned(rows),
             "",
             *aligned(classes),
-            *[f"-: fewer than {FEWEST} images"] * few,
+            *[f"-: fewer than {MIN_IMAGES} images"] * few,
         ]
     )
 

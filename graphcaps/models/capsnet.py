@@ -19,8 +19,9 @@ from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryC
 from ..nn.choosing import routed_with_logits
 from ..nn.primary import measured_fields, receptive_fields
 from ..nn.routed import routing_for_images
-from ..routing import Dynamic, Routing, Spherical
+from ..routing import Routing
 from ..routing.names import to_json
+from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss
 from .network import ImageNetwork, check_images, check_sizes, output_size
@@ -132,7 +133,8 @@ class CapsNet(ImageNetwork):
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)
         if coupling_weight != 0:
-            by_agreement = isinstance(routing, (Dynamic, Spherical)) and routing.iterations > 1
+            rule = rule_of(routing)
+            by_agreement = rule is not None and rule.query != "sums" and rule.iterations > 1
             fits = name == "parts" and coupling_weight > 0 and by_agreement
             wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
             expect(fits, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")

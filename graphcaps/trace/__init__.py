@@ -1,4 +1,4 @@
-"""What routed layers did, recorded as routing traces: while a network of your own runs, and while one is trained.
+"""Recording: a routing trace of a network of your own while it runs, and of one while it is trained.
 
 Names are imported when first used: ``watch`` and ``recording`` need torch, ``RoutingTrace`` doesn't.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..routing_trace import RoutingTrace
+from ..viz.routing_trace import RoutingTrace
 
 __all__ = ["RoutingTrace", "Watched", "random_trace", "watch"]
 

@@ -14,8 +14,9 @@ from ..data.images import Images
 from ..models import ImageNetwork, routing_network
 from ..models.answers import present
 from ..models.evidence import BLANK
-from ..routing import Attention, Spherical, Uniform, choose_engine
+from ..routing import choose_engine
 from ..routing.names import name_of
+from ..routing.routing import rule_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
 
@@ -77,6 +78,7 @@ def result(
         accelerator: the accelerator of the training.
     """
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
+    kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
         "command": config.command(),
         "model": config.model,
@@ -91,7 +93,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(part.kappa.detach()) for part in best.modules() if isinstance(part, Spherical)],
+        "concentration": [float(kappa) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
         "engine": _engine(config, best, accelerator.device),
         **made_with(accelerator),
@@ -114,8 +116,8 @@ def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.
     routed: Any = routing_network(network, config.model)
     layer = routed.capsules
     below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
-    one_pass = isinstance(layer.routing, (Uniform, Attention))
-    passes = "one pass" if one_pass else f"{layer.routing.iterations} iterations"
+    rule = rule_of(layer.routing)
+    passes = "one pass" if rule is not None and rule.shown > 1 else f"{layer.routing.iterations} iterations"
     edges = layer.graph().num_edges()
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
