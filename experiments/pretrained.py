@@ -1,24 +1,33 @@
-"""The file of a network that comes with graphcaps, made of a run; ``graphcaps/models/pretrained.py`` describes it."""
+"""A run's network as the run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
+
+``checkpoints/best.safetensors`` holds the run's best weights in half precision, without the decoder, which would be
+nine tenths of it, and test images: one of each class, whose routing is in ``trace.npz``, and ten hard ones. ``images``
+are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` says what was measured with these weights.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage
-from graphcaps.data import Batches, load_images
+from graphcaps.atomic import write_text
+from graphcaps.config import TrainConfig
+from graphcaps.data import Batches, load_images, to_float
 from graphcaps.errors import GraphcapsError
+from graphcaps.models import routing_network
 from graphcaps.models.answers import overlaid
-from graphcaps.models.pretrained import path_of
 from graphcaps.progress import bar
-from graphcaps.trace.recording import one_of_each_class, to_bytes
+from graphcaps.trace.recording import one_of_each_class, pictures, routing_of, to_bytes
 from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run, load_routing
+from graphcaps.training.run_folder import PRETRAINED, Run, load
 
 MAX_BYTES = 400_000
 HARD = 10
@@ -40,11 +49,11 @@ def answers_sha256(predicted: torch.Tensor) -> str:
 
 
 def write(run: Run, data: Path) -> str:
-    """Write the network of a finished run into the package, and return the measured numbers and its sha256 as text."""
-    path, result = path_of(run.config.dataset), run.result()
+    """Write the network of a finished run into the package, and return its measurements and its size as text."""
+    folder, result = PRETRAINED / run.config.dataset, run.result()
     if result is None:
         raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")
-    model, test = load_routing(run), load_images(run.config.dataset, data).test
+    model, test = routing_network(load(run), str(run)), load_images(run.config.dataset, data).test
     batches = Batches(test, EVALUATION_BATCH)
     before = _tested(model, batches)
     model.decoder = None
@@ -73,17 +82,31 @@ def write(run: Run, data: Path) -> str:
     head = {
         "preset": model.preset,
         "class_names": model.class_names,
-        "limits": model.limits._replace(likeness=None),  # likeness needs the decoder
+        "limits": model.limits._replace(likeness=None),  # without a decoder there is no reconstruction
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
-        "numbers": numbers,
     }
+    made = Run(folder, TrainConfig(**settings))
+    path = made.checkpoint("best")
     checkpoint.write(path, tensors, head)
+    write_text(folder / "config.json", made.config.to_json())
+    made.write_result(numbers)
+    count = len(model.class_names)
+    images = to_float(tensors["images"][:count])
+    about = {key: getattr(made.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+    trace = dataclasses.replace(
+        routing_of(model, images),
+        epochs=np.array([result["best_epoch"]], np.int32),
+        labels=labels[:count].numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
+        class_names=model.class_names,
+        about=about,
+        **pictures(model, images),
+    )
+    trace.save(folder / "trace.npz")
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
-    lines = [f"{name}: {value}" for name, value in numbers.items()]
-    return "\n".join([*lines, f"{path}: {size:,} bytes, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"])
+    return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
 
 
 def _tested(model: Any, batches: Batches) -> Evaluation:

@@ -182,6 +182,12 @@ def test_what_is_no_sound_checkpoint_is_refused_and_named(saved, damage, text):
     assert str(saved) in str(error.value) and str(error.value).startswith("checkpoint: expected")
 
 
-def test_a_network_of_before_the_other_protocol_was_removed_is_read(saved):
-    rewritten(saved, preset=build().preset | {"protocol": "paper"})
-    assert graphcaps.load(saved).preset == build().preset
+def test_a_network_of_before_settings_were_removed_is_read(saved):
+    old = {"name": "uniform", "settings": {"iterations": 3, "unit_votes": False}}
+    rewritten(saved, preset=build().preset | {"protocol": "paper", "routing": old})
+    wanted = {"name": "uniform", "settings": {"iterations": 3}}
+    assert graphcaps.load(saved).preset == build().preset | {"routing": wanted}
+    old["settings"]["unit_votes"] = True
+    rewritten(saved, preset=build().preset | {"routing": old})
+    with pytest.raises(GraphcapsError, match="routing uniform: expected settings of its constructor, .*unit_votes"):
+        graphcaps.load(saved)

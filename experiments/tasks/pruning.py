@@ -18,11 +18,11 @@ from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating
 from graphcaps.analysis.capsule_usage import routed_batches
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
-from graphcaps.models import CapsNet
+from graphcaps.models import CapsNet, routing_network
 from graphcaps.models.answers import is_correct, longest, overlaid
 from graphcaps.nn import CapsuleLayer
 from graphcaps.progress import bar
-from graphcaps.training.run_folder import Run, load_routing
+from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
 """Random controls for each k, and the k that are measured."""
@@ -111,7 +111,7 @@ def _correct(model: CapsNet, kept: list[torch.Tensor], batches: Batches) -> list
 
 def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
     """``prune`` of a run's network, on the data set that it was trained on."""
-    model, config = load_routing(run), run.config
+    model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (Batches(part, EVALUATION_BATCH) for part in (splits.train, splits.val, splits.test))
     pruned = prune(model, mean_coupling(model, train), keep, val, test)

@@ -81,9 +81,11 @@ def from_json(found: dict[str, Any]) -> Routing:
         GraphcapsError: its module can't be imported, or has no such ``Routing``; settings that don't fit it.
     """
     name = found["name"]
-    kind = ROUTINGS.get(name) or _imported(name)
+    kind, settings = ROUTINGS.get(name) or _imported(name), found["settings"]
+    if name in ROUTINGS:  # runs of before these two became arguments of CapsuleConv have them as False
+        settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
-        return kind(**found["settings"])
+        return kind(**settings)
     except TypeError as error:
         raise GraphcapsError(f"routing {name}: expected settings of its constructor, got {error}") from None
 
