@@ -4,24 +4,28 @@
     python -m examples.graph_classification --data data --molecules PROTEINS
 
 The same GIN with four readouts: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), routed as in the
-capsule paper (dynamic) and by default (capsules). Of the ten folds that come with the data, each is tested once, the
-one after it chooses the epoch, and the others are trained on. Data that aren't in ``--data`` are downloaded.
-Run it in the checkout, whose ``experiments`` read them; a copy reads your own.
+capsule paper (dynamic) and by default (capsules). Each of the ten folds that come with the data is tested once; the
+next one chooses the epoch, and the others are trained on. molecule.png shows how one of them is routed. Data that
+aren't in ``--data`` are downloaded. Run it in the checkout, whose ``experiments`` read them; a copy reads your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from functools import partial
 from statistics import fmean, stdev
 
+import networkx
 import numpy as np
 import torch
+from matplotlib import pyplot
 from torch import nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GIN, global_mean_pool
+from torch_geometric.utils import to_networkx
 
 from experiments.data.tu import load_graphs
+from graphcaps import viz, watch
 from graphcaps.pyg import CapsuleReadout
 
 WIDTH, DEPTH = 32, 3
@@ -57,7 +61,7 @@ def load(name, folder):
 
 
 def train(pool, graphs, folds, k, epochs):
-    """Test accuracy in % of fold k, of the epoch with the lowest validation loss."""
+    """Test accuracy in % of fold k, of the epoch with the lowest validation loss; and the last epoch's network."""
     torch.manual_seed(k)
     tested, held = folds[k], folds[(k + 1) % len(folds)]
     others = np.setdiff1d(np.arange(len(graphs)), [*tested, *held])
@@ -78,7 +82,20 @@ def train(pool, graphs, folds, k, epochs):
             loss, right = F.cross_entropy(net(val), val.y).item(), (net(test).argmax(1) == test.y).double().mean()
         if loss < lowest:
             lowest, found = loss, 100 * right.item()
-    return found
+    return found, net
+
+
+def draw(net, graph, path):
+    """A molecule, each atom in the colour of the capsule that it is coupled with most, strong if it is decided."""
+    with watch(net) as seen, torch.no_grad():
+        net(next(iter(DataLoader([graph]))))
+    trace, bonds = seen["pool"], to_networkx(graph, to_undirected=True)
+    c = np.zeros((trace.num_children, trace.num_parents))
+    c[trace.src, trace.dst] = trace.c[0, -1, 0]
+    strength = (c.max(1) - 1 / trace.num_parents) / (c.max() - 1 / trace.num_parents + 1e-6)
+    colors = [1 - s * (1 - np.array(viz.color(k))) for s, k in zip(strength, c.argmax(1), strict=True)]
+    networkx.draw(bonds, networkx.kamada_kawai_layout(bonds), node_color=colors, edgecolors="gray")
+    pyplot.savefig(path)
 
 
 def main():
@@ -91,9 +108,10 @@ def main():
     graphs, folds = load(given.molecules, given.data)
     print(f"{'readout':10} test accuracy, % ({given.folds} folds, {given.epochs} epochs)")
     for name, pool in POOLS.items():
-        found = [train(pool, graphs, folds, k, given.epochs) for k in range(given.folds)]
+        found, nets = zip(*(train(pool, graphs, folds, k, given.epochs) for k in range(given.folds)), strict=True)
         spread = f" +- {stdev(found):.2f}" if len(found) > 1 else ""
         print(f"{name:10} {fmean(found):.2f}{spread}", flush=True)
+    draw(nets[0], graphs[folds[0][0]], "molecule.png")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import load_images, stratified_split
-from graphcaps.explore.of_run import carried
+from graphcaps.explore.run_page import page_parts
 from graphcaps.models import CNN, capsnet_loss
-from graphcaps.models.objects import longest
+from graphcaps.models.answers import longest
 from graphcaps.nn import Decoder
 from graphcaps.training.run_folder import Run
 
@@ -162,7 +162,7 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
     says("viz", path, "--what", "sheet")
     assert Path(says("explore", path, "--no-open").split()[-1]).exists()
-    assert "any number of classes isn't computed in the page" in carried(run)[2]
+    assert "any number of classes isn't computed in the page" in page_parts(run)[2]
     assert "network.pt2" in says("export", path, "--format", "pt2", "--check", "3")
     with pytest.raises(InputError, match="objects: expected 1 for 'cnn-small'"):
         CNN.from_preset("cnn-small", objects=None)

@@ -18,7 +18,7 @@ from graphcaps.data import Batches, Images, ImageSplits, Pairs
 from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
-from graphcaps.models.objects import longest, overlaid, present
+from graphcaps.models.answers import longest, overlaid, present
 from graphcaps.routing import Uniform
 from graphcaps.training.run_folder import Run
 from graphcaps.viz import segmentation

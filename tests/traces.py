@@ -1,4 +1,4 @@
-"""Traces for tests of pictures, made of seeded random numbers, and what they must show, computed the slow way."""
+"""Traces for tests of pictures, made of seeded random numbers, and what pictures must show, computed the slow way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import math
 import re
 
+import matplotlib
 import numpy as np
 
 from graphcaps.trace import RoutingTrace
@@ -25,7 +26,6 @@ def make_trace(
     weight = np.exp(b)
     total = np.zeros((*b.shape[:3], children))
     np.add.at(total, (..., src), weight)
-    c = (weight / total[..., src]).astype(np.float16)
     lengths = draw.uniform(0.05, 0.95, size=(len(epochs), iterations, images, parents))
     return RoutingTrace(
         src=src.astype(np.int32),
@@ -34,23 +34,11 @@ def make_trace(
         num_parents=parents,
         epochs=np.asarray(epochs, np.int32),
         b=b.astype(np.float16),
-        c=c,
+        c=(weight / total[..., src]).astype(np.float16),
         agreement=(0.1 - b / 2).astype(np.float16),
         lengths=lengths.astype(np.float32),
         **{"trained_iterations": 3, **fields},
     )
-
-
-def stored_in(page: str) -> dict:
-    """The data in the text of an explorer's page, arrays as base64."""
-    packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
-    text, _, arrays = gzip.decompress(base64.b64decode(packed)).partition(b"\n")
-
-    def filled(found: dict) -> dict:
-        place = found.get("data")
-        return found | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
-
-    return json.loads(text, object_hook=filled)
 
 
 def with_pictures(trace, channels=1, size=12):
@@ -70,6 +58,18 @@ def with_pictures(trace, channels=1, size=12):
     )
 
 
+def stored_in(page: str) -> dict:
+    """The data in the text of an explorer's page, arrays as base64."""
+    packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
+    text, _, arrays = gzip.decompress(base64.b64decode(packed)).partition(b"\n")
+
+    def filled(found: dict) -> dict:
+        place = found.get("data")
+        return found | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
+
+    return json.loads(text, object_hook=filled)
+
+
 def entropy_by_hand(trace, c):
     """Mean and standard deviation over children of -sum c ln c, one edge at a time; c is (E,)."""
     entropies = np.zeros(trace.num_children)
@@ -77,3 +77,20 @@ def entropy_by_hand(trace, c):
         entropies[child] -= coupling * math.log(coupling) if coupling > 0 else 0
     linked = np.isin(np.arange(trace.num_children), trace.src)
     return entropies[linked].mean(), entropies[linked].std()
+
+
+def words(figure):
+    """All text in a figure."""
+    return " | ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+
+
+def drawn_texts(figure):
+    """Every text that is drawn, its size, and the pixels that it covers."""
+    figure.canvas.draw()
+    beyond = set()
+    for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+        low, high = sorted(axis.get_view_interval())
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        beyond |= {tick.label1 for tick in ticks if not low <= tick.get_loc() <= high}
+    texts = [text for text in figure.findobj(matplotlib.text.Text) if text.get_visible() and text not in beyond]
+    return [(text.get_text(), text.get_size(), text.get_window_extent()) for text in texts if text.get_text()]

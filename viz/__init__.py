@@ -1,19 +1,34 @@
 """Pictures of routing, drawn from a trace alone: no model, no data set, no torch.
 
-Names are imported when first used, so that the command line doesn't wait for matplotlib.
+To add a moving picture: write the class ``NamePicture`` of ``viz.routing.picture.Picture`` into ``viz/routing/name.py``
+and a line into ``PICTURES``. Names are imported when first used, so that the command line doesn't wait for matplotlib.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from graphcaps._lazy import attach
+PICTURES = {
+    "entropy": "how undecided the children are",
+    "graph": "the bipartite graph beside the image",
+    "histogram": "of the couplings",
+    "places": "which part of the image votes for what, if children see a part each",
+    "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",
+}
+"""The moving pictures, and what each shows."""
+
+
+def class_name(picture: str) -> str:
+    """The class that draws a picture of ``PICTURES``, in ``viz/routing``."""
+    return f"{picture.title().replace('_', '')}Picture"
+
 
 __all__ = [
+    "PICTURES",
     "EntropyPicture",
     "GraphPicture",
     "HistogramPicture",
-    "MoleculePicture",
     "NodesPicture",
     "PlacesPicture",
     "animations",
@@ -39,17 +54,16 @@ if TYPE_CHECKING:
     from graphcaps.viz.results.robustness import robustness
     from graphcaps.viz.results.segmentation import segmentation
     from graphcaps.viz.results.training_sheet import sheet
-    from graphcaps.viz.routing.bipartite import GraphPicture
     from graphcaps.viz.routing.entropy import EntropyPicture
+    from graphcaps.viz.routing.graph import GraphPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
-    from graphcaps.viz.routing.molecule import MoleculePicture
     from graphcaps.viz.routing.nodes import NodesPicture
     from graphcaps.viz.routing.places import PlacesPicture
     from graphcaps.viz.style import color, save
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-    _HOMES = {
+    _MODULES = {
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
@@ -58,12 +72,15 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         "results.robustness": "robustness",
         "results.segmentation": "segmentation",
         "results.training_sheet": "sheet",
-        "routing.bipartite": "GraphPicture",
-        "routing.entropy": "EntropyPicture",
-        "routing.histogram": "HistogramPicture",
-        "routing.molecule": "MoleculePicture",
-        "routing.nodes": "NodesPicture",
-        "routing.places": "PlacesPicture",
+        **{f"routing.{name}": class_name(name) for name in PICTURES},
         "style": "color save",
     }
-    __getattr__, __dir__ = attach(__name__, _HOMES)
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+    def __getattr__(name: str):
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

@@ -19,7 +19,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
@@ -45,7 +44,8 @@ MUTED = "#5f6670"
 FAINT = "#c9ced4"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
-ACCENT = "#00544a"  # for what is not a class: none of the ten, nor near one
+ACCENT = "#00544a"  # for curves that are no class; far from all ten
+COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 TITLE = 13
@@ -55,17 +55,17 @@ SMALL = 9
 
 @dataclass(frozen=True)
 class Medium:
-    """What a picture is made for: its measures in pixels of 1/100 inch, and its type in points."""
+    """A screen or a column of a paper: widths in pixels of 1/100 inch, sizes of type in points."""
 
     width: int
     chart: tuple[int, tuple[float, float, float, float]]
-    """Height of a chart's figure, and the box of its axes in it."""
+    """Height of a chart's figure, and its axes' box: left, bottom, width and height as shares of the figure."""
     text: float
     small: float
     line: float
     """Factor of all line widths."""
     heading: bool
-    """Whether words above the picture say what it shows; a paper has a caption."""
+    """Whether words stand above the picture; a paper has captions instead."""
 
 
 SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
@@ -90,7 +90,7 @@ def hex_color(index: int) -> str:
 
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
-    """Draw in this style, whatever the settings of the caller's matplotlib are."""
+    """Draw in this style, independent of the caller's settings of matplotlib."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
@@ -149,7 +149,7 @@ def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
 
 
 def legend(axes: Axes, medium: Medium) -> None:
-    """What the lines and bars of a chart are, above its axes: in one row, or in two on a narrow medium."""
+    """The legend above the axes: in one row, or in two on a narrow medium."""
     if medium is SCREEN:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
     else:
@@ -158,7 +158,7 @@ def legend(axes: Axes, medium: Medium) -> None:
 
 @dataclass(frozen=True)
 class Heading:
-    """The words above a picture, as text artists: a title, and under it a line and, at the right, a remark."""
+    """The words above a picture, as text artists: a title, a line under it, and a note at its right."""
 
     title: Text
     line: Text
@@ -173,10 +173,6 @@ class Heading:
         note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, ha="right", **looks)
         return cls(title, line, note)
 
-    @property
-    def artists(self) -> list[Artist]:
-        return [self.title, self.line, self.note]
-
     def say(self, title: str, line: str, note: str = "") -> None:
         self.title.set_text(title)
         self.line.set_text(line)
@@ -184,12 +180,12 @@ class Heading:
 
 
 def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
-    """Write a figure as its file's suffix says, whole or not at all; the same figure gives the same file.
+    """Write a figure in the format of the file's suffix, whole or not at all; the same figure gives the same file.
 
     Args:
         figure: any of this package's.
-        path: ends in .png, .svg or .pdf; the folder is made where it is missing.
-        medium: what it was drawn for: 200 dots per inch on a screen, 300 in a paper.
+        path: ends in .png, .svg or .pdf; the folder is made if it is missing.
+        medium: the one it was drawn for: 200 dots per inch on a screen, 300 in a paper.
 
     Raises:
         GraphcapsError: the file can't be written; an older one is then left as it was.
@@ -207,12 +203,12 @@ def show_image(axes: Axes, image: np.ndarray) -> None:
 
 
 def displayed(image: np.ndarray) -> np.ndarray:
-    """A (C, H, W) image as imshow wants it: (H, W, 3) for three channels, else the first one (H, W)."""
+    """A (C, H, W) image in imshow's layout: (H, W, 3) for three channels, else the first channel (H, W)."""
     return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]
 
 
 def bare(axes: Axes) -> None:
-    """No ticks, no frame."""
+    """Remove ticks and frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
 
@@ -224,7 +220,7 @@ def rgb(image: np.ndarray) -> np.ndarray:
 
 
 def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes in pixels from the top left of a figure."""
+    """Axes at a place in pixels from the top left of a figure."""
     wide, tall = figure.get_size_inches() * figure.dpi
     return figure.add_axes((left / wide, 1 - (top + height) / tall, width / wide, height / tall), label=label)
 
@@ -236,7 +232,7 @@ def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> T
 
 
 def turn_names(axes: Axes) -> None:
-    """Turn the names under the axes by 45 degrees, so that long ones have room."""
+    """Turn the names under the axes by 45 degrees, to make room for long ones."""
     for text in axes.get_xticklabels():
         text.set(rotation=45, ha="right", rotation_mode="anchor")
 
@@ -249,8 +245,3 @@ def short(names: Iterable[str]) -> list[str]:
 def cut(name: str, most: int) -> str:
     """``name`` in at most ``most`` characters."""
     return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def thousands(number: int) -> str:
-    """``11,520``, as the printouts have it."""
-    return f"{number:,}"

@@ -1,1 +1,1 @@
-"""Questions to a trained network: how often it is right, on what images, with which capsules and edges."""
+"""Questions to a trained network: how often it is right, on which images, and with which capsules and edges."""

@@ -8,32 +8,36 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from ..data import Batches
 from ..models import ImageNetwork
-from ..models.limits import evidence_of
-from ..models.objects import is_correct, longest, overlaid, present
+from ..models.answers import is_correct, longest, overlaid, present
+from ..models.evidence import evidence_of
 
 EVALUATION_BATCH = 250
+
+OnProgress = Callable[[float], object]
+"""Called after each batch with the share of images done."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
 
-    Where images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; where they show any number of
-    classes (N, J) bool. An image is right where all of its classes are found, and no others.
+    For images of K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for images of any number of
+    classes (N, J) bool. An image is right if all of its classes are found, and no others.
     """
 
-    predicted: torch.Tensor
-    labels: torch.Tensor
+    predicted: Tensor
+    labels: Tensor
     loss: float
-    evidence: torch.Tensor
-    """(N, 3) on the CPU: what speaks for each answer, as ``models.limits.evidence_of`` gives it."""
+    evidence: Tensor
+    """(N, 3) on the CPU: numbers that speak for each answer, by ``models.evidence.evidence_of``."""
 
     @property
-    def right(self) -> torch.Tensor:
-        """(N,) bool: which answers are."""
+    def right(self) -> Tensor:
+        """(N,) bool: which answers are right."""
         return is_correct(self.predicted, self.labels)
 
     @property
@@ -50,15 +54,15 @@ class Evaluation:
         """95 % Wilson score interval of the accuracy."""
         return wilson_interval(self.correct, len(self.labels))
 
-    def per_class(self, num_classes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Of each class (J,) int64: the images that show it, those of them where it is found, and all where it is."""
-        shown, found = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
-        return shown.sum(dim=0), (shown & found).sum(dim=0), found.sum(dim=0)
+    def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(J,) int64 by class: images that show it, those of them whose answer has it, all whose answer has it."""
+        shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
+        return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 
-    def confusion(self, num_classes: int) -> torch.Tensor:
+    def confusion(self, num_classes: int) -> Tensor:
         """(J, J) int64 counts: rows are true classes, columns predicted ones. Not for any number of classes.
 
-        Of K objects each is counted: found classes on the diagonal, the missed ones against the wrong ones in order.
+        With K objects each is counted: classes that are found on the diagonal, missed ones against wrong ones in order.
         """
         labels, predicted = self.labels, self.predicted
         if labels.dim() > 1:
@@ -67,7 +71,7 @@ class Evaluation:
         return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
 
 
-def _matched(labels: torch.Tensor, predicted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _matched(labels: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
     """Both (N, K) with the classes they share first; each part in ascending order."""
     same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
     by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
@@ -97,10 +101,24 @@ def evaluating(model: ImageNetwork) -> Iterator[None]:
         model.train(training)
 
 
+def no_progress(share: float) -> None:
+    """The ``OnProgress`` that does nothing."""
+
+
+def in_eval_mode(
+    model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images and labels of ``batches`` in order, with the network in eval mode; its mode is put back at the end."""
+    seen = 0
+    with evaluating(model):
+        for images, labels in batches.in_order():
+            yield images, labels
+            seen += len(labels)
+            on_progress(seen / batches.num_images)
+
+
 @torch.no_grad()
-def evaluate(
-    model: ImageNetwork, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
-) -> Evaluation:
+def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
     """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
 
     Args:
@@ -108,16 +126,13 @@ def evaluate(
         batches: the images, taken in order.
         on_progress: called after each batch with the share of images done.
     """
-    done, predicted, labels, losses, evidence = 0, [], [], [], []
-    with evaluating(model):
-        for images, truth in batches.in_order():
-            seen = overlaid(images)
-            output = model(seen)
-            evidence.append(evidence_of(seen, output, model.objects))
-            predicted.append(longest(output.scores, model.objects))
-            labels.append(truth)
-            losses.append(model.loss(output, images, truth) * len(truth))
-            done += len(truth)
-            on_progress(done / batches.num_images)
-    mean = float(torch.stack(losses).sum()) / done
+    predicted, labels, losses, evidence = [], [], [], []
+    for images, truth in in_eval_mode(model, batches, on_progress):
+        seen = overlaid(images)
+        output = model(seen)
+        evidence.append(evidence_of(seen, output, model.objects))
+        predicted.append(longest(output.scores, model.objects))
+        labels.append(truth)
+        losses.append(model.loss(output, images, truth) * len(truth))
+    mean = float(torch.stack(losses).sum()) / sum(map(len, labels))
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, torch.cat(evidence).cpu())

@@ -1,4 +1,4 @@
-"""Which capsules are used: over a whole set of images, what is dead, what is starved, and who stays undecided.
+"""Usage of capsules over a whole set of images: which are dead, which are starved, and which stay undecided.
 
 Mitterreiter, Koch, Giesen & Laue 2023, "Why Capsule Neural Networks Do Not Scale" (arXiv 2301.01583), found that many
 capsules of a CapsNet starve in training and that routing is far from a parse tree. The definitions here are ours:
@@ -11,147 +11,160 @@ capsules of a CapsNet starve in training and that routing is far from a parse tr
     entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln of the child's edges is undecided, 0 decided
     away      the share of all edges and images whose relative coupling is off 1 by more than 1 %: routing has moved it
 
-all after the last routing iteration. ``capsule_usage_of_layers`` counts each of several routed layers; there a layer's
-parents are the children of the next.
+all after the last routing iteration.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from .._dgl import DGLGraph
 from ..data import Batches
+from ..errors import required
 from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.routed import Poses, RoutedLayer, activation_of, route_layer
-from .accuracy import evaluating
+from .accuracy import OnProgress, in_eval_mode, no_progress
 
-NEVER_THERE = 0.01
-NEVER_ABOVE = 1.01
-UNMOVED = 0.01
+DEAD_AT_MOST = 0.01  # length
+STARVED_AT_MOST = 1.01  # relative coupling
+AWAY_ABOVE = 0.01  # difference of a relative coupling from 1
 
 
 @dataclass(frozen=True)
 class CapsuleUsage:
-    """What the capsules of a network did on ``num_images`` images; float64 tensors on the CPU."""
+    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU."""
 
     num_images: int
     num_types: int
     """T types of child capsule; child i is of type i // (I / T)."""
-    child_length: torch.Tensor
+    child_length: Tensor
     """(I,) in [0, 1): the largest |u_i| of any image."""
-    child_relative_coupling: torch.Tensor
+    child_relative_coupling: Tensor
     """(I,) in [0, J]: the largest relative coupling of its edges on any image."""
-    entropy: torch.Tensor
+    entropy: Tensor
     """(I,) in [0, undecided] nats: the mean over images."""
-    parent_length: torch.Tensor
+    parent_length: Tensor
     """(J,) in [0, 1): the largest |v_j| of any image."""
-    parent_relative_coupling: torch.Tensor
+    parent_relative_coupling: Tensor
     """(J,) in [0, J]: the largest relative coupling of its edges on any image."""
-    undecided: torch.Tensor
+    undecided: Tensor
     """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
     weighted_entropy: float
     """In [0, 1]: entropy / undecided, the mean over images and children that have a choice, each weighted by its length
-    there: a child that isn't there has nothing to choose. 1 where none has a choice."""
+    there: a child that isn't there has nothing to choose. 1 if none has a choice."""
     away: float
     """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
 
     @property
-    def dead_children(self) -> torch.Tensor:
+    def dead_children(self) -> Tensor:
         """(I,) bool."""
-        return self.child_length <= NEVER_THERE
+        return self.child_length <= DEAD_AT_MOST
 
     @property
-    def starved_children(self) -> torch.Tensor:
+    def starved_children(self) -> Tensor:
         """(I,) bool."""
-        return (self.child_relative_coupling <= NEVER_ABOVE) & (self.undecided > 0)
+        return (self.child_relative_coupling <= STARVED_AT_MOST) & (self.undecided > 0)
 
     @property
-    def dead_parents(self) -> torch.Tensor:
+    def dead_parents(self) -> Tensor:
         """(J,) bool."""
-        return self.parent_length <= NEVER_THERE
+        return self.parent_length <= DEAD_AT_MOST
 
     @property
-    def starved_parents(self) -> torch.Tensor:
+    def starved_parents(self) -> Tensor:
         """(J,) bool."""
-        return (self.parent_relative_coupling <= NEVER_ABOVE) & (self.parent_relative_coupling > 0)
+        return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
 
-    def by_type(self, values: torch.Tensor) -> torch.Tensor:
+    def by_type(self, values: Tensor) -> Tensor:
         """(I,) numbers of the children as (T, capsules of a type)."""
         return values.unflatten(0, (self.num_types, -1))
 
     def to_json(self, class_names: tuple[str, ...]) -> str:
-        """All numbers, per capsule, as JSON: what the tables are counted from, for thresholds of one's own."""
-        found = {
+        """All numbers, per capsule, as JSON, so that you can count with thresholds of your own."""
+        children = {
+            "types": self.num_types,
+            "largest_length": self.child_length,
+            "largest_relative_coupling": self.child_relative_coupling,
+            "mean_entropy": self.entropy,
+            "undecided_entropy": self.undecided,
+            "dead": self.dead_children,
+            "starved": self.starved_children,
+        }
+        parents = {
+            "names": list(class_names),
+            "largest_length": self.parent_length,
+            "largest_relative_coupling": self.parent_relative_coupling,
+            "dead": self.dead_parents,
+            "starved": self.starved_parents,
+        }
+        numbers = {
             "images": self.num_images,
-            "dead_at_most": NEVER_THERE,
-            "starved_at_most": NEVER_ABOVE,
+            "dead_at_most": DEAD_AT_MOST,
+            "starved_at_most": STARVED_AT_MOST,
             "away_from_uniform": round(self.away, 6),
             "entropy_of_undecided_by_length": round(self.weighted_entropy, 6),
-            "children": {
-                "types": self.num_types,
-                "largest_length": _rounded(self.child_length),
-                "largest_relative_coupling": _rounded(self.child_relative_coupling),
-                "mean_entropy": _rounded(self.entropy),
-                "undecided_entropy": _rounded(self.undecided),
-                "dead": _where(self.dead_children),
-                "starved": _where(self.starved_children),
-            },
-            "parents": {
-                "names": list(class_names),
-                "largest_length": _rounded(self.parent_length),
-                "largest_relative_coupling": _rounded(self.parent_relative_coupling),
-                "dead": _where(self.dead_parents),
-                "starved": _where(self.starved_parents),
-            },
+            "children": {name: _plain(values) for name, values in children.items()},
+            "parents": {name: _plain(values) for name, values in parents.items()},
         }
-        return json.dumps(found) + "\n"
+        return json.dumps(numbers) + "\n"
 
 
-def relative_entropy(entropy: torch.Tensor, undecided: torch.Tensor) -> float:
-    """In [0, 1]: the mean of entropy / undecided, both (I,), over children that have a choice; 1 where none has."""
+def _plain(values: Any) -> Any:
+    """Rounded numbers of a tensor, or the indices at which a tensor of bools is true."""
+    if not isinstance(values, Tensor):
+        return values
+    if values.dtype == torch.bool:
+        return values.nonzero().flatten().tolist()
+    return [round(value, 6) for value in values.tolist()]
+
+
+def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
+    """In [0, 1]: the mean of entropy / undecided, both (I,), over children that have a choice; 1 if none has."""
     choosing = undecided > 0
     return float((entropy / undecided)[choosing].mean()) if choosing.any() else 1.0
 
 
 class RoutedBatch(NamedTuple):
-    """What a network's capsules did on a batch, after the last routing iteration."""
+    """A layer's capsules on a batch, after the last routing iteration."""
 
-    activation: torch.Tensor
-    """(I, B) in [0, 1]: each child's activation, which is its length where it has no other."""
-    c: torch.Tensor
+    activation: Tensor
+    """(I, B) in [0, 1]: each child's activation, or its length if it has no other."""
+    c: Tensor
     """(E, B)."""
-    v: torch.Tensor
+    v: Tensor
     """(J, B, D)."""
 
 
 @torch.no_grad()
-def routed_batches(model: CapsNet, batches: Batches) -> Iterator[RoutedBatch]:
+def routed_batches(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> Iterator[RoutedBatch]:
     """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
-    with evaluating(model):
-        for images, _ in batches.in_order():
-            yield _observed(model.capsules, model.children_of(overlaid(images)))
+    for images, _ in in_eval_mode(model, batches, on_progress):
+        yield routed_batch(model.capsules, model.children_of(overlaid(images)))
 
 
-def _observed(layer: RoutedLayer, u: torch.Tensor | Poses) -> RoutedBatch:
-    """What a layer makes of its children (I, B, P)."""
-    last: dict[str, torch.Tensor] = {}
-    route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c, v=v))
-    return RoutedBatch(activation_of(u), **last)
+def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
+    """Route a layer's children (I, B, P).
+
+    Raises:
+        InputError: a routing of the user's own that returns no couplings.
+    """
+    parents = route_layer(layer, u, coupling=True)
+    c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))
+    return RoutedBatch(activation_of(u), c, parents.v)
 
 
-def capsule_usage(
-    model: CapsNet, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
-) -> CapsuleUsage:
-    """Route all images of ``batches`` in eval mode and count what the last layer does; memory is that of one batch.
+def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> CapsuleUsage:
+    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch.
 
     Args:
         model: on the device of the batches; its mode is put back afterwards.
@@ -159,44 +172,38 @@ def capsule_usage(
         on_progress: called after each batch with the share of images done.
     """
     tally = _Tally(model.capsules.graph(), model.child_types)
-    for batch in routed_batches(model, batches):
+    for batch in routed_batches(model, batches, on_progress):
         tally.add(batch)
-        on_progress(tally.seen / batches.num_images)
-    return tally.found()
+    return tally.usage()
 
 
 @torch.no_grad()
 def capsule_usage_of_layers(
-    model: CapsNet, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
+    model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress
 ) -> list[CapsuleUsage]:
-    """The same of each routed layer, from below; the last is what ``capsule_usage`` counts."""
-    seen = 0
+    """``capsule_usage`` for each routed layer, from below; a layer's parents are the children of the next."""
     between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
     layers: list[Any] = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
-    with evaluating(model):
-        for images, labels in batches.in_order():
-            u = model.primary(model.stem(overlaid(images)))
-            for layer, tally in zip(layers, tallies, strict=True):
-                tally.add(_observed(layer, u))
-                if layer is not model.capsules:
-                    u = layer(u)
-            seen += len(labels)
-            on_progress(seen / batches.num_images)
-    return [tally.found() for tally in tallies]
+    for images, _ in in_eval_mode(model, batches, on_progress):
+        u = model.primary(model.stem(overlaid(images)))
+        for layer, tally in zip(layers, tallies, strict=True):
+            tally.add(routed_batch(layer, u))
+            if layer is not model.capsules:
+                u = layer(u)
+    return [tally.usage() for tally in tallies]
 
 
 class _Tally:
-    """What one layer's capsules did, batch after batch."""
+    """Largest values and sums for one layer's capsules, batch after batch."""
 
     def __init__(self, graph: DGLGraph, num_types: int):
         self.graph, self.num_types, self.edges = graph, num_types, links(graph)
-        self.degrees = torch.bincount(self.edges.src, minlength=self.edges.num_children)  # (I,)
-        self.child_length, self.child_relative_coupling, self.entropy = torch.zeros(
-            3, self.edges.num_children, dtype=torch.float64
-        )
-        self.parent_length, self.parent_relative_coupling = torch.zeros(2, self.edges.num_parents, dtype=torch.float64)
+        children, parents = self.edges.num_children, self.edges.num_parents
+        self.degrees = torch.bincount(self.edges.src, minlength=children)  # (I,)
+        self.child_length, self.child_coupling, self.entropy = torch.zeros(3, children, dtype=torch.float64)
+        self.parent_length, self.parent_coupling = torch.zeros(2, parents, dtype=torch.float64)
         self.seen = self.away = 0
         self.weighted = self.weights = 0.0
 
@@ -205,9 +212,9 @@ class _Tally:
         self.child_length = self.child_length.maximum(_largest(batch.activation))
         self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
         relative = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
-        largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > UNMOVED).sum())
-        self.child_relative_coupling = self.child_relative_coupling.scatter_reduce(0, src, largest, "amax")
-        self.parent_relative_coupling = self.parent_relative_coupling.scatter_reduce(0, dst, largest, "amax")
+        largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > AWAY_ABOVE).sum())
+        self.child_coupling = self.child_coupling.scatter_reduce(0, src, largest, "amax")
+        self.parent_coupling = self.parent_coupling.scatter_reduce(0, dst, largest, "amax")
         entropy = coupling_entropy(self.graph, batch.c).cpu().double()  # (I, B)
         self.entropy += entropy.sum(dim=1)
         choosing, there = self.degrees > 1, batch.activation.cpu().double()
@@ -216,30 +223,21 @@ class _Tally:
         self.weights += float(there[choosing].sum())
         self.seen += batch.activation.shape[1]
 
-    def found(self) -> CapsuleUsage:
-        counted = (
-            self.child_length,
-            self.child_relative_coupling,
-            self.entropy / self.seen,
-            self.parent_length,
-            self.parent_relative_coupling,
-        )
-        undecided = self.degrees.clamp_min(1).double().log()
-        share = self.away / (self.seen * len(self.edges.src)) if len(self.edges.src) else 0.0
-        weighted = self.weighted / self.weights if self.weights else 1.0
+    def usage(self) -> CapsuleUsage:
         return CapsuleUsage(
-            self.seen, self.num_types, *counted, undecided=undecided, weighted_entropy=weighted, away=share
+            num_images=self.seen,
+            num_types=self.num_types,
+            child_length=self.child_length,
+            child_relative_coupling=self.child_coupling,
+            entropy=self.entropy / self.seen,
+            parent_length=self.parent_length,
+            parent_relative_coupling=self.parent_coupling,
+            undecided=self.degrees.clamp_min(1).double().log(),
+            weighted_entropy=self.weighted / self.weights if self.weights else 1.0,
+            away=self.away / max(1, self.seen * len(self.edges.src)),
         )
 
 
-def _largest(lengths: torch.Tensor) -> torch.Tensor:
+def _largest(lengths: Tensor) -> Tensor:
     """(K, B) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
     return lengths.amax(dim=1).cpu().double()
-
-
-def _rounded(values: torch.Tensor) -> list[float]:
-    return [round(value, 6) for value in values.tolist()]
-
-
-def _where(marked: torch.Tensor) -> list[int]:
-    return marked.nonzero().flatten().tolist()

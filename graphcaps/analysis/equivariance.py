@@ -1,4 +1,4 @@
-"""How a capsule's vector moves as its object turns and shifts: what capsules promise, measured.
+"""How a capsule's vector moves as its object turns and shifts: the promise of capsules, measured.
 
 A capsule should keep its length and change its vector in step with the object's pose. Each image is taken through a
 sweep of one parameter p; v(p), of D numbers, is the capsule of the class that wins on the clean image, so that no label
@@ -19,9 +19,8 @@ explains 1 / (T - 1) by chance, and a read-out nothing. R^2 doesn't say how far 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,19 +30,16 @@ from ..data import Batches
 from ..data.transforms import rotated, shifted
 from ..errors import expect
 from ..models import ImageNetwork
-from .accuracy import evaluating
+from .accuracy import OnProgress, evaluating, no_progress
 
-IMAGES = 1000
-"""Images that are swept, the first ones of the set."""
-FEWEST = 40
-"""Images of a class that a read-out is made of."""
-STILL = 1e-5
-"""A vector that moves less, as a share of its length, has no R^2: what is left is rounding."""
+MAX_IMAGES = 1000  # the first ones of the set are swept
+MIN_IMAGES = 40  # a class has this many for a read-out
+MIN_MOVED = 1e-5  # share of its length by which a vector moves if it has a fit; less is rounding
+MAX_EXAMPLES = 4
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """What is swept: ``apply`` takes images (B, C, H, W) and a value. Shifts by whole pixels blur nothing."""
+class Parameter(NamedTuple):
+    """A parameter to sweep; ``apply`` takes images (B, C, H, W) and a value."""
 
     apply: Callable[[Tensor, float], Tensor]
     values: tuple[float, ...]
@@ -54,92 +50,43 @@ PARAMETERS = {
     "rotation": Parameter(rotated, tuple(range(-30, 31, 5)), "degrees"),
     "shift x": Parameter(lambda images, pixels: shifted(images, pixels, 0), tuple(range(-3, 4)), "pixels"),
     "shift y": Parameter(lambda images, pixels: shifted(images, 0, pixels), tuple(range(-3, 4)), "pixels"),
-}
+}  # whole pixels, because others would blur the image
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """What one parameter does to N images' capsules; NaN where there is nothing to measure."""
+class Sweep(NamedTuple):
+    """Measures of one parameter's sweep; NaN if there is nothing to measure."""
 
-    vectors: np.ndarray
-    """(N, T, D) float64, at each of the T values."""
     fit: np.ndarray
     """(N,) R^2 in [0, 1]; NaN for a vector that stays."""
     fit_permuted: np.ndarray
     moved: np.ndarray
     """(N,) in [0, 1]."""
     readout: np.ndarray
-    """(J,) R^2 at most 1; NaN for classes of fewer than ``FEWEST`` images."""
+    """(J,) R^2 at most 1; NaN for classes of fewer than ``MIN_IMAGES`` images."""
     readout_permuted: np.ndarray
 
 
-@dataclass(frozen=True)
-class Equivariance:
-    """The sweeps by parameter, and which class's capsule was looked at of each image, ``winners`` (N,)."""
-
-    winners: np.ndarray
-    num_classes: int
-    sweeps: dict[str, Sweep]
-
-    def examples(self, most: int = 4) -> list[int]:
-        """Places of the first images of different winning classes."""
-        return sorted(np.unique(self.winners, return_index=True)[1].tolist())[:most]
-
-    def as_dict(self) -> dict:
-        """All numbers, plain: what the picture is drawn from."""
-        of_class = [self.winners == k for k in range(self.num_classes)]
-        parameters = {}
-        for name, sweep in self.sweeps.items():
-            per_class = [
-                {"images": int(mine.sum()), "fit": _spread(sweep.fit[mine]), "readout": _plain(sweep.readout[k])}
-                for k, mine in enumerate(of_class)
-            ]
-            parameters[name] = {
-                "unit": PARAMETERS[name].unit,
-                "values": PARAMETERS[name].values,
-                "fit": _spread(sweep.fit),
-                "fit_permuted": _spread(sweep.fit_permuted),
-                "moved": _spread(sweep.moved),
-                "readout": _spread(sweep.readout),
-                "readout_permuted": _spread(sweep.readout_permuted),
-                "per_class": per_class,
-            }
-        turned = self.sweeps["rotation"]
-        examples = [
-            {
-                "image": place,
-                "class": int(self.winners[place]),
-                "fit": _plain(turned.fit[place]),
-                "vectors": turned.vectors[place].round(4).tolist(),
-            }
-            for place in self.examples()
-        ]
-        return {"images": len(self.winners), "parameters": parameters, "examples": examples}
-
-    def to_json(self, **about: object) -> str:
-        """``as_dict`` as JSON, with what the numbers are of."""
-        return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
-
-
 @torch.no_grad()
-def equivariance(
-    model: ImageNetwork, batches: Batches, on_progress: Callable[[float], object] = lambda share: None
-) -> Equivariance:
-    """Sweep the first ``IMAGES`` images of a set through every parameter.
+def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> dict:
+    """Sweep the first ``MAX_IMAGES`` images of a set through every parameter.
 
     Args:
         model: a network with capsules whose images show one object, on the device of the batches; its mode is put back.
         batches: the images, taken in order; labels are not looked at.
         on_progress: called after each batch with the share of images done.
 
+    Returns:
+        Plain numbers, ready for JSON and for ``viz.equivariance``: ``images``; ``parameters`` with ``unit``,
+        ``values``, mean and standard deviation of each measure of ``Sweep``, and fit and read-out ``per_class``;
+        ``examples``, the first images of different winning classes, with their vectors over the angles.
+
     Raises:
         InputError: a network without capsules, or one whose images show several objects.
     """
     check_capsules(model)
-    total = min(IMAGES, batches.num_images)
+    total, seen = min(MAX_IMAGES, batches.num_images), 0
     winners: list[Tensor] = []
     vectors: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
-    seen = 0
     with evaluating(model):
         for images, _ in batches.in_order():
             images = images[: total - seen]
@@ -153,54 +100,71 @@ def equivariance(
             on_progress(seen / total)
             if seen == total:
                 break
-    of_images = torch.cat(winners).numpy()
-    swept = {
-        name: measured(torch.cat(vectors[name]).numpy(), np.array(parameter.values, float), of_images, clean.shape[1])
+    by_parameter = {name: torch.cat(parts).numpy() for name, parts in vectors.items()}
+    return summary(by_parameter, torch.cat(winners).numpy(), clean.shape[1])
+
+
+def summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
+    """The result of ``equivariance`` for vectors (N, T, D) by parameter and winning classes (N,)."""
+    sweeps = {
+        name: measured(vectors[name], np.array(parameter.values, float), winners, num_classes)
         for name, parameter in PARAMETERS.items()
     }
-    return Equivariance(of_images, clean.shape[1], swept)
+    parameters = {}
+    for name, sweep in sweeps.items():
+        per_class = []
+        for k in range(num_classes):
+            mine = winners == k
+            fit, readout = _mean_and_sd(sweep.fit[mine]), _number_or_none(sweep.readout[k])
+            per_class.append({"images": int(mine.sum()), "fit": fit, "readout": readout})
+        known = {"unit": PARAMETERS[name].unit, "values": PARAMETERS[name].values}
+        measures = {measure: _mean_and_sd(values) for measure, values in sweep._asdict().items()}
+        parameters[name] = {**known, **measures, "per_class": per_class}
+    examples = [
+        {
+            "image": place,
+            "class": int(winners[place]),
+            "fit": _number_or_none(sweeps["rotation"].fit[place]),
+            "vectors": vectors["rotation"][place].round(4).tolist(),
+        }
+        for place in sorted(np.unique(winners, return_index=True)[1].tolist())[:MAX_EXAMPLES]
+    ]
+    return {"images": len(winners), "parameters": parameters, "examples": examples}
 
 
-def example_images(found: Equivariance, batches: Batches) -> np.ndarray:
-    """The images of ``found.examples()`` at the first, the middle and the last angle, (n, 3, C, H, W) uint8."""
-    images, _ = batches.at(torch.tensor(found.examples()))
-    apply, values = PARAMETERS["rotation"].apply, PARAMETERS["rotation"].values
+def example_images(result: dict, batches: Batches) -> np.ndarray:
+    """The images of a result's examples at the first, the middle and the last angle, (n, 3, C, H, W) uint8."""
+    images, _ = batches.at(torch.tensor([example["image"] for example in result["examples"]]))
+    apply, values, _ = PARAMETERS["rotation"]
     turned = [apply(images, angle) for angle in (values[0], values[len(values) // 2], values[-1])]
     return torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
 
 
 def check_capsules(model: ImageNetwork) -> None:
-    """Raise ``InputError`` where a network has no capsules to follow, or its images show several objects."""
+    """Raise ``InputError`` if a network has no capsules to follow, or its images show several objects."""
     expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
     expect(model.objects == 1, "model", "a network whose images show one object", model.objects or "any number")
 
 
 def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int, seed: int = 0) -> Sweep:
-    """All numbers of one parameter.
+    """All measures of one parameter.
 
     Args:
         vectors: (N, T, D).
-        values: (T,), the parameter's.
+        values: (T,) of the parameter.
         winners: (N,), the class of each vector.
         num_classes: J.
         seed: of the permutations.
     """
     random = np.random.RandomState(seed)
-    taken = np.tile(values, (len(vectors), 1))
+    swept = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
     readouts = np.full((2, num_classes), np.nan)
     for k in range(num_classes):
         mine = winners == k
-        if mine.sum() >= FEWEST:
-            readouts[:, k] = [readout(vectors[mine], p[mine]) for p in (taken, permuted)]
-    return Sweep(
-        vectors,
-        fit=line_fit(vectors, taken),
-        fit_permuted=line_fit(vectors, permuted),
-        moved=_moved(vectors),
-        readout=readouts[0],
-        readout_permuted=readouts[1],
-    )
+        if mine.sum() >= MIN_IMAGES:
+            readouts[:, k] = [readout(vectors[mine], p[mine]) for p in (swept, permuted)]
+    return Sweep(line_fit(vectors, swept), line_fit(vectors, permuted), _moved(vectors), *readouts)
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -211,18 +175,18 @@ def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
         values: (N, T), the parameter's at each step.
 
     Returns:
-        (N,) in [0, 1], NaN where a vector moves by less than ``STILL`` of its length.
+        (N,) in [0, 1], NaN if a vector moves by less than ``MIN_MOVED`` of its length.
     """
     p = values - values.mean(axis=1, keepdims=True)
     centred = vectors - vectors.mean(axis=1, keepdims=True)
     slope = np.einsum("nt,ntd->nd", p, centred) / (p**2).sum(axis=1, keepdims=True)  # (N, D)
     explained, whole = (slope**2).sum(axis=1) * (p**2).sum(axis=1), (centred**2).sum(axis=(1, 2))
-    moves = _moved(vectors) > STILL
+    moves = _moved(vectors) > MIN_MOVED
     return np.divide(explained, whole, out=np.full(len(vectors), np.nan), where=moves)
 
 
 def readout(vectors: np.ndarray, values: np.ndarray) -> float:
-    """R^2 of p by w.v + w0, fitted on every other image, of the images between, held out.
+    """R^2 of p by w.v + w0, fitted on every other image, for the images between, held out.
 
     Args:
         vectors: (N, T, D) of one class, N >= 2. An image is in one half with all of its steps.
@@ -241,12 +205,12 @@ def _moved(vectors: np.ndarray) -> np.ndarray:
     return np.sqrt(np.divide((centred**2).sum(axis=(1, 2)), whole, out=np.zeros(len(vectors)), where=whole > 0))
 
 
-def _plain(value: float) -> float | None:
+def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _spread(values: np.ndarray) -> dict:
-    """Mean and standard deviation of what is there, and of how many."""
+def _mean_and_sd(values: np.ndarray) -> dict:
+    """Mean and standard deviation of the values that aren't NaN, and their number."""
     there = values[~np.isnan(values)]
     mean, sd = (float(there.mean()), float(there.std())) if len(there) else (None, None)
     return {"mean": mean, "sd": sd, "of": len(there)}

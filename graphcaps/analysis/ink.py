@@ -1,17 +1,16 @@
-"""Who owns which ink: of overlapping objects, whether a child is coupled with the one whose ink it sees.
+"""Ownership of ink: with overlapping objects, whether a child is coupled with the one whose ink it sees.
 
-A child counts in an image where the pixel at the centre of its field has ink of one object, at least ``INK``, and none
-of the others. It is right where its coupling with that object's class is larger than those with the others'; where they
-are equal it is half right, so that equal couplings have one half of two objects. Children are weighted by their length.
-Layers and classes are the true ones, whatever the network answers.
+A child counts in an image if the pixel at the centre of its field has ink of one object, at least ``INK``, and none of
+the others. It is right if its coupling with that object's class is larger than those with the others', and half right
+if they are equal, so that equal couplings have one half with two objects. Children are weighted by their length. Layers
+and classes are the true ones; the network's answer has no part in it.
 
-The same pixels and weights are put to what else in the network might know: the decoder, by how bright its picture of
-each object is there, and the class capsules, by how much each one's length depends on the pixel (saliency).
+The same pixels and weights are put to other parts of the network that might know the owner: the decoder, by how bright
+its picture of each object is there, and the class capsules, by how much each length depends on the pixel (saliency).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +20,11 @@ from torch import Tensor
 from ..data import Batches
 from ..errors import expect
 from ..models import CapsNet
-from ..models.objects import overlaid
-from ..nn.routed import activation_of, route_layer
-from .accuracy import Evaluation, evaluating
+from ..models.answers import overlaid
+from .accuracy import Evaluation, OnProgress, in_eval_mode, no_progress
+from .capsule_usage import routed_batch
 
-INK = 0.5
+INK = 0.5  # brightness of a pixel that counts, at least
 
 
 class InkAssigned(NamedTuple):
@@ -38,35 +37,31 @@ class InkAssigned(NamedTuple):
     """Children, over all images."""
 
 
-def ink_assigned(
-    model: CapsNet, batches: Batches, on_share: Callable[[float], object] = lambda share: None
-) -> InkAssigned:
+def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> InkAssigned:
     """Count over all images of ``batches``, in eval mode; the network's mode is put back afterwards.
 
     Args:
         model: on the device of the batches.
         batches: images of several objects, in layers.
-        on_share: called after each batch with the share of images done.
+        on_progress: called after each batch with the share of images done.
 
     Raises:
-        InputError: children that all see the same, or no ink of one object alone at any centre.
+        InputError: all children see the same, or no centre has ink of one object alone.
     """
     rows, columns = model.centres()
     expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
-    hits, total, counted, seen = torch.zeros(3, dtype=torch.float64), 0.0, 0, 0
-    with evaluating(model):
-        for layers, labels in batches.in_order():
-            ink = layers.mean(2)[:, :, rows, columns].permute(2, 1, 0)  # (I, K, B)
-            there, owner = ink.max(dim=1)  # (I, B)
-            alone = (there >= INK) & ((ink > 0).sum(dim=1) == 1)
-            lengths, scores = _scores(model, overlaid(layers), labels, rows, columns)
-            weight = (lengths * alone).double()
-            for n, score in enumerate(scores):
-                own = score.gather(1, owner.unsqueeze(1)).squeeze(1)
-                others = score.scatter(1, owner.unsqueeze(1), -torch.inf).amax(dim=1)
-                hits[n] += float((weight * ((own > others).double() + 0.5 * (own == others))).sum())
-            total, counted, seen = total + float(weight.sum()), counted + int(alone.sum()), seen + len(labels)
-            on_share(seen / batches.num_images)
+    hits, total, counted = torch.zeros(3, dtype=torch.float64), 0.0, 0
+    for layers, labels in in_eval_mode(model, batches, on_progress):
+        ink = layers.mean(2)[:, :, rows, columns].permute(2, 1, 0)  # (I, K, B)
+        most, owner = ink.max(dim=1)  # (I, B)
+        alone = (most >= INK) & ((ink > 0).sum(dim=1) == 1)
+        lengths, scores = _scores(model, overlaid(layers), labels, rows, columns)
+        weight = (lengths * alone).double()
+        for n, score in enumerate(scores):
+            own = score.gather(1, owner.unsqueeze(1)).squeeze(1)
+            others = score.scatter(1, owner.unsqueeze(1), -torch.inf).amax(dim=1)
+            hits[n] += float((weight * ((own > others).double() + 0.5 * (own == others))).sum())
+        total, counted = total + float(weight.sum()), counted + int(alone.sum())
     expect(total > 0, "images", "ink of one object alone at the centre of a child's field", "none")
     couplings, decoder, saliency = (hits / total).tolist()
     return InkAssigned(couplings, decoder, saliency, counted)
@@ -96,16 +91,14 @@ def _scores(
 
 def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lengths of the children (I, B), their couplings with classes (B, K) as (I, K, B), and the capsules (J, B, D)."""
-    u = model.children_of(images)
-    last: dict[str, Tensor] = {}
-    v = route_layer(model.capsules, u, on_iteration=lambda r, b, c, v, agreement: last.update(c=c)).v
-    c = last["c"].unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
-    return activation_of(u), c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
+    lengths, couplings, v = routed_batch(model.capsules, model.children_of(images))
+    c = couplings.unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
+    return lengths, c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
 
 
 @torch.no_grad()
 def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
-    """Whose each pixel is by the couplings of the children whose centres are nearest, weighted by their length.
+    """Shares of each pixel by the couplings of the children with the nearest centres, weighted by their length.
 
     Args:
         images: (N, C, H, W) in [0, 1].
@@ -128,19 +121,20 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
 
 @torch.no_grad()
 def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
-    """The first images of several objects that are right and that are wrong, as ``viz.segmentation`` takes them.
+    """The first images of several objects with right and with wrong answers, as ``viz.segmentation`` takes them.
 
     Args:
         model: in eval mode, on the device of the batches.
+        batches: images of several objects, in layers.
         result: of the same model and batches.
         most: how many of each.
     """
     hit = result.right
-    places = torch.cat([where.nonzero().flatten()[:most] for where in (hit, ~hit)])
+    places = torch.cat([chosen.nonzero().flatten()[:most] for chosen in (hit, ~hit)])
     layers, labels = batches.at(places)
     images = overlaid(layers)
-    found = {"images": images, "reconstructions": model(images).reconstruction}
+    shown = {"images": images, "reconstructions": model(images).reconstruction}
     if sees_parts(model):
-        found["owners"] = owners(model, images, result.predicted[places].to(images.device))
-    found = {name: (values * 255).round().byte().cpu().numpy() for name, values in found.items()}
-    return {**found, "labels": labels.cpu().numpy(), "predicted": result.predicted[places].numpy()}
+        shown["owners"] = owners(model, images, result.predicted[places].to(images.device))
+    pictures = {name: (values * 255).round().byte().cpu().numpy() for name, values in shown.items()}
+    return {**pictures, "labels": labels.cpu().numpy(), "predicted": result.predicted[places].numpy()}

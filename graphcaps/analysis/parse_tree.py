@@ -1,12 +1,12 @@
-"""Which parts made the answer: a trace's strongest links from children to parents, as a networkx graph.
+"""The parse tree of an answer: a trace's strongest links from children to parents, as a networkx graph.
 
-The credit of an edge is what its child gives to its parent's length: c <u_hat, v>, after the iterations of training.
-A parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat and v = squash(s) points its way. A vote
+The credit of an edge is its child's part of its parent's length: c <u_hat, v>, after the iterations of training. A
+parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has its direction. A vote
 against the parent has a credit below 0. Short parents have little credit to give, so the links that make up most of all
-credit are those of the parents that are there, be it one or several: nobody has to say which parents won.
+credit are those of the parents that are there, one or several, without a threshold that says which these are.
 
-That holds for dynamic, uniform and attention routing. Where parents are poses stretched to an activation, credits are
-still what children give along v, but not parts of its length: ``NOTES`` says what they leave out.
+That holds for dynamic, uniform and attention routing. If parents are poses stretched to an activation, credits are
+still the children's parts along v, but not parts of its length: ``NOTES`` says what they leave out.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ import numpy as np
 
 from ..atomic import write_text
 from ..errors import GraphcapsError, expect
-from ..trace import RoutingTrace
+from ..viz.routing.timeline import count
+from ..viz.routing_trace import RoutingTrace
 
-KEEP = 0.9
+KEEP = 0.9  # share of all credit above 0 in a tree
 NOTES = {
     "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
     "em": "EM routing also weighs children by their activations: credits have the couplings c alone",
 }
-"""Of runs whose credits don't add up to lengths: why."""
+"""Why credits don't add up to lengths, by routing."""
 
 
 def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
     """(E,) float64: c <u_hat, v> of each edge for one image, in the last epoch, after the iterations of training.
 
     Raises:
-        InputError: the trace doesn't hold this image, or doesn't fit together.
+        InputError: the trace doesn't have this image, or doesn't fit together.
         GraphcapsError: couplings or agreement that are not finite.
     """
     trace.check(image)
@@ -54,7 +55,7 @@ def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
         keep: share in (0, 1].
 
     Returns:
-        (K,) edges; none where no credit is above 0.
+        (K,) edges; none if no credit is above 0.
 
     Raises:
         InputError: ``keep`` outside (0, 1].
@@ -80,11 +81,11 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
 
     Returns:
         Edges from children to parents, strongest first, with ``key`` = edge id and ``c``, ``agreement``, ``credit``.
-        Nodes ``child i`` and ``parent j`` with edges here have ``layer`` (0 or 1) and ``index``; children
-        ``top``, ``left``, ``height``, ``width`` of the field they see, in pixels, where the trace knows it; parents
+        Nodes ``child i`` and ``parent j`` of these edges have ``layer`` (0 or 1) and ``index``; children have ``top``,
+        ``left``, ``height``, ``width`` of the field they see, in pixels, if the trace knows it; parents have
         ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
-        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` where known, ``note`` where there is one
-        in ``NOTES``, and the trace's ``about``.
+        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` if known, ``note`` if ``NOTES`` has one,
+        and the trace's ``about``.
 
     Raises:
         InputError, GraphcapsError: as ``credits_of`` and ``strongest``.
@@ -123,15 +124,12 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
 def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
     """The answer for an image, how many links made it, and the strongest of them, in a line each.
 
-    Args:
-        as of ``parse_tree``.
-
-    Raises:
-        InputError, GraphcapsError: as ``parse_tree``.
+    Arguments and errors are those of ``parse_tree``.
     """
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    named = np.argsort(-trace.lengths[at], kind="stable")[: 1 if label else 2]  # without it there may be two
+    objects = 1 if label else 2  # images of two objects have no label in a trace
+    named = np.argsort(-trace.lengths[at], kind="stable")[:objects]
     longest = ", then ".join(f"{trace.parent_names[j]} ({trace.lengths[at][j]:.2f})" for j in named)
     lines = [f"image {image}: longest is {longest}{label}"]
     if tree.number_of_edges():
@@ -144,33 +142,29 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
 
 
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """How many children have links, and at how many places, where the picture puts those of one place together."""
+    """How many children have links, and at how many places if the picture puts those of one place together."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
-    count = f"{len(children):,} {'child' if len(children) == 1 else 'children'}"
+    words = count(len(children), "child", "children")
     if trace.saliency is not None or trace.fields is None:
-        return count
-    places = len({tuple(data[side] for side in ("top", "left", "height", "width")) for data in children})
-    return f"{count} at {places:,} {'place' if places == 1 else 'places'}"
-
-
-def as_graphml(tree: networkx.MultiDiGraph) -> str:
-    """The tree as GraphML, which Gephi, yEd, Cytoscape and networkx read."""
-    return "\n".join(networkx.generate_graphml(tree)) + "\n"
-
-
-def as_json(tree: networkx.MultiDiGraph) -> str:
-    """The tree as node-link JSON: ``networkx.node_link_graph(json.loads(text), edges="edges")`` reads it."""
-    return json.dumps(networkx.node_link_data(tree, edges="edges"), indent=1) + "\n"
+        return words
+    places = {tuple(data[side] for side in ("top", "left", "height", "width")) for data in children}
+    return f"{words} at {count(len(places), 'place')}"
 
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
-    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path."""
+    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path.
+
+    Gephi, yEd, Cytoscape and networkx read GraphML; ``networkx.node_link_graph(json.load(file), edges="edges")`` reads
+    the JSON.
+    """
     from ..viz import parts, save
 
     tree = parse_tree(trace, image, keep)
-    for kind, text in (("graphml", as_graphml(tree)), ("json", as_json(tree))):
+    node_link = networkx.node_link_data(tree, edges="edges")
+    texts = {"graphml": "\n".join(networkx.generate_graphml(tree)), "json": json.dumps(node_link, indent=1)}
+    for kind, text in texts.items():
         path = folder / f"image-{image}.{kind}"
-        write_text(path, text)
+        write_text(path, text + "\n")
         yield path
     path = folder / f"image-{image}.png"
     save(parts(trace, tree), path)

@@ -1,16 +1,21 @@
-"""Which transforms of the test images hurt which class, without training again.
+"""Accuracy on transformed test images, and each class's recall, without training again.
 
-Every version of an image set is classified as ``graphcaps evaluate`` does the set itself: each image once, in order,
-and no label reaches the network. Beside right answers stands how sure the network is, the mean score of its answer:
-where accuracy falls and the score doesn't, it is wrong and sure.
+Each version of an image set is classified as ``graphcaps evaluate`` does the set itself: each image once, in order, and
+no label reaches the network. The mean score of the answers stands beside the accuracy: if accuracy falls and the score
+doesn't, the network is wrong and sure.
+
+Results are plain, ready for JSON and for ``viz.robustness``::
+
+    on       name of the transform, or of the comparison of sets     says    heading of the rows' names
+    clean    index of the row of unchanged images                    seed    of the transforms
+    rows     {"name", "correct", "images", "accuracy", "interval_95", "winning_score", "recall"} for each version:
+             interval_95 is the Wilson score interval, winning_score the mean score of the answers, and recall the share
+             of each class's images whose answer has it, None without images
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -19,90 +24,14 @@ from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
 from ..models import ImageNetwork
-from ..models.objects import is_correct, longest, overlaid, present
-from .accuracy import evaluating, wilson_interval
+from ..models.answers import is_correct, longest, overlaid, present
+from .accuracy import OnProgress, in_eval_mode, no_progress, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]
-"""Images (B, C, H, W) in [0, 1] and their places (B,) in the set -> what the network sees of them."""
+"""A transform of images (B, C, H, W) in [0, 1] with their places (B,) in the set."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """Answers on one version of the test images.
-
-    Args:
-        name: the severity as printed, or the name of the image set.
-        correct: images whose classes are all found.
-        images: N.
-        hits: of each class, how many of its images have it in the answer.
-        of_class: of each class, how many images show it.
-        score: the mean over the images of the score of the answer, in [0, 1].
-    """
-
-    name: str
-    correct: int
-    images: int
-    hits: tuple[int, ...]
-    of_class: tuple[int, ...]
-    score: float
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right answers, in [0, 1]."""
-        return self.correct / self.images
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % Wilson score interval of the accuracy."""
-        return wilson_interval(self.correct, self.images)
-
-    @property
-    def recall(self) -> tuple[float | None, ...]:
-        """Share of each class's images that have it in the answer, None where there is no image."""
-        return tuple(hit / of if of else None for hit, of in zip(self.hits, self.of_class, strict=True))
-
-
-@dataclass(frozen=True)
-class Robustness:
-    """Rows in the order of tables and pictures; ``rows[clean]`` are the images as they are."""
-
-    on: str
-    says: str
-    """What the rows' names are."""
-    rows: tuple[Row, ...]
-    clean: int
-
-    def hurt_most(self, row: Row) -> tuple[int, float]:
-        """The class that loses most of its recall against the clean images, and how much (below 0: none loses any)."""
-        pairs = enumerate(zip(self.rows[self.clean].recall, row.recall, strict=True))
-        lost = [(before - after, -k) for k, (before, after) in pairs if before is not None and after is not None]
-        most, place = max(lost)
-        return -place, most
-
-    def as_dict(self) -> dict:
-        """All numbers, plain: what the picture is drawn from."""
-        rows = [
-            {
-                "name": row.name,
-                "correct": row.correct,
-                "images": row.images,
-                "accuracy": row.accuracy,
-                "interval_95": row.interval,
-                "winning_score": row.score,
-                "recall": row.recall,
-            }
-            for row in self.rows
-        ]
-        return {"on": self.on, "says": self.says, "clean": self.clean, "seed": SEED, "rows": rows}
-
-    def to_json(self, **about: object) -> str:
-        """``as_dict`` as JSON, with what the numbers are of."""
-        return json.dumps({**about, **self.as_dict()}, indent=1) + "\n"
-
-
-def evaluate_transform(
-    model: ImageNetwork, batches: Batches, name: str, on_progress: Callable[[float], object] = lambda share: None
-) -> Robustness:
+def evaluate_transform(model: ImageNetwork, batches: Batches, name: str, on_progress: OnProgress = no_progress) -> dict:
     """Evaluate a network on all images under each severity of a transform.
 
     Args:
@@ -119,85 +48,91 @@ def evaluate_transform(
 
     def version(severity: float) -> Version:
         if severity == transform.clean:
-            return _as_they_are
+            return _unchanged
         return lambda images, places: transform.apply(images, severity, places)
 
-    versions = [version(severity) for severity in transform.severities]
-    rows = _answer(model, batches, versions, [f"{severity:g}" for severity in transform.severities], on_progress)
-    return Robustness(name, transform.says, rows, transform.severities.index(transform.clean))
+    versions = {f"{severity:g}": version(severity) for severity in transform.severities}
+    rows, clean = _rows(model, batches, versions, {}, on_progress), transform.severities.index(transform.clean)
+    return {"on": name, "says": transform.says, "clean": clean, "seed": SEED, "rows": rows}
 
 
 def evaluate_sets(
     model: ImageNetwork,
     on: str,
     batches: dict[str, Batches],
-    on_progress: Callable[[float], object] = lambda share: None,
-    parts: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
-) -> Robustness:
+    parts: Mapping[str, Mapping[str, Tensor]],
+    on_progress: OnProgress = no_progress,
+) -> dict:
     """Evaluate a network on image sets by name; the first is the clean one.
 
     Args:
         model: on the device of the batches; its mode is put back afterwards.
-        on: what the result is called.
+        on: name of the result.
         batches: the sets, each taken in order.
+        parts: for a set's name, its parts by theirs, each a bool (N,) of its images; those with images get a row below
+            the set's.
         on_progress: called after each batch with the share of images done.
-        parts: of a set by its name, parts of it by theirs, each a bool (N,) of its images; those with images get a row
-            below the set's.
     """
-    rows: list[Row] = []
-    done, total = 0, sum(part.num_images for part in batches.values())
-    for name, part in batches.items():
+    rows: list[dict] = []
+    done, total = 0, sum(images.num_images for images in batches.values())
+    for name, images in batches.items():
+        before, share = done / total, images.num_images / total
 
-        def share(of_part: float, done: int = done, part: Batches = part) -> object:
-            return on_progress((done + of_part * part.num_images) / total)
+        def on_part(part: float, before: float = before, share: float = share) -> object:
+            return on_progress(before + part * share)
 
-        rows += _answer(model, part, [_as_they_are], [name], share, parts.get(name, {}))
-        done += part.num_images
-    return Robustness(on, "image set", tuple(rows), 0)
+        rows += _rows(model, images, {name: _unchanged}, parts.get(name, {}), on_part)
+        done += images.num_images
+    return {"on": on, "says": "image set", "clean": 0, "seed": SEED, "rows": rows}
 
 
-def _as_they_are(images: Tensor, places: Tensor) -> Tensor:
+def _unchanged(images: Tensor, places: Tensor) -> Tensor:
     return images
 
 
 @torch.no_grad()
-def _answer(
+def _rows(
     model: ImageNetwork,
     batches: Batches,
-    versions: Sequence[Version],
-    names: Sequence[str],
-    on_progress: Callable[[float], object],
-    parts: Mapping[str, Tensor] = MappingProxyType({}),
-) -> tuple[Row, ...]:
+    versions: Mapping[str, Version],
+    parts: Mapping[str, Tensor],
+    on_progress: OnProgress,
+) -> list[dict]:
     """A row for each version of the images, and below it one for each part; all of them in one pass over the set."""
-    answers: list[list[Tensor]] = [[] for _ in versions]
-    sure: list[list[Tensor]] = [[] for _ in versions]
-    truth, seen = [], 0
-    with evaluating(model):
-        for layers, labels in batches.in_order():
-            images, places = overlaid(layers), torch.arange(seen, seen + len(labels))
-            for n, version in enumerate(versions):
-                of_classes = model(version(images, places)).scores  # (B, J)
-                answer = longest(of_classes, model.objects)
-                answers[n].append(answer)
-                named = present(answer, of_classes.shape[1])
-                sure[n].append((of_classes * named).sum(dim=1) / named.sum(dim=1).clamp_min(1))
-            truth.append(labels)
-            seen += len(labels)
-            on_progress(seen / batches.num_images)
-    labels, num_classes = torch.cat(truth), of_classes.shape[1]
-    rows = []
-    for name, answer, score in zip(names, map(torch.cat, answers), map(torch.cat, sure), strict=True):
+    answers: dict[str, list[Tensor]] = {name: [] for name in versions}
+    scores: dict[str, list[Tensor]] = {name: [] for name in versions}
+    truths, seen, num_classes = [], 0, 0
+    for layers, labels in in_eval_mode(model, batches, on_progress):
+        images, places = overlaid(layers), torch.arange(seen, seen + len(labels))
+        for name, version in versions.items():
+            by_class = model(version(images, places)).scores  # (B, J)
+            answer, num_classes = longest(by_class, model.objects), by_class.shape[1]
+            named = present(answer, num_classes)
+            answers[name].append(answer)
+            scores[name].append((by_class * named).sum(dim=1) / named.sum(dim=1).clamp_min(1))
+        truths.append(labels)
+        seen += len(labels)
+    labels, rows = torch.cat(truths), []
+    for name in versions:
+        answer, score = torch.cat(answers[name]), torch.cat(scores[name])
         rows.append(_row(name, answer, score, labels, num_classes))
         for part, among in parts.items():
             if among.any():
                 at = among.to(labels.device)
                 rows.append(_row(part, answer[at], score[at], labels[at], num_classes))
-    return tuple(rows)
+    return rows
 
 
-def _row(name: str, answers: Tensor, score: Tensor, labels: Tensor, num_classes: int) -> Row:
-    shown, found = present(labels, num_classes), present(answers, num_classes)  # (N, J)
-    hits, of_class = (shown & found).sum(dim=0).tolist(), shown.sum(dim=0).tolist()
+def _row(name: str, answers: Tensor, scores: Tensor, labels: Tensor, num_classes: int) -> dict:
+    shown, answered = present(labels, num_classes), present(answers, num_classes)  # (N, J)
+    counts = zip((shown & answered).sum(dim=0).tolist(), shown.sum(dim=0).tolist(), strict=True)
     correct = int(is_correct(answers, labels).sum())
-    return Row(name, correct, len(labels), tuple(hits), tuple(of_class), float(score.cpu().double().mean()))
+    return {
+        "name": name,
+        "correct": correct,
+        "images": len(labels),
+        "accuracy": correct / len(labels),
+        "interval_95": wilson_interval(correct, len(labels)),
+        "winning_score": float(scores.cpu().double().mean()),
+        "recall": [hits / images if images else None for hits, images in counts],
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,28 +58,26 @@ def evaluate_on(
 
     if "equivariance" in names:
         check_capsules(model)
+    about: dict[str, Any] = {"model": run.config.model, "dataset": run.config.dataset_name, "class_names": class_names}
     for name in names:
-        folder, command = run.path / "evaluate", f"graphcaps evaluate --on {name}"
-        about: dict[str, Any] = {"model": run.config.model, "dataset": run.config.dataset_name}
-        about |= {"class_names": class_names, "command": command}
+        folder, about["command"] = run.results / "evaluate", f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "equivariance":
-                moved = equivariance(model, batches, on_progress)
-                table, text = equivariance_table(moved, class_names), moved.to_json(**about)
-                figure = viz.equivariance({**about, **moved.as_dict()}, example_images(moved, batches))
+                found = about | equivariance(model, batches, on_progress)
+                table = equivariance_table(found, class_names)
+                figure = viz.equivariance(found, example_images(found, batches))
             else:
                 if name == "affnist":
-                    result = _evaluate_affnist(model, batches, about["dataset"], root, on_progress)
+                    found = about | _evaluate_affnist(model, batches, run.config.dataset_name, root, on_progress)
                 else:
-                    result = evaluate_transform(model, batches, name, on_progress)
-                table, text = robustness_table(result, class_names), result.to_json(**about)
-                figure = viz.robustness({**about, **result.as_dict()})
-        write_text(folder / f"{name}.json", text)
+                    found = about | evaluate_transform(model, batches, name, on_progress)
+                table, figure = robustness_table(found, class_names), viz.robustness(found)
+        write_text(folder / f"{name}.json", json.dumps(found, indent=1) + "\n")
         viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 
 
-def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path, on_progress: Any) -> Any:
+def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path, on_progress: Any) -> dict:
     """affNIST, whole and in two parts, beside the run's own test images."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.robustness import evaluate_sets
@@ -88,4 +87,4 @@ def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path
     inside, device = within(images), next(model.parameters()).device
     sets = {dataset: batches, title: Batches(images, EVALUATION_BATCH, device=device)}
     parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}
-    return evaluate_sets(model, "affnist", sets, on_progress, parts)
+    return evaluate_sets(model, "affnist", sets, parts, on_progress)

@@ -1,1 +1,1 @@
-"""Pages that carry a network: of a run, on which one draws (`graphcaps explore`), and of a graph, which one changes."""
+"""Pages that carry a network: one for a run, on which you draw (`graphcaps explore`), and one for a graph to change."""

@@ -1,4 +1,4 @@
-"""What routed layers did, recorded as routing traces: while a network of your own runs, and while one is trained.
+"""Recording: a routing trace of a network of your own while it runs, and of one while it is trained.
 
 Names are imported when first used: ``watch`` and ``recording`` need torch, ``RoutingTrace`` doesn't.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._lazy import attach
-from ..routing_trace import RoutingTrace
+from ..viz.routing_trace import RoutingTrace
 
 __all__ = ["RoutingTrace", "Watched", "random_trace", "watch"]
 
@@ -16,5 +15,11 @@ if TYPE_CHECKING:
     from .watched import Watched, random_trace, watch
 
 
-if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-    __getattr__, __dir__ = attach(__name__, {"watched": "Watched random_trace watch"})
+if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
+
+    def __getattr__(name: str):
+        if name not in ("Watched", "random_trace", "watch"):
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from . import watched
+
+        return getattr(watched, name)

@@ -1,23 +1,24 @@
-"""What a picture needs and only a network can make: its routing on a few images, reconstructions, saliency."""
+"""Recording for pictures: a network's routing of a few images, its reconstructions and saliency."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
-from ..models.objects import overlaid, present
+from ..models.answers import overlaid, present
 from ..nn.routed import activation_of, route_layer
-from ..routing.names import ROUTINGS
-from ..routing_trace import RoutingTrace
+from ..routing.names import ROUTINGS, name_of
+from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
-ITERATIONS = 10  # more than a network is trained with: three would be three nearly flat frames
+ITERATIONS = 10  # recorded at least: a network's own three would be three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
-MOST_SALIENCY_CHILDREN = 64  # beyond these, a child's receptive field says where it looks
+MOST_SALIENCY_CHILDREN = 64  # with more, receptive fields stand for saliency
 
 
 def kept_epochs(last: int) -> list[int]:
@@ -30,24 +31,25 @@ def kept_epochs(last: int) -> list[int]:
 
 
 def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Where the first image of each class is in labels (N,) or (N, J) bool, in the order of classes."""
-    return torch.tensor([int(of.nonzero()[0]) for of in present(labels, num_classes).unbind(dim=1) if of.any()])
+    """Index of the first image of each class in labels (N,) or (N, J) bool, in the order of classes."""
+    by_class = present(labels, num_classes).unbind(dim=1)
+    return torch.tensor([int(shows.nonzero()[0]) for shows in by_class if shows.any()])
 
 
 @torch.no_grad()
 def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
-    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's where it has more.
+    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's if it has more.
 
-    Of a routing of the user's own only the network's: with others it may be another algorithm from the first one on.
+    A routing of the user's own runs for the network's iterations alone: it may depend on their number from the start.
     """
     layer, u = model.capsules, model.children_of(images)
     trained = layer.routing.iterations
-    further = type(layer.routing) in ROUTINGS.values()
+    can_go_on = name_of(layer.routing) in ROUTINGS
     with watch(images=None, edges=None) as seen:
-        route_layer(layer, u, iterations=max(ITERATIONS, trained) if further else trained)
+        route_layer(layer, u, iterations=max(ITERATIONS, trained) if can_go_on else trained)
     fields = model.receptive_fields().numpy().astype(np.int32)
-    trace = dataclasses.replace(seen["route"], trained_iterations=layer.routing.iterations)
-    return dataclasses.replace(trace, images=to_bytes(images), fields=fields, v=None)
+    known: dict[str, Any] = {"images": to_bytes(images), "fields": fields, "v": None}
+    return dataclasses.replace(seen["route"], trained_iterations=trained, **known)
 
 
 def record(
@@ -58,14 +60,14 @@ def record(
     device: torch.device | str,
     about: dict[str, str | int | float],
 ) -> RoutingTrace:
-    """Add the routing after ``epoch`` to the trace; without one, start it."""
+    """The trace with the routing after ``epoch``; without a trace, a new one."""
     images, labels = Batches(splits.test, 1).at(one_of_each_class(splits.test.labels, splits.num_classes))
     images = overlaid(images).to(device)
     training = model.training
     model.eval()
     routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
     if trace is None:
-        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace has one label per image or none
+        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace has no room for several labels of an image
         trace = dataclasses.replace(routed, labels=one_each, class_names=splits.class_names, about=about)
     trace = trace.with_epoch(epoch, routed, **pictures(model, images))
     model.train(training)
@@ -73,39 +75,29 @@ def record(
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
-    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), as ``RoutingTrace`` keeps them.
+    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), by their names in ``RoutingTrace``.
 
-    A network without a decoder has no reconstructions.
+    A network without a decoder has no reconstructions, one with many children no saliency.
     """
+    few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
+    seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
     if not model.reconstructs:
-        return {"saliency": kept_saliency(model, images)}
+        return seen
     with torch.no_grad():
-        output = CapsNet.forward(model, images)  # in float32, as its routing: Accelerate puts autocast around model()
+        output = CapsNet.forward(model, images)  # not model(images), which Accelerate puts into autocast
         longest = output.lengths.argmax(dim=1)  # (N,)
-        num_images, num_classes, dim = output.capsules.shape
-        moves = torch.from_numpy(STEPS).to(images.device)
-        moves = moves[:, None] * torch.eye(dim, device=images.device)[:, None]  # (D, S, D)
+        dim = output.capsules.shape[2]
+        amounts = torch.from_numpy(STEPS).to(images.device)
+        moves = amounts[:, None] * torch.eye(dim, device=images.device)[:, None]  # (D, S, D)
         moved = output.capsules[:, None, None] + moves[None, :, :, None]  # (N, D, S, J, D)
-        repeat = moved.shape[1] * moved.shape[2]
         reconstructions = model.decoder(output.capsules, longest)
-        perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(repeat))
-    return {
-        "reconstructions": to_bytes(reconstructions),
-        "perturbed": to_bytes(perturbed.unflatten(0, (num_images, dim, len(STEPS)))),
-        "steps": STEPS,
-        "saliency": kept_saliency(model, images),
-    }
-
-
-def kept_saliency(model: CapsNet, images: torch.Tensor) -> np.ndarray | None:
-    """``saliency`` as ``RoutingTrace`` keeps it; None of a network with many children, whose fields say as much."""
-    if model.capsules.num_children > MOST_SALIENCY_CHILDREN:
-        return None
-    return saliency(model, images).cpu().numpy().astype(np.float16)
+        perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(dim * len(STEPS)))
+    by_step = perturbed.unflatten(0, (len(images), dim, len(STEPS)))
+    return {"reconstructions": to_bytes(reconstructions), "perturbed": to_bytes(by_step), "steps": STEPS, **seen}
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
-    """Where each child looks: |d length of u_i / d pixel|, the largest over channels, each child scaled to 1.
+    """The pixels that each child looks at: |d length of u_i / d pixel|, the largest over channels, scaled to 1.
 
     Returns:
         (N, I, H, W) in [0, 1].
@@ -124,5 +116,5 @@ def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
 
 
 def to_bytes(images: torch.Tensor) -> np.ndarray:
-    """Images in [0, 1] as uint8."""
+    """Images in [0, 1] as uint8 on the CPU."""
     return (images * 255).round().to(torch.uint8).cpu().numpy()

@@ -12,7 +12,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import as_graphml, as_json, credits_of, in_words, parse_tree, strongest
+from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest, write_parts
 from graphcaps.trace import random_trace
 from graphcaps.viz import parts
 
@@ -25,7 +25,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def with_fields(trace):
-    """As of a paper preset: no saliency, four children at each of four positions, one reaching over the border."""
+    """A trace as a paper preset's: no saliency, four children at each of four positions, one over the border."""
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
     fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
     return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))
@@ -61,7 +61,7 @@ def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
     with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):
         parse_tree(dataclasses.replace(trace, agreement=broken), 1)
     bare = dataclasses.replace(trace, images=None)
-    with pytest.raises(InputError, match="trace: expected .*Traces of training runs hold them"):
+    with pytest.raises(InputError, match="trace: expected .*Traces of training runs have them"):
         parts(bare, parse_tree(bare))
 
 
@@ -93,12 +93,14 @@ def test_words_name_two_answers_of_an_image_without_a_label(trace):
 
 
 @pytest.mark.parametrize("name", ["trace", "with_fields"])
-def test_both_files_read_back_as_the_tree(name, request):
-    tree = parse_tree(request.getfixturevalue(name), 0)
-    from_json = networkx.node_link_graph(json.loads(as_json(tree)), edges="edges")
+def test_both_files_read_back_as_the_tree(name, request, tmp_path):
+    trace = request.getfixturevalue(name)
+    tree = parse_tree(trace, 0)
+    graphml, node_link, picture = write_parts(trace, tmp_path, 0)
+    assert picture.stat().st_size > 10_000
+    from_json = networkx.node_link_graph(json.loads(node_link.read_text()), edges="edges")
     assert from_json.graph == tree.graph
-    from_graphml = networkx.parse_graphml(as_graphml(tree), force_multigraph=True)
-    for read in (from_json, from_graphml):
+    for read in (from_json, networkx.read_graphml(graphml, force_multigraph=True)):
         assert dict(read.nodes(data=True)) == dict(tree.nodes(data=True))
         links = {(child, parent, int(key)): data for child, parent, key, data in read.edges(keys=True, data=True)}
         assert links == {edge[:3]: edge[3] for edge in tree.edges(keys=True, data=True)}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 import small
 import torch
 from torch import nn
 
 from graphcaps.analysis.accuracy import wilson_interval
-from graphcaps.analysis.robustness import evaluate_transform
+from graphcaps.analysis.robustness import evaluate_sets, evaluate_transform
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, rotated, scrambled, shifted
 from graphcaps.models import CapsNetOutput
+
+PLACES = torch.arange(6)
 
 
 @pytest.fixture
@@ -22,18 +23,9 @@ def pictures():
     return torch.rand(6, 2, 12, 10, generator=torch.Generator().manual_seed(0))
 
 
-PLACES = torch.arange(6)
-
-
-# Transforms
-
-
-def test_a_turn_by_90_degrees_is_counter_clockwise(pictures):
+def test_turns_are_counter_clockwise_and_shifts_go_right_and_down_and_leave_zeros(pictures):
     square = pictures[..., :10, :]
     torch.testing.assert_close(rotated(square, 90), square.rot90(1, (2, 3)), atol=1e-5, rtol=0)
-
-
-def test_a_shift_moves_whole_pixels_right_and_down_and_leaves_zeros(pictures):
     wanted = torch.zeros_like(pictures)
     wanted[..., 3:, 2:] = pictures[..., :-3, :-2]
     torch.testing.assert_close(shifted(pictures, 2, 3), wanted, atol=1e-5, rtol=0)
@@ -43,28 +35,20 @@ def test_a_shift_moves_whole_pixels_right_and_down_and_leaves_zeros(pictures):
 
 @pytest.mark.parametrize("side", [2, 4])
 def test_scrambling_moves_every_patch_of_an_image_and_loses_none(side):
-    places = torch.arange(40)
-    height, width = 12, 14  # 14 is no multiple of 3 and 4
-    picture = torch.arange(2 * height * width).view(1, 2, height, width).float().expand(40, -1, -1, -1)
-    moved = scrambled(picture, side, places)
-    high, wide = height // side, width // side
-    left = (width - wide * side) // 2
-    inner = slice(left, left + wide * side)
-    rest = torch.ones(width, dtype=torch.bool)
-    rest[inner] = False
-    assert torch.equal(moved[..., rest], picture[..., rest])
+    picture = torch.arange(12 * 14).view(1, 1, 12, 14).float().expand(20, -1, -1, -1)
+    moved = scrambled(picture, side, torch.arange(20))
+    high, wide = 12 // side, 14 // side
+    left = (14 - wide * side) // 2  # 14 is no multiple of 4: a border stays
 
     def patches(image: torch.Tensor) -> list[bytes]:
-        cut = image[:, :, inner]
-        return [
-            cut[:, high * r : high * (r + 1), wide * c : wide * (c + 1)].numpy().tobytes()
-            for r, c in itertools.product(range(side), repeat=2)
-        ]
+        inner = image[0, :, left : left + wide * side].unfold(0, high, high).unfold(1, wide, wide)
+        return [inner[row, column].numpy().tobytes() for row, column in itertools.product(range(side), repeat=2)]
 
     for before, after in zip(picture, moved, strict=True):
         old, new = patches(before), patches(after)
         assert sorted(old) == sorted(new) and all(one != other for one, other in zip(old, new, strict=True))
-    assert len(np.unique(moved.numpy(), axis=0)) > 5  # images have permutations of their own
+    assert torch.equal(moved[..., :left], picture[..., :left])
+    assert len(moved.unique(dim=0)) > 5  # images have permutations of their own
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -77,9 +61,6 @@ def test_an_image_is_transformed_by_its_place_alone(pictures, name):
         assert not torch.equal(whole, pictures) and torch.equal(pictures, before)
         parts = [transform.apply(pictures[k : k + 4], severity, PLACES[k : k + 4]) for k in (0, 4)]
         torch.testing.assert_close(torch.cat(parts), whole, atol=1e-6, rtol=0)
-
-
-# A network on them
 
 
 @pytest.fixture(scope="module")
@@ -102,32 +83,37 @@ class Projected(nn.Module):
         return CapsNetOutput((self.drop(images).flatten(1) @ self.weight).sigmoid(), None, None)
 
 
-@pytest.fixture
-def model():
-    return Projected()
-
-
 @pytest.mark.parametrize(("name", "batch_size"), [("rotated", 5), ("scrambled", 23)])
-def test_every_number_is_that_of_one_image_after_the_other(model, images, name, batch_size):
-    shares = []
-    found = evaluate_transform(model.train(), Batches(images, batch_size), name, shares.append)
+def test_every_number_is_that_of_one_image_after_the_other(images, name, batch_size):
+    shares, model = [], Projected().train()
+    result = evaluate_transform(model, Batches(images, batch_size), name, shares.append)
+    rows, transform = result["rows"], TRANSFORMS[name]
     assert model.training and shares[-1] == 1 and len(shares) == -(-23 // batch_size)
-    transform = TRANSFORMS[name]
-    assert [row.name for row in found.rows] == [f"{severity:g}" for severity in transform.severities]
-    assert found.rows[found.clean].name == f"{transform.clean:g}"
+    assert [row["name"] for row in rows] == [f"{severity:g}" for severity in transform.severities]
+    assert rows[result["clean"]]["name"] == f"{transform.clean:g}"
     model.eval()
-    for row, severity in zip(found.rows, transform.severities, strict=True):
-        hits, of_class, lengths = [0] * 10, [0] * 10, []
+    for row, severity in zip(rows, transform.severities, strict=True):
+        hits, shown, lengths = [0] * 10, [0] * 10, []
         for place, (pixels, label) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
             image = to_float(pixels[None])
             if severity != transform.clean:
                 image = transform.apply(image, severity, torch.tensor([place]))
-            with torch.no_grad():
-                output = model(image).lengths[0]
-            of_class[label] += 1
+            output = model(image).lengths[0]
+            shown[label] += 1
             hits[label] += int(output.argmax()) == label
             lengths.append(float(output.max()))
-        assert (row.images, row.correct) == (23, sum(hits)) and row.interval == wilson_interval(sum(hits), 23)
-        assert (row.hits, row.of_class) == (tuple(hits), tuple(of_class))
-        assert row.score == pytest.approx(sum(lengths) / 23, rel=1e-4)
-    assert len({row.score for row in found.rows}) == len(found.rows) and len({row.hits for row in found.rows}) > 1
+        assert (row["images"], row["correct"], row["accuracy"]) == (23, sum(hits), sum(hits) / 23)
+        assert row["interval_95"] == wilson_interval(sum(hits), 23)
+        assert row["recall"] == [hit / count if count else None for hit, count in zip(hits, shown, strict=True)]
+        assert row["winning_score"] == pytest.approx(sum(lengths) / 23, rel=1e-4)
+    assert len({row["winning_score"] for row in rows}) == len(rows) and len({str(row["recall"]) for row in rows}) > 1
+
+
+def test_sets_have_a_row_each_and_their_parts_below(images):
+    shares, first = [], torch.arange(23) < 9
+    sets = {"all": Batches(images, 10), "again": Batches(images, 23)}
+    parts = {"again": {"first": first, "none": first & ~first, "others": ~first}}
+    rows = evaluate_sets(Projected(), "twice", sets, parts, shares.append)["rows"]
+    assert [(row["name"], row["images"]) for row in rows] == [("all", 23), ("again", 23), ("first", 9), ("others", 14)]
+    assert rows[0]["correct"] == rows[1]["correct"] == rows[2]["correct"] + rows[3]["correct"]
+    assert shares[-1] == pytest.approx(1) and sorted(shares) == shares

@@ -11,8 +11,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, train
 from graphcaps.data import to_float
-from graphcaps.trace.recording import STEPS, kept_epochs, record, routing_of, saliency
-from graphcaps.training import loop as training
+from graphcaps.trace.recording import STEPS, record, routing_of, saliency
 from graphcaps.training.run_folder import Run
 
 from .. import small
@@ -35,12 +34,6 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def trace(run):
     return Run.open(run).trace()
-
-
-def test_kept_epochs_are_the_first_the_last_and_powers_of_two():
-    assert kept_epochs(1) == [0, 1]
-    assert kept_epochs(12) == [0, 1, 2, 4, 8, 12]
-    assert kept_epochs(64) == [0, 1, 2, 4, 8, 16, 32, 64]
 
 
 def test_the_trace_has_one_test_image_per_class_and_ten_iterations(trace):
@@ -91,17 +84,6 @@ def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_thro
     np.testing.assert_allclose(trace.perturbed[:, :, 5].astype(int), still.astype(int), atol=1)
 
 
-def test_saliency_is_zero_outside_a_childs_field_and_its_largest_is_one():
-    torch.manual_seed(0)
-    model = CapsNet.from_preset("paper", (1, 17, 19)).eval()
-    found = saliency(model, torch.rand(2, 1, 17, 19))
-    assert (found >= 0).all() and torch.equal(found.amax(dim=(2, 3)), torch.ones(2, 64))
-    outside = torch.ones(64, 17, 19, dtype=torch.bool)
-    for child, (top, left, height, width) in enumerate(model.receptive_fields().tolist()):
-        outside[child, top : top + height, left : left + width] = False
-    assert outside.any() and not found[:, outside].any() and (found[:, ~outside] > 0).float().mean() > 0.5
-
-
 def test_saliency_is_the_slope_of_the_childs_length():
     """Against differences in float64, with the child's length written out: |s|^2 / (1 + |s|^2), s its 8 channels."""
     torch.manual_seed(0)
@@ -129,12 +111,3 @@ def test_recording_leaves_the_network_and_the_random_numbers_alone():
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
     assert torch.equal(torch.get_rng_state(), numbers[0]) and np.random.get_state()[1].tolist() == numbers[1]
-
-
-def test_a_run_that_records_has_the_weights_of_one_that_does_not(tmp_path, monkeypatch):
-    train(small.config(tmp_path, name="recorded"), progress=False)
-    once = Run.open(tmp_path / "recorded").trace()
-    monkeypatch.setattr(training, "record", lambda *args: once)
-    train(small.config(tmp_path, name="not"), progress=False)
-    differences = small.differences(small.content(tmp_path / "recorded"), small.content(tmp_path / "not"))
-    assert differences == []

@@ -12,8 +12,8 @@ import torch
 
 from graphcaps import CapsNet
 from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
-from graphcaps.explore.network import learned, network_data
-from graphcaps.explore.of_run import with_shelf
+from graphcaps.explore.network import network_data
+from graphcaps.explore.run_page import desk_of
 from graphcaps.models import doubts
 from graphcaps.trace import recording
 from graphcaps.viz import explorer_page
@@ -47,23 +47,14 @@ FEW = Images(digits().pixels[FIRST], digits().labels[FIRST])
 """One image of each of the first four classes, as traces take them."""
 
 
-def page_of(
-    model: CapsNet, images: Images | None = None, dataset: str = "mnist", before: dict[int, CapsNet] | None = None
-) -> str:
-    """The explorer as ``graphcaps explore`` writes it; drawings are framed as this data set's.
-
-    Args:
-        before: the network at epochs before 3; the page also has an epoch 2 whose weights aren't there.
-    """
-    few, trace = images or digits(), None
+def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist") -> str:
+    """The explorer as ``graphcaps explore`` writes it; drawings are framed as this data set's."""
+    few = images or digits()
     about = {"run": "test", "dataset": dataset, "model": "compact"}
-    before = before or {}
-    for epoch, then in {**before, **({2: model} if before else {}), 3: model}.items():
-        splits = ImageSplits("digits", model.class_names, few, few, few)
-        trace = recording.record(trace, then, splits, epoch, "cpu", about)
-    early = [learned(network_data(then, epoch)) for epoch, then in before.items()]
-    found = with_shelf(network_data(model, 3) | {"early": early}, model, few.pixels, few.labels, DATASETS[dataset])
-    return explorer_page(trace, 0, found)
+    splits = ImageSplits("digits", model.class_names, few, few, few)
+    trace = recording.record(None, model, splits, 3, "cpu", about)
+    network = network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset])}
+    return explorer_page(trace, 0, network)
 
 
 class Answer(NamedTuple):

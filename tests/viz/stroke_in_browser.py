@@ -18,13 +18,13 @@ MOVES = 20
 # Resolved at the frame after the next change of the answer, with the milliseconds from the pointer's move to both
 ANSWERED = """() => { window.answered = new Promise((done) => {
   let started;
-  const sheet = document.querySelector("#desk > canvas");
+  const sheet = document.querySelector("#sheet canvas");
   sheet.addEventListener("pointermove", () => (started = performance.now()), { once: true });
   new MutationObserver((_, observer) => {
     observer.disconnect();
     const routed = performance.now() - started;
     requestAnimationFrame(() => setTimeout(() => done([routed, performance.now() - started])));
-  }).observe(document.querySelector("#tops"), { subtree: true, childList: true });
+  }).observe(document.querySelector("#numbers"), { subtree: true, childList: true });
 }); }"""
 
 
@@ -40,7 +40,7 @@ def main(path: str) -> None:
         page, session = chromium.new_page(), chromium.new_browser_cdp_session()
         page.goto(Path(path).resolve().as_uri())
         page.locator("main[aria-busy=false]").wait_for()
-        box = page.locator("#desk > canvas").bounding_box()
+        box = page.locator("#sheet canvas").bounding_box()
         page.mouse.move(box["x"] + 60, box["y"] + 60)
         page.mouse.down()
         page.locator("main[aria-busy=false]").wait_for()

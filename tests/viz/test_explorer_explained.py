@@ -19,7 +19,7 @@ import torch
 from graphcaps import CapsNet
 from graphcaps.data import to_float
 
-from .browser import answered, check_fits, contrast, draw, opened, settle
+from .browser import answered, check_axe, check_fits, opened, settle
 from .live import FEW, network, page_of
 
 ROUNDS = 4
@@ -64,7 +64,8 @@ def by_hand(routing: str = "dynamic") -> tuple[np.ndarray, list[dict[str, np.nda
 @pytest.fixture(scope="module")
 def page(chromium):
     """Of dynamic routing; it stays open, so a test begins with setting what it needs."""
-    with opened(chromium, page_of(model_of(), FEW), reduced_motion="reduce") as page:
+    with opened(chromium, page_of(model_of(), FEW), end="#view=all", reduced_motion="reduce") as page:
+        page.locator("[aria-controls=why]").click()
         yield page
 
 
@@ -82,7 +83,7 @@ def select(page, presses: int, parent: int) -> int:
         page.keyboard.press("ArrowDown")
     page.locator("#parents button").nth(parent).click()
     settle(page)
-    return int(re.match(r"Child (\d+) ", page.locator("#child h2").inner_text())[1])
+    return int(re.match(r"Child (\d+), ", page.locator("#subject").inner_text())[1])
 
 
 @pytest.mark.parametrize(
@@ -91,11 +92,14 @@ def select(page, presses: int, parent: int) -> int:
 )
 def test_formulas_hold_the_numbers_of_the_oracle(chromium, page, routing):
     u_hat, seen = by_hand(routing)
-    own = opened(chromium, page_of(model_of(routing), FEW), reduced_motion="reduce") if routing != "dynamic" else None
+    looks = {"end": "#view=all", "reduced_motion": "reduce"}
+    own = opened(chromium, page_of(model_of(routing), FEW), **looks) if routing != "dynamic" else None
     with own or contextlib.nullcontext(page) as page:
+        if own:
+            page.locator("[aria-controls=why]").click()
         for presses, parent, r in ((5, 3, 0), (11, 8, 1)):
             child = select(page, presses, parent)
-            page.locator("#iteration").fill(str(r + 1))
+            page.locator("#iteration").fill(str(r + 1), force=True)
             settle(page)
             state, then = seen[r], seen[r + 1]
             b, c, agreement = (state[name][child, parent] for name in ("b", "c", "agreement"))
@@ -116,9 +120,6 @@ def test_formulas_hold_the_numbers_of_the_oracle(chromium, page, routing):
             assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
             assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
             assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)
-            beside = np.array([numbers(row)[-3:] for row in page.locator("#child tbody tr").all_inner_texts()])
-            assert beside[:, 0].tolist() == rows[:, 2].tolist()
-            assert beside[:, 1] == pytest.approx(rows[:, 0], abs=5.6e-3)  # two digits of three
             s = state["c"][:, parent] @ u_hat[:, parent]
             length = np.linalg.norm(state["v"][parent])
             lines = page.locator("#lines li").all_inner_texts()
@@ -151,7 +152,7 @@ def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
     scroll = page.locator("#votes .scroll")
     assert scroll.evaluate("(scroll) => scroll.scrollHeight - scroll.clientHeight") <= 1  # all are in sight
     for r in (0, 3):
-        page.locator("#iteration").fill(str(r + 1))
+        page.locator("#iteration").fill(str(r + 1), force=True)
         settle(page)
         rows = np.array([numbers(row) for row in page.locator("#votes tbody tr").all_inner_texts()])
         c, agreement = seen[r]["c"][:, parent], seen[r]["agreement"][:, parent]
@@ -165,7 +166,7 @@ def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
 def test_a_vote_is_decoded_as_if_it_were_the_parent(page):
     u_hat, seen = by_hand()
     child = select(page, 7, 2)
-    page.locator("#iteration").fill("3")
+    page.locator("#iteration").fill("3", force=True)
     s = torch.from_numpy(u_hat[child, 2])
     capsules = torch.zeros(1, 10, 16)
     read = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, at) => at % 4 == 0)"
@@ -179,9 +180,9 @@ def test_a_vote_is_decoded_as_if_it_were_the_parent(page):
 
 
 BOXES = """() => {
-  const [time, target, tour] = ["#time", ".toured", "#tour"].map((name) => document.querySelector(name));
+  const [target, tour] = [".toured", "#tour"].map((name) => document.querySelector(name));
   const box = (element) => element.getBoundingClientRect(), inner = target.querySelector("canvas, ol, table");
-  return [box(time).bottom, box(target).top, box(inner).bottom, box(tour).top];
+  return [box(target).top, box(inner).bottom, box(tour).top];
 }"""
 
 
@@ -193,52 +194,26 @@ def press_next(page) -> None:
     page.keyboard.press("Enter")
 
 
-def test_the_tour_goes_from_start_to_end_by_keyboard_covers_nothing_and_fits_400_pixels(chromium):
-    with opened(chromium, page_of(model_of(), FEW), width=400, height=800, reduced_motion="reduce") as page:
-        page.locator("#clean").scroll_into_view_if_needed()
-        draw(page, [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)])
-        pixels = "(canvas) => canvas.toDataURL()"
-        own = page.locator("#seen canvas").evaluate(pixels)
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(chromium, width):
+    with opened(chromium, page_of(model_of(), FEW), width=width, height=800, reduced_motion="reduce") as page:
+        page.locator("[aria-controls=more]").click()
         page.locator("#begin").focus()
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "tour-head"
-        texts, graphs = set(), []
-        for n in range(8):
+        texts = set()
+        for n in range(7):
             answered(page)
-            assert page.locator("#tour-head").inner_text().startswith(f"{n + 1} of 8: ")
+            assert page.locator("#tour-head").inner_text().startswith(f"{n + 1} of 7: ")
             texts.add(page.locator("#tour-text").inner_text())
-            sliders, top, bottom, tour = page.evaluate(BOXES)
-            assert sliders <= top and bottom <= tour, (n, sliders, top, bottom, tour)
-            if page.locator("#graph.toured").count():  # with all of its children, and below it the scale
-                graphs.append(n)
-                scale = page.locator("#scale").bounding_box()
-                assert bottom <= scale["y"] and scale["y"] + scale["height"] <= tour
-            # The last one is of an image that is answered wrongly
-            assert (page.locator("#seen canvas").evaluate(pixels) == own) == (n < 7)
+            top, bottom, tour = page.evaluate(BOXES)
+            assert top >= 0 and bottom <= tour, (n, top, bottom, tour)
             if n == 1:
                 page.evaluate("() => { document.querySelector('#votes details').open = true; }")
                 settle(page)
                 check_fits(page)
-                check_texts_stand_out(page)
+                check_axe(page)
             press_next(page)
-        assert graphs == [6, 7]  # children of a graph this low are dots, and one is shown in the picture
-        assert len(texts) == 8 and any("The label of this image is" in text for text in texts)
+        assert len(texts) == 7
         answered(page)
-        assert page.locator("#tour").is_hidden() and page.evaluate("document.activeElement.id") == "begin"
-        assert page.locator("#begin").inner_text() == "Take the tour"
-        assert page.locator("#seen canvas").evaluate(pixels) == own
-
-
-def check_texts_stand_out(page) -> None:
-    """By a contrast of 4.5 : 1, as WCAG 2.2 asks of texts (its 1.4.3)."""
-    colors = page.evaluate(
-        """() => [...document.querySelectorAll("#why *, #tour *, #terms *")].filter((element) =>
-             [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).map((element) => {
-               let under = element;
-               while (getComputedStyle(under).backgroundColor === "rgba(0, 0, 0, 0)") under = under.parentElement;
-               return [getComputedStyle(element).color, getComputedStyle(under).backgroundColor];
-             })"""
-    )
-    pairs = {tuple(tuple(map(int, re.findall(r"\d+", color)[:3])) for color in pair) for pair in colors}
-    assert len(pairs) > 2
-    assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
+        assert page.locator("#tour").is_hidden() and page.locator(".drawer:visible").count() == 0

@@ -12,9 +12,9 @@ from torch import nn
 from traces import stored_in
 
 from graphcaps import CapsNet, TrainConfig, cli
-from graphcaps.data import DATASETS, ImageSplits
-from graphcaps.explore import of_run
-from graphcaps.explore.network import NotCarried, learned, network_data
+from graphcaps.data import ImageSplits
+from graphcaps.explore.network import NotCarried, network_data
+from graphcaps.explore.run_page import page_parts
 from graphcaps.models.matrix import MatrixCapsNet
 from graphcaps.routing import Dynamic, Spherical
 from graphcaps.trace import recording
@@ -23,7 +23,7 @@ from graphcaps.training.run_folder import Run
 from graphcaps.viz.explorer.html import explorer_page
 
 from .browser import page_that_computes
-from .live import answer, digits, network, picture
+from .live import answer, digits, network
 
 SIZE = (1, 28, 28)
 # (preset, shape, options): every stem, every kind of layer, every routing that the page knows
@@ -33,7 +33,7 @@ NETWORKS = [
     ("parts", SIZE, {"routing": "spherical"}),
     ("parts", (1, 20, 16), {"routing": Dynamic(2)}),
     ("deep", (1, 26, 23), {}),
-    pytest.param("paper", (3, 20, 18), {"routing": "uniform", "protocol": "official"}, marks=pytest.mark.long),
+    pytest.param("paper", (3, 20, 18), {"routing": "uniform"}, marks=pytest.mark.long),
 ]
 
 ASK = """({ found, pixels, rounds }) => {
@@ -97,7 +97,7 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, o
     assert np.abs(np.array(got["picture"]) - wanted.tops[0][3].ravel().astype(int)).max() <= 4
     images = torch.from_numpy(pixels)[None] / 255
     if got["looks"]:
-        looks = recording.kept_saliency(model, images)[0]  # (I, H, W)
+        looks = recording.pictures(model, images)["saliency"][0]  # (I, H, W)
         for spot, slopes in zip(np.array(got["looks"]).reshape(looks.shape), looks, strict=True):
             blurred = gaussian_filter(slopes.astype(np.float64), 1.5, mode="nearest", truncate=3.4)
             assert np.corrcoef(spot.ravel(), blurred.ravel())[0, 1] > 0.99
@@ -133,35 +133,13 @@ def run(tmp_path_factory) -> Run:
 
 
 def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run):
-    trace, found, without = of_run.carried(run)
+    trace, found, without = page_parts(run)
     assert without == "" and found["epoch"] == 3 and trace.epochs.tolist() == [0, 1, 3]
     wanted = answer(network(), trace.images[2])
     np.testing.assert_allclose(trace.lengths[-1, :, 2], wanted.lengths, atol=1e-5)
     data = stored_in(explorer_page(trace, 0, found))
     assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
     assert data["looks"] and data["without"] == ""
-    then = trained("compact", SIZE, {})
-    then.load_state_dict(then.state_dict() | checkpoint.early_tensors(then))  # its statistics in half precision too
-    assert found["early"] == data["network"]["early"] == [learned(network_data(then, 1))]
-
-
-def test_the_shelf_holds_the_test_images_that_it_is_least_sure_of_and_three_that_are_no_digit(run):
-    test = digits()
-    shelf = of_run.with_shelf({}, network(), test.pixels, test.labels, DATASETS["mnist"])["shelf"]
-    margins = []
-    for pixels, label in zip(test.pixels, test.labels, strict=True):
-        lengths = answer(network(), pixels.numpy()).lengths[2]
-        margins.append(lengths[label] - np.delete(lengths, label).max())
-    hardest = np.argsort(margins)[:10]
-    assert [each["classes"] for each in shelf[:10]] == [[int(test.labels[n])] for n in hardest]
-    for each, n in zip(shelf, hardest, strict=False):
-        assert np.array_equal(picture(each["pixels"]), test.pixels[n])
-        assert bool(each["wrong"]) == (margins[n] < 0)
-    name, letter, noise = shelf[10:]
-    assert (name["name"], letter["name"], noise["name"]) == (f"{int(test.labels[0])} turned", "letter A", "noise")
-    assert np.array_equal(picture(name["pixels"]), test.pixels[0].numpy()[:, ::-1, ::-1])
-    ink = picture(letter["pixels"]) > 128
-    assert 0.04 < ink.mean() < 0.45 and 0.45 < (picture(noise["pixels"]) > 128).mean() < 0.55
 
 
 def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monkeypatch, capsys, tmp_path):

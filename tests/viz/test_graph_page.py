@@ -16,7 +16,7 @@ from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import check_accessible, check_fits, opened, page_that_computes, settle
+from .browser import check_accessible, opened, page_that_computes, settle
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -241,7 +241,7 @@ def shown_couplings(page) -> dict[int, float]:
 
 def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_routes_at_once(page):
     assert text(page, "#source").startswith(
-        "CapsuleConv, 5 → 4 × 6 · spherical routing, 3 iterations · 34 nodes, 190 edges"
+        "CapsuleConv, 5 → 4 × 6 · spherical routing, 3 rounds · 34 nodes, 190 edges"
     )
     click(page, 2)
     assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"
@@ -254,7 +254,7 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     )
 
     click(page, 32, 2)
-    assert text(page, "#subject").startswith("Edge 32 → 2") and text(page, "#join") == "Cut 32 – 2"
+    assert "32 → 2 is selected" in text(page, "#status") and text(page, "#join") == "Cut 32 – 2"
     page.locator("#join").click()
     settle(page)
     less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
@@ -299,31 +299,69 @@ def test_moving_a_nodes_features_routes_its_neighbours_at_once(page):
     assert text(page, "#changes").startswith("Features of 1 node moved. ")
 
 
-def test_time_the_matrix_and_german_by_buttons(page):
-    assert text(page, "#iterations output") == "3 of 10"
-    page.locator("#iteration").fill("1")
+def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(page):
+    def drag(to: dict, source: int = 32, target: int = 2) -> None:
+        canvas = page.locator(".stage > canvas").bounding_box()
+        start = place(page, source, target, toward=0.7)
+        page.mouse.move(canvas["x"] + start["x"], canvas["y"] + start["y"])
+        page.mouse.down()
+        page.mouse.move(to["x"], to["y"], steps=5)
+        page.mouse.up()
+        page.mouse.move(2, 2)
+        settle(page)
+
+    def on_page(point: dict) -> dict:
+        canvas = page.locator(".stage > canvas").bounding_box()
+        return {"x": canvas["x"] + point["x"], "y": canvas["y"] + point["y"]}
+
+    drag(on_page(place(page, 20)))
+    less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
+    moved = less if less.has_edges_between(32, 20) else dgl.add_edges(less, [32, 20], [20, 32])
+    click(page, 20)
+    assert shown_couplings(page) == pytest.approx(couplings(20, moved), abs=5.1e-4)
+    page.locator("#undo").click()
     settle(page)
-    assert text(page, "h1") == "Couplings nearly equal: hardly any routing"
-    page.get_by_role("button", name="Matrix").click()
+    assert text(page, "#changes") == "Nothing is changed." and page.locator("#undo").is_disabled()
+    drag(on_page({"x": 3, "y": 3}))  # where nothing is
+    click(page, 2)
+    assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
+    page.locator("#undo").click()
     settle(page)
-    box = page.locator(".stage > canvas").bounding_box()
-    order = sorted(range(34), key=lambda n: (LABELS[n], n))
-    page.locator(".stage > canvas").click(position={"x": 6, "y": 20 + (box["height"] - 24) / 34 * 3.5})
+    row = page.locator("#parents button").nth(1).bounding_box()
+    drag({"x": row["x"] + 20, "y": row["y"] + 8})
+    assert shown_couplings(page)[32] == 1 and text(page, "#changes").startswith("1 edge held.")
+    click(page, 32, 2)
+    assert page.locator("#pull").input_value() == "1"
+    page.locator("#pull").select_option("")
     settle(page)
-    assert page.locator("#node").input_value() == str(order[3])
-    page.locator("#language").click()
+    assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
+
+
+def test_the_curve_and_the_title_go_through_the_rounds(page):
+    assert text(page, "#entropy output") == "3: the answer"
+    page.locator("#iteration").fill("1", force=True)
     settle(page)
-    assert text(page, "#edit-head") == "Den Graphen ändern" and "Kanten kommen bei" in text(page, "#child-head")
+    assert text(page, "h1") == "Which capsule? 190 edges, all undecided"
+    box = page.locator("#entropy canvas").bounding_box()
+    page.mouse.move(box["x"] + 41 + 0.4 / 9.8 * (box["width"] - 54), box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 50, steps=3)
+    page.mouse.up()
+    settle(page)
+    assert text(page, "#entropy output") == "10: beyond training"
 
 
 @pytest.mark.parametrize("name", ["dynamic", "uniform, no squash, no bias", "unit votes, mutual, 5 iterations"])
 def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
     """The logit that iteration 2 computes is the one that iteration 3 begins with."""
     with opened(chromium, texts[name], width=1600) as page:
+        page.locator("[aria-controls=why]").click()
+        page.evaluate("scrollTo(0, 0)")
+        settle(page)
         click(page, 32, 2)
         computed = []
         for iteration in (2, 3):
-            page.locator("#iteration").fill(str(iteration))
+            page.locator("#iteration").fill(str(iteration), force=True)
             settle(page)
             row = page.locator("#softmax .chosen td").all_inner_texts()
             shares = [read(cell) for cell in page.locator("#softmax tbody tr td:last-child").all_inner_texts()]
@@ -342,17 +380,15 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert length == pytest.approx(shown, abs=6e-3)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1600, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1280, "light")])
 def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
-    with opened(chromium, texts["mutual"], width=width, height=900, color_scheme=scheme) as page:
-        check_fits(page)
+    looks = {"color_scheme": scheme, "reduced_motion": "reduce"}
+    with opened(chromium, texts["mutual"], width=width, height=720, **looks) as page:
         check_accessible(page)
-        click(page, 32, 2)
+        page.locator("#node").select_option("2")
+        page.locator("#other").select_option("32")
         page.locator("#join").click()
-        for _ in range(2):  # both views
-            settle(page)
-            check_fits(page)
-            check_accessible(page)
-            page.get_by_role("button", name="Matrix").click()
-        graph = page.locator(".stage").bounding_box()
-        assert graph["y"] + graph["height"] < 900, "the graph is on the first screen"
+        check_accessible(page)
+        graph, curve = (page.locator(name).bounding_box() for name in (".stage", "#entropy canvas"))
+        if width == 1280:
+            assert graph["height"] > 300 and curve["y"] + curve["height"] + page.evaluate("scrollY") <= 720

@@ -8,13 +8,13 @@ import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
-from traces import make_trace
+from traces import drawn_texts, make_trace, words
 
 from graphcaps import viz
 from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.trace import RoutingTrace
-from graphcaps.viz.routing.nodes import of_interest
+from graphcaps.viz.routing.nodes import edges_to_draw
 
 CAPS = 3
 EDGES = [(0, 1), (1, 0), (1, 2), (3, 1), (2, 2), (4, 5)]
@@ -30,10 +30,6 @@ def trace_of(edges=EDGES, speed=1.0, **fields) -> RoutingTrace:
     return make_trace(len(edges), number, edges=(children, parents), speed=speed, **votes, **fields)
 
 
-def words(figure):
-    return " | ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
-
-
 @pytest.mark.parametrize("over", ["iterations", "epochs"])
 def test_an_edge_has_the_colour_of_its_capsule_and_the_width_of_the_coupling(over):
     trace = trace_of()
@@ -41,36 +37,31 @@ def test_an_edge_has_the_colour_of_its_capsule_and_the_width_of_the_coupling(ove
     states = trace.c[-1, :3, 1] if over == "iterations" else trace.c[:, 2, 1]
     states = states.astype(float).reshape(3, len(EDGES), CAPS)
     assert (picture.low, picture.full) == (pytest.approx(1 / 3), pytest.approx(states.max()))
-    in_order = [sorted(EDGES)[k] for k in picture.order]
+    in_order, paper = [sorted(EDGES)[k] for k in picture.order], np.array(matplotlib.colors.to_rgb(viz.style.FAINT))
     for step, state in enumerate(states):
         picture.show(step)
-        for edge, width, color in zip(
-            in_order, picture.lines.get_linewidths(), picture.lines.get_colors(), strict=True
-        ):
+        drawn = zip(in_order, picture.lines.get_linewidths(), picture.lines.get_colors(), strict=True)
+        for edge, width, color in drawn:
             c = state[EDGES.index(edge)]
             strength = max(0, (c.max() - 1 / 3) / (states.max() - 1 / 3))
-            paper = np.array(matplotlib.colors.to_rgb(viz.style.FAINT))
             assert color[:3] == pytest.approx(paper + strength * (viz.color(c.argmax()) - paper), abs=1e-6)
             assert width == pytest.approx(0 if edge == (2, 2) else 0.5 + 4.5 * strength)
             if edge == (2, 2):
                 assert picture.nodes.get_linewidths()[2] == pytest.approx(0.5 + 4.5 * strength)
 
 
-def test_edges_join_their_nodes_and_positions_that_are_given_are_taken():
+def test_edges_join_their_nodes_and_positions_and_names_that_are_given_are_taken():
     corners = np.array([(0, 0), (1, 0), (1, 1), (0, 2), (2, 2), (2, 0)])
-    for trace in (trace_of(), trace_of().with_nodes(corners)):
+    for trace in (trace_of(), trace_of().with_nodes(corners, "CCNOCC")):
         picture = viz.NodesPicture(trace)
-        at = picture.nodes.get_offsets()
+        at, paths = picture.nodes.get_offsets(), {}
         for k, line in zip(picture.order, picture.lines.get_segments(), strict=True):
             assert np.stack((line[0], line[-1])) == pytest.approx(at[picture.edges[k]])
-        paths = {
-            tuple(picture.edges[k]): line[6]
-            for k, line in zip(picture.order, picture.lines.get_segments(), strict=True)
-        }
+            paths[tuple(picture.edges[k])] = line[6]
         along, across = at[1] - at[0], paths[0, 1] - at[0]
         assert along[0] * across[1] - along[1] * across[0] < -1e-3  # to the right of where it goes
         assert np.abs(paths[1, 2] - (at[1] + at[2]) / 2).max() < 0.1 * np.linalg.norm(at[2] - at[1])  # no other way
-    assert np.array(at - at[0]) * 2 == pytest.approx(corners)
+    assert np.array(at - at[0]) * 2 == pytest.approx(corners) and "C | C | N | O | C | C" in words(picture.figure)
 
 
 def test_a_dense_graph_is_a_matrix_from_column_to_row():
@@ -85,23 +76,21 @@ def test_a_dense_graph_is_a_matrix_from_column_to_row():
     assert cells[8, 8] == pytest.approx(1)
 
 
-def test_of_a_large_graph_a_neighbourhood_or_the_largest_degrees_are_drawn_and_said():
+def test_a_large_graph_is_drawn_in_part_a_neighbourhood_or_the_largest_degrees_and_says_so():
     draw = np.random.default_rng(0)
     edges = np.unique(np.sort(draw.integers(0, 900, (4000, 2)) ** 2 // 900, axis=1), axis=0)
-    drawn = of_interest(edges, None)
-    degree = np.bincount(edges.ravel())
+    drawn, degree = edges_to_draw(edges, None), np.bincount(edges.ravel())
     assert 1900 < drawn.sum() <= 2000
     shown = np.unique(edges[drawn])
     others = np.setdiff1d(np.unique(edges), shown)
     assert degree[shown].min() >= np.sort(degree[others])[-1] - 1
-    assert (of_interest(edges, 500) == (edges[:, 1] == 500)).all()
-    hub = np.array([(k, 0) for k in range(1, 3000)])
-    assert of_interest(hub, 0).sum() == 2000
+    assert (edges_to_draw(edges, 500) == (edges[:, 1] == 500)).all()
+    assert edges_to_draw(np.array([(k, 0) for k in range(1, 3000)]), 0).sum() == 2000
     trace = trace_of(edges.tolist(), iterations=3, images=1, epochs=(1,))
     assert f"the {len(shown)} nodes with the most edges, of {edges.max() + 1}" in words(viz.NodesPicture(trace).figure)
-    said = f"node 500 and {(edges[:, 1] == 500).sum()} that vote for it, of {edges.max() + 1} nodes; 3 of 9 votes"
+    line = f"node 500 and {(edges[:, 1] == 500).sum()} that vote for it, of {edges.max() + 1} nodes; 3 of 9 votes"
     cut = dataclasses.replace(trace, about={"edges": "3 of 9"})
-    assert said in words(viz.NodesPicture(cut, node=500).figure)
+    assert line in words(viz.NodesPicture(cut, node=500).figure)
 
 
 def test_a_file_is_drawn_and_moves(tmp_path, capsys):
@@ -114,29 +103,24 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
 @pytest.mark.parametrize("view", ["graph", "matrix"])
 def test_nothing_reaches_over_the_edge(view):
     figure = viz.NodesPicture(trace_of(), view=view, medium=viz.style.COLUMN).figure
-    figure.canvas.draw()
-    for text in figure.findobj(matplotlib.text.Text):
-        if text.get_text() and text.get_visible():
-            box = text.get_window_extent()
-            assert min(box.x0, box.y0) >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text.get_text()
+    for text, _, box in drawn_texts(figure):
+        assert min(box.x0, box.y0) >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
 
 
-def test_what_does_not_fit_is_named(tmp_path):
-    with pytest.raises(InputError, match="node: expected none where no graph's nodes are drawn, got 1"):
-        viz.draw(trace_of(), tmp_path, what="entropy", node=1)
-    for options, text in (
-        ({"node": 6}, "node: expected a node of the graph, 0 to 5, got 6"),
-        ({"node": 3}, "node: expected one that others vote for, got 3"),
-        ({"view": "grph"}, "view: expected one of auto, graph, matrix, got 'grph'. Did you mean 'graph'?"),
-    ):
-        with pytest.raises(InputError) as caught:
-            viz.NodesPicture(trace_of(), **options)
-        assert str(caught.value) == text
-    with pytest.raises(
-        InputError, match="trace: expected one of CapsuleConv on a graph with one kind of node, got another"
-    ):
-        viz.NodesPicture(make_trace())
-    with pytest.raises(InputError, match=r"trace: nodes: expected indices in \[0, 5\), got others"):
-        trace_of().with_nodes(np.zeros((5, 2)))
-    with pytest.raises(InputError, match=r"positions: expected \[positions\[n\] for n in graph\], got a dict"):
-        trace_of().with_nodes({n: (n, n) for n in range(6)})
+@pytest.mark.parametrize(
+    ("draw", "text"),
+    [
+        (lambda: viz.draw(trace_of(), "x", what="entropy", node=1), "node: expected none unless a graph's nodes are"),
+        (lambda: viz.NodesPicture(trace_of(), node=6), "node: expected a node of the graph, 0 to 5, got 6"),
+        (lambda: viz.NodesPicture(trace_of(), node=3), "node: expected one that others vote for, got 3"),
+        (lambda: viz.NodesPicture(trace_of(), view="grph"), "view: expected one of auto, graph, matrix, got 'grph'"),
+        (lambda: viz.NodesPicture(make_trace()), "trace: expected one of CapsuleConv on a graph with one kind of node"),
+        (lambda: trace_of().with_nodes(np.zeros((5, 2))), "trace: nodes: expected indices in [0, 5), got others"),
+        (lambda: trace_of().with_nodes(None, "CCN"), "trace: nodes: expected indices in [0, 3), got others"),
+        (lambda: trace_of().with_nodes({0: (0, 0)}), "positions: expected [positions[n] for n in graph], got a dict"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(draw, text):
+    with pytest.raises(InputError) as caught:
+        draw()
+    assert str(caught.value).startswith(text)

@@ -10,7 +10,7 @@ from traces import make_trace, with_pictures
 
 from graphcaps import InputError
 from graphcaps.viz import PlacesPicture, draw
-from graphcaps.viz.routing.places import credit_by_place, has_places, places_of, windows
+from graphcaps.viz.routing.places import credit_by_place, places_of, windows
 
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(2) for y in range(4) for x in range(4)], np.int32)
 
@@ -23,9 +23,9 @@ def trace():
 
 
 def test_the_credit_of_a_place_is_the_sum_over_its_children_of_coupling_times_agreement(trace):
-    _, of = places_of(trace)
+    place_of = places_of(trace).place_of
     credit = trace.c[-1, :, 1].astype(np.float64) * trace.agreement[-1, :, 1]
-    found = credit_by_place(trace, of, credit)
+    found = credit_by_place(trace, place_of, credit)
     wanted = np.zeros((5, 3, 16))
     for e, (i, j) in enumerate(zip(trace.src, trace.dst, strict=True)):
         top, left = FIELDS[i, :2] // 2
@@ -52,7 +52,7 @@ def test_a_point_is_shared_out_among_the_places_that_see_it():
 
 def test_places_are_drawn_only_where_children_see_different_parts(trace, tmp_path):
     everywhere = dataclasses.replace(trace, fields=np.tile(np.array([0, 0, 12, 12], np.int32), (32, 1)))
-    assert has_places(trace) and not has_places(everywhere)
+    assert PlacesPicture.suits(trace) and not PlacesPicture.suits(everywhere)
     assert (tmp_path / "places.png") in draw(trace, tmp_path, format="png", over="iterations")
     with pytest.raises(InputError, match="fields of its children, got none"):
         draw(dataclasses.replace(trace, fields=None), tmp_path, what="places")

@@ -1,32 +1,32 @@
-"""A trace as the JSON that the routing explorer draws: everything it shows, small enough to open from a disk.
+"""The routing explorer's data: a trace as JSON, with all that the page shows, small enough to open from a disk.
 
 Version 1, keys at the top::
 
     version    1
-    title      what was routed: "compact on mnist"
-    source     where it comes from, in words: ["run readme", "10 epochs"]
+    title      network and data set: "compact on mnist"
+    source     the run in words: ["run readme", "10 epochs"]
     start      index of the image shown first
     parents    J times {"name", "color"}
     children   I, the number of children          edges   E, the number of edges
     epochs     K epochs of training done           iterations  R
     trained    iterations the network is trained with
-    level      mean over children of ln(number of edges): the entropy of children that are undecided
-    choices    number of parents a child chooses from, null where children differ
+    level      mean over children of ln(number of edges): the entropy of undecided children
+    choices    number of parents a child chooses from, null if children differ
     unlinked   children without edges
     free       how many children have several edges, and so a choice
     degrees    the different numbers of edges that children have, ascending
     order      the I children from top to bottom: by the mean place of the parents they go to, over all images, after
                the trained iterations of the last epoch
     looks      whether images have saliency
-    fields     null, or {"places": F times [top, left, height, width] in pixels, "of": I indices of places}
+    fields     null, or {"places": F times [top, left, height, width] in pixels, "of": the place of each child}
     images     N times:
 
       label      index of the true parent, or null
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
-      src, dst   ends of the M edges shown of this image; all of them where there are at most 120 children, else all
+      src, dst   ends of the M edges shown for this image; all of them if there are at most 120 children, else all
                  edges of the children that couple most strongly with each parent at the end
       order      children of those edges, in that order
-      range      [smallest, largest] coupling of those edges, which the scale of the lines holds
+      range      [smallest, largest] coupling on the scale of the lines
       c, b, agreement   of those edges, quantised (K, R, M)
       entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
@@ -35,32 +35,30 @@ Version 1, keys at the top::
       lengths    K times R times J, to 4 digits
       histogram  {"bins": 36 ends, "counts": {"type", "data"} (K, R, J, 35)}: couplings of all E edges, by parent
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
-      credit     null, or quantised (K, R, J * F), what is painted where there is no saliency: over the children of
-                 each place, the sum of c <u_hat, v>, what they give to a parent's length; 0 where it is below
+      credit     null, or quantised (K, R, J * F), which is painted without saliency: the sum of c <u_hat, v> over the
+                 children of each place, their part of a parent's length; 0 if the sum is negative
 
-``data`` is base64 of little-endian numbers. Quantised means {"low", "step", "data"} with a byte q per number and a low
+Arrays are those of ``arrays.packed``. Quantised means {"low", "step", "data"} with a byte q per number and a low
 and a step for each of the K times R states: the number is ``low + step * q``, off by at most half a step. A step is the
-span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on a byte is what q
-is above that of the iteration before, modulo 256: states that hardly differ take hardly any room.
+span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on, the byte is the
+difference to the previous iteration's q, modulo 256: states that hardly differ take hardly any room.
 """
 
 from __future__ import annotations
 
-import base64
-
 import numpy as np
 
-from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.bipartite import children_in_order, smooth
+from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import CHOICE, entropies
+from graphcaps.viz.routing.graph import children_in_order, smooth
 from graphcaps.viz.routing.histogram import bins_of
 from graphcaps.viz.routing.places import credit_by_place, places_of
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wide_range
+from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
-MOST_CHILDREN = 120
-"""Children shown of an image of a larger graph, at most; more lines would run into one another."""
+MOST_CHILDREN = 120  # shown of a larger graph; more lines would run into one another
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
@@ -71,7 +69,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         image: which image is shown first.
 
     Raises:
-        InputError: the trace doesn't fit together, has no edges, or doesn't hold this image.
+        InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
         GraphcapsError: numbers that are not finite.
     """
     check_drawable(trace, image)
@@ -112,11 +110,11 @@ def _source(trace: RoutingTrace) -> list[str]:
 
 
 def _fields(trace: RoutingTrace) -> dict | None:
-    """Where in the image children sit; children of a convolution share their places."""
+    """The places that children see, and each child's index."""
     if trace.fields is None or trace.images is None:
         return None
-    places, of = places_of(trace)
-    return {"places": places.tolist(), "of": of.tolist()}
+    places, place_of = places_of(trace)
+    return {"places": places.tolist(), "of": place_of.tolist()}
 
 
 def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
@@ -149,32 +147,30 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
 
 
 def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
-    """Indices of the edges shown: all, or those of the children that couple most with each parent; ``last`` is (E,)."""
+    """Indices of the edges shown: all, or those of the children with the largest couplings ``last`` (E,) by parent."""
     children = np.unique(trace.src)
     if len(children) > MOST_CHILDREN:
         each = max(1, MOST_CHILDREN // trace.num_parents)
         strongest = np.argsort(-last, kind="stable")
-        of_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
-        children = np.unique(np.concatenate([src[:each] for src in of_parent]))
+        by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
+        children = np.unique(np.concatenate([src[:each] for src in by_parent]))
     return np.flatnonzero(np.isin(trace.src, children))
 
 
 def _histogram(trace: RoutingTrace, states: np.ndarray) -> dict:
-    """Couplings (S, E) counted by state, parent and bin, as ``numpy.histogram`` does: the last bin holds both ends."""
+    """Couplings (S, E) counted by state, parent and bin; as in ``numpy.histogram``, the last bin includes both ends."""
     bins = bins_of(states)
-    where = np.searchsorted(bins, states, side="right") - 1
-    where = np.minimum(where, len(bins) - 2)  # (S, E)
-    cells = (np.arange(len(states))[:, None] * trace.num_parents + trace.dst) * (len(bins) - 1) + where
+    bin_of = np.minimum(np.searchsorted(bins, states, side="right") - 1, len(bins) - 2)  # (S, E)
+    cells = (np.arange(len(states))[:, None] * trace.num_parents + trace.dst) * (len(bins) - 1) + bin_of
     counts = np.bincount(cells.ravel(), minlength=len(states) * trace.num_parents * (len(bins) - 1))
-    kind = np.min_scalar_type(counts.max())
-    return {"bins": bins.tolist(), "counts": {"type": kind.name, "data": _text(counts.astype(kind))}}
+    return {"bins": bins.tolist(), "counts": packed(counts, np.min_scalar_type(counts.max()).name)}
 
 
 def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     if trace.saliency is None or trace.images is None:
         return None
     spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
-    return packed((255 * spots).round().astype(np.uint8))
+    return packed((255 * spots).round(), "uint8")
 
 
 def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
@@ -182,24 +178,15 @@ def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
     if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.maximum(credit_by_place(trace, places_of(trace).of, credit), 0)  # (K * R, J, F)
+    sums = np.maximum(credit_by_place(trace, places_of(trace).place_of, credit), 0)  # (K * R, J, F)
     return _quantised(sums.reshape(*c.shape[:2], -1))
 
 
 def _quantised(values: np.ndarray) -> dict:
-    """(K, R, X) as bytes, less those of the iteration before, with a low and a step for each of K * R states."""
+    """(K, R, X) as bytes, less those of the previous iteration, with a low and a step for each of K * R states."""
     values = values.astype(np.float64)
     low = values.min(axis=-1)
     step = (values.max(axis=-1) - low) / 255
     q = ((values - low[..., None]) / np.where(step > 0, step, 1)[..., None]).round().astype(np.uint8)
     rises = np.diff(q, axis=1, prepend=np.uint8(0))  # (K, R, X), modulo 256
-    return {"low": low.tolist(), "step": step.tolist(), "data": _text(rises)}
-
-
-def packed(values: np.ndarray) -> dict:
-    """An array as {"shape", "data"}."""
-    return {"shape": list(values.shape), "data": _text(values)}
-
-
-def _text(numbers: np.ndarray) -> str:
-    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode()
+    return {"low": low.tolist(), "step": step.tolist(), "data": packed(rises)["data"]}

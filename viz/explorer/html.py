@@ -1,8 +1,8 @@
-"""The routing explorer: one HTML file with everything in it, which asks no one for anything.
+"""The routing explorer: one HTML file that has everything in it and makes no request.
 
-The page in ``page/`` is filled with a trace's data, its scripts and its style, and where one is given with a network
-that it computes with in a thread of its own. A content security policy allows these scripts and nothing else, by their
-hashes: no request leaves the page, and no name in a trace can become a script.
+The page in ``page/`` is filled with a trace's data, its scripts and its style, and with a network, if one is given,
+which runs in a thread of its own. A content security policy allows these scripts and nothing else, by their hashes: no
+request leaves the page, and no name in a trace can become a script.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz.explorer.data import explorer_data
+from graphcaps.viz.routing_trace import RoutingTrace
 
 SCRIPTS = (
     "words.js",
@@ -30,6 +30,7 @@ SCRIPTS = (
     "panels.js",
     "shell.js",
     "page.js",
+    "layer.js",
     "terms.js",
     "tour.js",
     "state.js",
@@ -37,25 +38,24 @@ SCRIPTS = (
     "view.js",
     "share.js",
 )
-STYLES = ("page.css", "explain.css", "share.css")
+STYLES = ("page.css", "drawers.css")
 WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
 LIVE = (
     "desk.js",
     "answer.js",
     "doubts.js",
-    "objects.js",
     "live.js",
+    "pull.js",
     "way.js",
     "votes.js",
     "formulas.js",
     "decoded.js",
     "compare.js",
     "restore.js",
-    "exercises.js",
 )
-FILE = ("file.js", "exercises.js")
-LIVE_STYLES = ("live.css", "compare.css")
-LIVE_PARTS = ("desk", "answer", "bend", "explained", "compare")
+FILE = ("file.js",)
+PARTS = ("header", "curve", "reading")
+LIVE_PARTS = ("sheet", "explained", "more")
 GRAPH = (
     "words.js",
     "node_words.js",
@@ -73,7 +73,7 @@ GRAPH = (
     "formulas.js",
     "nodes_explained.js",
 )
-GRAPH_STYLES = ("page.css", "explain.css", "nodes.css")
+GRAPH_STYLES = (*STYLES, "nodes.css")
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -82,30 +82,30 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     Args:
         trace: what routing did.
         image: which image is shown first, from 0.
-        network: what ``graphcaps.explore.of_run.carried`` gives: the page then routes drawings.
-        without: why there is none, a sentence that the page shows.
+        network: its data, by ``graphcaps.explore.network``, with which the page routes drawings; None: it doesn't.
+        without: the reason why there is none, a sentence that the page shows.
 
     Raises:
-        InputError: the trace doesn't fit together, has no edges, or doesn't hold this image.
+        InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
         GraphcapsError: numbers that are not finite.
     """
     return with_data(explorer_data(trace, image) | {"network": network, "without": without})
 
 
 def with_data(data: dict) -> str:
-    """The page that shows what ``explorer_data`` gives, together with "network" and "without" of ``explorer_page``."""
-    styles, scripts, worker = [*STYLES], [*SCRIPTS, *FILE], ""
+    """The page of ``explorer_data``'s dict with "network" and "without" of ``explorer_page`` added."""
+    scripts, worker = [*SCRIPTS, *FILE], ""
     parts = dict.fromkeys(LIVE_PARTS, "")
     if data["network"] is not None:
-        styles, scripts, worker = [*STYLES, *LIVE_STYLES], [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
+        scripts, worker = [*SCRIPTS, *LIVE], "\n".join(map(_read, WORKER))
         parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
     # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
     assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
-    return _filled("page.html", data, styles, scripts, assembly, worker=worker, **parts)
+    return _filled("page.html", data, STYLES, scripts, assembly, worker=worker, **parts)
 
 
 def graph_page(data: dict) -> str:
-    """The page that shows what ``graphcaps.explore.of_graph.graph_data`` gives, as the text of an HTML file."""
+    """The page of the data that ``graphcaps.explore.graph_page`` describes, as the text of an HTML file."""
     return _filled("nodes.html", data, GRAPH_STYLES, GRAPH, explained=_read("explained.html"))
 
 
@@ -124,16 +124,17 @@ def _filled(
         "style": style,
         "script": script,
         "data": _compressed(data),
+        **{name: _read(f"{name}.html") for name in PARTS},
         **parts,
     }
     return string.Template(_read(template)).substitute(filled)
 
 
 def _compressed(data: dict) -> str:
-    """Base64 of a gzip of one line of JSON, a line's end, and the bytes of all arrays, one after the other.
+    """Base64 of a gzip of one line of JSON, a newline, and the bytes of all arrays, one after the other.
 
-    In the JSON an array's "data" are [start, end] of its bytes: bytes compress better than base64. Nothing in the text
-    can end a script element, and the same data give the same page.
+    An array's "data" in the JSON is [start, end] of its bytes, because bytes compress better than base64. Nothing in
+    the text can end a script element, and the same data give the same page.
     """
     arrays: list[bytes] = []
     text = json.dumps(_without_arrays(data, arrays), separators=(",", ":")) + "\n"
@@ -141,7 +142,7 @@ def _compressed(data: dict) -> str:
 
 
 def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
-    """``value`` with [start, end] in place of each array's base64, whose bytes are appended to ``arrays``."""
+    """``value`` with each array's base64 replaced by [start, end]; its bytes are appended to ``arrays``."""
     if isinstance(value, list):
         return [_without_arrays(each, arrays) for each in value]
     if not isinstance(value, dict):

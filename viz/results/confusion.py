@@ -1,4 +1,4 @@
-"""Which classes are taken for which: the confusion matrix as a picture."""
+"""The confusion matrix as a picture: which class is taken for which."""
 
 from __future__ import annotations
 
@@ -33,29 +33,25 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
     expect(bool(whole), "matrix", "integers >= 0", f"{matrix.dtype} from {matrix.min()}")
     number = len(matrix)
     expect(len(class_names) in (0, number), "class_names", f"{number} names or none", len(class_names))
-    names = [style.cut(name, 14) for name in class_names or map(str, range(number))]
+    names = style.short(class_names or map(str, range(number)))
     longest = max(map(len, names))
-    cell, margin = 46 if number <= 12 else 36, 40 + 7.5 * longest
     turned = longest > 4
-    below = 40 + (5.5 * longest if turned else 14)
-    size = cell * number
-    width, height = max(margin + size + 20, 380), 70 + size + below
+    size = (46 if number <= 12 else 36) * number  # pixels
+    left, below = 40 + 7.5 * longest, 40 + (5.5 * longest if turned else 14)
+    width, height = max(left + size + 20, 380), 70 + size + below
     with style.applied():
         figure = style.blank(round(width), round(height))
-        axes = figure.add_axes((margin / width, below / height, size / width, size / height))
+        axes = figure.add_axes((left / width, below / height, size / width, size / height))
         _fill(axes, matrix)
-        ticks = np.arange(number)
-        axes.set_xticks(ticks, names)
+        axes.set_xticks(range(number), names)
+        axes.set_yticks(range(number), names)
         if turned:
             style.turn_names(axes)
-        axes.set_yticks(ticks, names)
         axes.tick_params(length=0)
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
-        heading = style.Heading.on(figure)
-        counted = f"{style.thousands(right)} of {style.thousands(total)} right{share}"
-        heading.say("Which class is taken for which", counted)
+        style.Heading.on(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
     return figure
 
 
@@ -63,9 +59,8 @@ def _fill(axes: Axes, matrix: np.ndarray) -> None:
     """Cells with counts: white to orange for errors by their number, grey for right answers."""
     right = np.eye(len(matrix), dtype=bool)
     errors = np.ma.masked_array(matrix, right)
-    most = max(1, int(np.where(right, 0, matrix).max()))
     axes.set_facecolor(style.SHADE)
-    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=most)
+    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=max(1, errors.filled(0).max()))
     axes.spines[:].set_visible(False)
     lines = np.arange(len(matrix) + 1) - 0.5
     axes.hlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)

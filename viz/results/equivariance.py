@@ -6,66 +6,39 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 _WIDTH, _HEIGHT = 900, 604  # pixels at 100 dpi
 _LEFT, _RIGHT, _GAP = 62, 26, 34
-_SIDE = 44  # of a thumbnail
+_SIDE = 44  # a thumbnail's
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
-_SQUARES = (394, 172)  # of those with R^2
+_SQUARES = (394, 172)  # top and height of the panels with R^2
 _STRONG = 3  # numbers with the largest variance, drawn with strong lines
 _LOOKS = {"rotation": ("o", style.ACCENT), "shift x": ("s", style.INK), "shift y": ("^", style.MUTED)}
 
 
-def equivariance(found: dict, images: np.ndarray) -> Figure:
-    """Draw a few digits' capsules over the angle, and under them what a line explains and what can be read off.
+def equivariance(measured: dict, images: np.ndarray) -> Figure:
+    """Draw a few digits' capsules over the angle, and under them R^2 of the line fits and of the read-outs.
 
     Args:
-        found: what ``graphcaps evaluate --on equivariance`` writes as JSON, with at most four examples.
+        measured: the JSON of ``graphcaps evaluate --on equivariance``, with at most four examples.
         images: (examples, 3, C, H, W) uint8, each example at the first, the middle and the last angle.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``example n``, ``fit`` and
         ``readout``, and the lines of the last two the parameters' names.
-
-    Raises:
-        InputError: not three images of each example.
     """
-    examples, rotation = found["examples"], found["parameters"]["rotation"]
-    wanted = (len(examples), 3)
-    expect(images.shape[:2] == wanted and images.ndim == 5, "images", f"{wanted} + (C, H, W)", images.shape)
-    reach = 1.08 * max(float(abs(np.array(example["vectors"])).max()) for example in examples)
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
-        source = f"{found['dataset']}, {found['model']}, {style.thousands(found['images'])} test images"
-        style.Heading.on(figure).say(
-            "How the winning class's capsule moves",
-            source,
-            "its numbers, strong: the three that move most; dotted: line fit",
-        )
-        wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
-        for n, example in enumerate(examples):
-            left = _LEFT + n * (wide + _GAP)
-            axes = style.panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
-            _numbers(axes, np.array(example["vectors"]), np.array(rotation["values"], float), reach)
-            axes.set_xlabel("turned, degrees" if n == 0 else "")
-            if n:
-                axes.tick_params(axis="y", labelleft=False)
-            explained = "still" if example["fit"] is None else f"R² {example['fit']:.2f}"
-            axes.set_title(
-                f"{style.cut(found['class_names'][example['class']], 9)}: {explained}", pad=0.72 * (_SIDE + 9)
-            )
-            for place, image in enumerate(images[n]):
-                at = left + place * (wide - _SIDE) / 2
-                style.show_image(
-                    style.panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE), image
-                )
+        source = f"{measured['dataset']}, {measured['model']}, {measured['images']:,} test images"
+        note = "its numbers, strong: the three that move most; dotted: line fit"
+        style.Heading.on(figure).say("How the winning class's capsule moves", source, note)
+        _draw_examples(figure, measured, images)
         wide = (_WIDTH - _LEFT - _RIGHT - 40) / 2
         titles = {"fit": "fit: change of v that a line in p explains", "readout": "read-out: p from v, held-out images"}
         for n, (kind, title) in enumerate(titles.items()):
             axes = style.panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
-            _by_class(axes, found, kind)
+            _draw_classes(axes, measured, kind)
             axes.set_title(title, pad=22)
             axes.set_ylabel("R²" if n == 0 else "")
             if n == 0:
@@ -73,7 +46,28 @@ def equivariance(found: dict, images: np.ndarray) -> Figure:
     return figure
 
 
-def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
+def _draw_examples(figure: Figure, measured: dict, images: np.ndarray) -> None:
+    """A panel for each example, with its three images above."""
+    examples, angles = measured["examples"], np.array(measured["parameters"]["rotation"]["values"], float)
+    reach = 1.08 * max(float(abs(np.array(example["vectors"])).max()) for example in examples)
+    wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
+    for n, example in enumerate(examples):
+        left = _LEFT + n * (wide + _GAP)
+        axes = style.panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
+        _draw_numbers(axes, np.array(example["vectors"]), angles, reach)
+        axes.set_xlabel("turned, degrees" if n == 0 else "")
+        if n:
+            axes.tick_params(axis="y", labelleft=False)
+        explained = "still" if example["fit"] is None else f"R² {example['fit']:.2f}"
+        name = style.cut(measured["class_names"][example["class"]], 9)
+        axes.set_title(f"{name}: {explained}", pad=0.72 * (_SIDE + 9))
+        for place, image in enumerate(images[n]):
+            at = left + place * (wide - _SIDE) / 2
+            panel = style.panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE)
+            style.show_image(panel, image)
+
+
+def _draw_numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
     """The D numbers of (T, D) vectors over the angle; those that move most are strong, with their fitted lines."""
     strong = np.argsort(-vectors.var(axis=0))[:_STRONG]
     axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
@@ -83,17 +77,16 @@ def _numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) 
     axes.set(xlim=(angles[0], angles[-1]), ylim=(-reach, reach), xticks=(angles[0], 0, angles[-1]))
 
 
-def _by_class(axes: Axes, found: dict, kind: str) -> None:
-    """R^2 of each class and parameter; of fits with the standard deviation over images. What is below 0 stands at 0."""
-    names = [style.cut(name, 6) for name in found["class_names"]]
+def _draw_classes(axes: Axes, measured: dict, kind: str) -> None:
+    """R^2 of each class and parameter, drawn at 0 if below; fits have the standard deviation over images."""
+    names = [style.cut(name, 6) for name in measured["class_names"]]
     for n, (parameter, (marker, color)) in enumerate(_LOOKS.items()):
-        of_class = [part[kind] for part in found["parameters"][parameter]["per_class"]]
-        spread = [part["sd"] for part in of_class] if kind == "fit" else None
-        means = [part["mean"] for part in of_class] if kind == "fit" else of_class
+        by_class = [part[kind] for part in measured["parameters"][parameter]["per_class"]]
         at = np.arange(len(names)) + (n - 1) * 0.22
-        means = np.clip(np.array(means, float), 0, 1)
-        if spread is not None:
-            low, high = (np.clip(means + sign * np.array(spread, float), 0, 1) for sign in (-1, 1))
+        means = np.clip(np.array([part["mean"] if kind == "fit" else part for part in by_class], float), 0, 1)
+        if kind == "fit":
+            spread = np.array([part["sd"] for part in by_class], float)
+            low, high = (np.clip(means + sign * spread, 0, 1) for sign in (-1, 1))
             axes.vlines(at, low, high, color=color, lw=1, alpha=0.6)
         axes.plot(at, means, marker, color=color, ms=5, label=parameter)
     axes.set_xticks(range(len(names)), names)

@@ -1,6 +1,6 @@
-"""Which parts of an image made the answer: the links of a parse tree, where their children look, in parents' colours.
+"""The parts of an image that made the answer: the links of a parse tree, painted where their children look.
 
-A part is a child with its parent. Where many children see one field (the 2017 paper's network has 32 at each position),
+A part is a child with its parent. If many children see one field (the 2017 paper's network has 32 at each position),
 those that see it and go to one parent are one part together.
 """
 
@@ -16,31 +16,31 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from graphcaps.errors import expect, required
-from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.bipartite import smooth
+from graphcaps.viz.routing.graph import smooth
 from graphcaps.viz.routing.places import painted
 from graphcaps.viz.routing.timeline import caption, count
+from graphcaps.viz.routing_trace import RoutingTrace
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
-_TOP, _LEFT, _GAP = 92, 27, 18  # of the first panel
+_TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
 _BIG, _SMALL = 232, 72  # sides of the panels
-_COLUMNS, _MOST = 4, 12  # parts shown one by one
-_NAMED = 5  # parents named under the parts
-
+_COLUMNS, _MAX_PARTS = 4, 12  # parts shown one by one
+_MAX_NAMED = 5  # parents named under the parts
 
 Field = tuple[int, int, int, int]
+"""Top, left, height and width in pixels."""
 
 
 @dataclass(frozen=True)
 class _Part:
     parent: int
     share: float
-    """Of all credit above 0."""
+    """Share of all credit above 0."""
     look: np.ndarray
-    """(H, W) in [0, 1]: where its child looks."""
+    """(H, W) in [0, 1]: what its child looks at."""
     field: Field | None
-    """Top, left, height and width in pixels, where that is all that is known of it."""
+    """The receptive field, if ``look`` is made of it."""
 
 
 def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
@@ -48,57 +48,40 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
 
     Args:
         trace: with ``images``, and ``saliency`` or ``fields``.
-        tree: what ``graphcaps.analysis.parse_tree.parse_tree`` made of it.
+        tree: the trace's, by ``graphcaps.analysis.parse_tree.parse_tree``.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``input``, ``parts`` and
         ``part n``, n from 0, the strongest first.
 
     Raises:
-        InputError: the trace holds no images, or not where its children look.
+        InputError: the trace has no images, or neither saliency nor fields of its children.
     """
-    then = "Traces of training runs hold them"
+    then = "Traces of training runs have them"
     images = required(trace.images, "trace", "images to draw parts on", then=then)
     seen = trace.saliency is not None or trace.fields is not None
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
-    found, about = _parts(trace, tree, images.shape[2:]), tree.graph
+    shown, about = _parts(trace, tree, images.shape[2:]), tree.graph
     image = style.rgb(images[about["image"]])
     names = style.short(trace.parent_names)
-    short = max(map(len, names)) <= 2
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
-        links = f"{style.thousands(about['kept_edges'])} of {style.thousands(about['of_edges'])} links"
-        made = f"{links} make up {100 * about['keep']:g}% of"
+        links = f"{about['kept_edges']:,} of {about['of_edges']:,} links make up {100 * about['keep']:g}% of"
         source = ", ".join(caption(trace, "iterations", about["image"]))
-        style.Heading.on(figure).say("Parts that made the answer", f"{made} all credit c <û, v>", source)
+        style.Heading.on(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
-        style.show_image(_panel(figure, "input", f"input{label}", (_LEFT, _TOP, _BIG)), images[about["image"]])
+        style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[about["image"]])
         second = _LEFT + _BIG + _GAP
-        axes = _panel(figure, "parts", _looking(tree, found), (second, _TOP, _BIG))
-        _draw(axes, image, found)
-        _name_parents(figure, second, found, names)
-        third, step = second + _BIG + _GAP + 4, _SMALL + 13
-        for n, part in enumerate(found[:_MOST]):
-            row, column = divmod(n, _COLUMNS)
-            place = (third + column * step, _TOP + row * (_SMALL + 20), _SMALL)
-            target = (
-                f" to {names[part.parent]}" if short else ""
-            )  # long names have no room; the colour shows the parent
-            axes = _panel(figure, f"part {n}", f"{part.share:.1%}{target}", place)
-            axes.title.set_fontsize(style.SMALL)
-            _draw(axes, image, [part])
-        if found:
-            who, its = ("a child", "its") if found[0].field is None else ("the children of one place", "their")
-            more = f"; {style.thousands(len(found) - _MOST)} weaker left out" if len(found) > _MOST else ""
-            words = f"each: {who}, to one parent, and\n{its} share of all credit{more}"
-            style.write(figure, third, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
+        _draw(_panel(figure, "parts", _children_in_words(tree, shown), second, _TOP, _BIG), image, shown)
+        _name_parents(figure, second, shown, names)
+        _draw_one_by_one(figure, second + _BIG + _GAP + 4, image, shown, names)
     return figure
 
 
-def _looking(tree: networkx.MultiDiGraph, found: list[_Part]) -> str:
-    """How many children, at how many places, the parts are."""
+def _children_in_words(tree: networkx.MultiDiGraph, shown: list[_Part]) -> str:
+    """How many children the parts have, and how many places."""
     children = sum(data["layer"] == 0 for _, data in tree.nodes(data=True))
-    places = {part.field for part in found if part.field}
+    places = {part.field for part in shown if part.field}
     return count(children, "child", "children") + (f" at {count(len(places), 'place')}" if places else "")
 
 
@@ -109,17 +92,18 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
     for child, parent, link in tree.edges(data=True):
         i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
         credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
-    total, found = tree.graph["credit"], []
-    for (parent, where), value in sorted(credit.items(), key=lambda item: -item[1]):
-        if isinstance(where, tuple):
-            found.append(_Part(parent, value / total, _inside(where, size), where))
+    total, made = tree.graph["credit"], []
+    for (parent, child_or_field), value in sorted(credit.items(), key=lambda item: -item[1]):
+        if isinstance(child_or_field, tuple):
+            made.append(_Part(parent, value / total, _mask(child_or_field, size), child_or_field))
         else:
             assert trace.saliency is not None, "else there are fields"
-            found.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], where]), None))
-    return found
+            look = smooth(trace.saliency[tree.graph["image"], child_or_field])
+            made.append(_Part(parent, value / total, look, None))
+    return made
 
 
-def _inside(field: Field, size: tuple[int, ...]) -> np.ndarray:
+def _mask(field: Field, size: tuple[int, ...]) -> np.ndarray:
     """(H, W): 1 in the field, 0 outside; the field may reach over the border."""
     top, left, height, width = field
     look = np.zeros(size)
@@ -130,7 +114,7 @@ def _inside(field: Field, size: tuple[int, ...]) -> np.ndarray:
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
     """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares.
 
-    A part that is drawn alone has a box round its field.
+    A single part has a box round its field.
     """
     maps = np.array([part.share * part.look for part in shown]).reshape(-1, *image.shape[:2])
     colors = np.array([style.color(part.parent) for part in shown]).reshape(-1, 3)
@@ -143,21 +127,37 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
         axes.add_patch(box)
 
 
-def _name_parents(figure: Figure, left: float, found: list[_Part], names: list[str]) -> None:
+def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list[_Part], names: list[str]) -> None:
+    """Small panels of the strongest parts, and a line of words under them."""
+    short_names = max(map(len, names)) <= 2  # long names have no room; the colour shows the parent
+    for n, part in enumerate(shown[:_MAX_PARTS]):
+        row, column = divmod(n, _COLUMNS)
+        title = f"{part.share:.1%}" + (f" to {names[part.parent]}" if short_names else "")
+        place = (left + column * (_SMALL + 13), _TOP + row * (_SMALL + 20), _SMALL)
+        axes = _panel(figure, f"part {n}", title, *place)
+        axes.title.set_fontsize(style.SMALL)
+        _draw(axes, image, [part])
+    if shown:
+        who, its = ("a child", "its") if shown[0].field is None else ("the children of one place", "their")
+        more = f"; {len(shown) - _MAX_PARTS:,} weaker left out" if len(shown) > _MAX_PARTS else ""
+        words = f"each: {who}, to one parent, and\n{its} share of all credit{more}"
+        style.write(figure, left, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
+
+
+def _name_parents(figure: Figure, left: float, shown: list[_Part], names: list[str]) -> None:
     """The parents with most of the parts' credit, and their shares of all credit."""
     shares: dict[int, float] = defaultdict(float)
-    for part in found:
+    for part in shown:
         shares[part.parent] += part.share
     largest = sorted(shares.items(), key=lambda item: -item[1])
-    for row, (parent, share) in enumerate(largest[:_NAMED]):
+    for row, (parent, share) in enumerate(largest[:_MAX_NAMED]):
         top = _TOP + _BIG + 10 + 17 * row
         style.write(figure, left, top, "■", color=style.color(parent))
         style.write(figure, left + 16, top, f"{share:.1%} of all credit to {names[parent]}")
 
 
-def _panel(figure: Figure, label: str, title: str, place: tuple[float, float, float]) -> Axes:
-    """Square axes with their left, top and side in pixels."""
-    left, top, side = place
+def _panel(figure: Figure, label: str, title: str, left: float, top: float, side: float) -> Axes:
+    """Square axes with a title, in pixels."""
     axes = style.panel(figure, label, left, top, side, side)
     axes.set_title(title, size=style.TEXT, pad=3)
     return axes

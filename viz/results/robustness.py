@@ -1,4 +1,4 @@
-"""Accuracy on transformed test images, and under it which transform hurts which class."""
+"""Accuracy on transformed test images, and each class's recall on them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from graphcaps.viz import style
 
 _WIDTH, _LEFT, _RIGHT = 720, 112, 24  # pixels at 100 dpi
 _TOP, _CURVE, _BETWEEN, _CELL, _BELOW = 96, 190, 46, 25, 62
-_NAME = 10  # characters of a class name
+_NAME = 10  # characters of a class name, at most
 
 
-def robustness(found: dict) -> Figure:
+def robustness(measured: dict) -> Figure:
     """Draw accuracy and the winning score over the severities, and each class's recall under them.
 
-    Both panels share their columns. A cell's number is the recall in percent, its colour what was lost of it against
-    the clean images.
+    Both panels share their columns. A cell's number is the recall in percent; its colour shows how much lower it is
+    than on the clean images.
 
     Args:
-        found: what ``graphcaps evaluate --on`` writes as JSON.
+        measured: the JSON of ``graphcaps evaluate --on``.
 
     Returns:
         A figure without a window, 720 pixels wide at 100 dpi; its axes have the labels ``accuracy`` and ``recall``, and
         the lines of the first ``accuracy`` and ``mean winning score``.
     """
-    rows, names = found["rows"], found["class_names"]
+    rows, names = measured["rows"], measured["class_names"]
     columns = np.arange(len(rows))
     tall = _CELL * len(names)
     height = _TOP + _CURVE + _BETWEEN + tall + _BELOW
@@ -35,19 +35,19 @@ def robustness(found: dict) -> Figure:
     with style.applied():
         figure = style.blank(_WIDTH, height)
         above = style.panel(figure, "accuracy", _LEFT, _TOP, wide, _CURVE)
-        _curve(above, found, columns)
+        _draw_curve(above, measured, columns)
         below = style.panel(figure, "recall", _LEFT, _TOP + _CURVE + _BETWEEN, wide, tall)
-        _cells(below, found)
-        below.set_xticks(columns, [_marked(row["name"], n == found["clean"]) for n, row in enumerate(rows)])
-        below.set_xlabel(found["says"])
-        source = f"{found['dataset']}, {found['model']}, {style.thousands(rows[found['clean']]['images'])} test images"
-        style.Heading.on(figure).say(f"Test images, {found['on']}", source, "with 95 % intervals")
+        _draw_cells(below, measured)
+        below.set_xticks(columns, [_marked(row["name"], n == measured["clean"]) for n, row in enumerate(rows)])
+        below.set_xlabel(measured["says"])
+        source = f"{measured['dataset']}, {measured['model']}, {rows[measured['clean']]['images']:,} test images"
+        style.Heading.on(figure).say(f"Test images, {measured['on']}", source, "with 95 % intervals")
     return figure
 
 
-def _curve(axes: Axes, found: dict, columns: np.ndarray) -> None:
+def _draw_curve(axes: Axes, measured: dict, columns: np.ndarray) -> None:
     """Accuracy with its interval, and the score; image sets, which have no order, aren't joined by lines."""
-    rows, ordered = found["rows"], found["says"] != "image set"
+    rows, ordered = measured["rows"], measured["says"] != "image set"
     accuracy, score = ([row[key] for row in rows] for key in ("accuracy", "winning_score"))
     low, high = np.transpose([row["interval_95"] for row in rows])
     line, dots = ("-", ":") if ordered else ("", "")
@@ -63,11 +63,11 @@ def _curve(axes: Axes, found: dict, columns: np.ndarray) -> None:
     style.legend(axes, style.SCREEN)
 
 
-def _cells(axes: Axes, found: dict) -> None:
-    """Recall per class and severity: white to orange for what was lost, the most at the clean images' recall."""
-    names = found["class_names"]
-    recall = np.array([row["recall"] for row in found["rows"]], float).T  # (J, S); None becomes NaN
-    lost = np.ma.masked_invalid(recall[:, [found["clean"]]] - recall)
+def _draw_cells(axes: Axes, measured: dict) -> None:
+    """Recall per class and severity: white to orange for the loss against the clean images."""
+    names = measured["class_names"]
+    recall = np.array([row["recall"] for row in measured["rows"]], float).T  # (J, S); None becomes NaN
+    lost = np.ma.masked_invalid(recall[:, [measured["clean"]]] - recall)
     axes.set_facecolor(style.SHADE)
     axes.imshow(lost, cmap=style.ERRORS, vmin=0, vmax=1, aspect="auto")
     axes.spines[:].set_visible(False)

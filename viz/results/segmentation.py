@@ -1,7 +1,7 @@
-"""What belongs to which of two overlapping objects: their reconstructions in two colours over the image.
+"""Two overlapping objects taken apart: their reconstructions in two colours over the image.
 
-Figure 5 of Sabour, Frosst & Hinton 2017, with whose each pixel is by the couplings, and what no capsule explains, under
-each image.
+Figure 5 of Sabour, Frosst & Hinton 2017, and under each image also the object of each pixel by the couplings, and the
+ink that no capsule explains.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 
 COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
-"""RGB of the lower and of the higher class, which colour-blind readers can tell apart; their sum is nearly white."""
+"""RGB of the lower and the higher class: colour-blind readers can tell them apart, and their sum is nearly white."""
 
 _SIDE, _STEP = 84, 90  # pixels at 100 dpi
 _LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
 _ROWS = ("image", "couplings", "capsules", "left over")
-_DIM = 0.3  # of the image under the reconstructions
+_DIM = 0.3  # brightness of the image under the reconstructions
 
 
 def segmentation(
@@ -31,35 +30,24 @@ def segmentation(
     class_names: tuple[str, ...] = (),
     owners: np.ndarray | None = None,
 ) -> Figure:
-    """Draw images of two objects, whose each pixel is, what the capsules of the answer make of it, what is left over.
+    """Draw images of two objects, and under each: owners by the couplings, reconstructions, and the ink left over.
 
     Right answers stand at the left, wrong ones beside them.
 
     Args:
-        images: (N, C, H, W) uint8.
+        images: (N, C, H, W) uint8, N >= 1.
         reconstructions: (N, 2, C, H, W) uint8, of each capsule alone.
         labels: (N, 2) true classes, ascending.
         predicted: (N, 2) classes of the capsules, ascending, in the order of the reconstructions.
         class_names: J names, or none for numbers.
         owners: (N, 2, H, W) uint8, 255 times the share of each class of the answer in a pixel, by the couplings of the
-            children there; None where children see no parts: no such row.
+            children there; None, if children see no parts: no such row.
 
     Returns:
         A figure without a window; its axes have the labels ``image n``, ``couplings n``, ``capsules n`` and
         ``left over n``.
-
-    Raises:
-        InputError: shapes that don't fit, or no image.
     """
     number = len(images)
-    wanted = (number, 2, *images.shape[1:])
-    expect(images.ndim == 4 and number > 0, "images", "(N, C, H, W), N >= 1", images.shape)
-    expect(reconstructions.shape == wanted, "reconstructions", f"{wanted}", reconstructions.shape)
-    for name, classes in (("labels", labels), ("predicted", predicted)):
-        expect(classes.shape == (number, 2), name, f"({number}, 2)", classes.shape)
-    shape = (number, 2, *images.shape[2:])
-    if owners is not None:
-        expect(owners.shape == shape, "owners", f"{shape} or None", owners.shape)
     names = [name for name in _ROWS if name != "couplings" or owners is not None]
     hit = (labels == predicted).all(axis=1)
     order = np.argsort(~hit, kind="stable")
@@ -67,22 +55,23 @@ def segmentation(
     width, height = max(_LEFT + number * _STEP + split + _RIGHT, 640), _TOP + len(names) * _STEP + 8
     with style.applied():
         figure = style.blank(width, height)
-        style.Heading.on(figure).say(
-            "Which pixels belong to which", "the capsule of the lower class in orange, of the higher in blue"
-        )
+        line = "the capsule of the lower class in orange, of the higher in blue"
+        style.Heading.on(figure).say("Which pixels belong to which", line)
         write = partial(style.write, figure, va="center")
-
-        for top, name in ((105, "shown"), (127, "answer")):
+        sides = {
+            "shown": 105,
+            "answer": 127,
+            **{name: _TOP + row * _STEP + _SIDE / 2 for row, name in enumerate(names)},
+        }
+        for name, top in sides.items():
             write(0.03 * width, top, name, color=style.MUTED)
-        for row, name in enumerate(names):
-            write(0.03 * width, _TOP + row * _STEP + _SIDE / 2, name, color=style.MUTED)
         for place, n in enumerate(order):
             left = _LEFT + place * _STEP + (0 if hit[n] else split)
             if place == 0 or (place == hit.sum() and split):
                 write(left, 82, "right" if hit[n] else "wrong", weight="bold")
-            for top, classes in ((105, labels[n]), (127, predicted[n])):
-                weight = "normal" if hit[n] or top == 105 else "bold"
-                write(left + _SIDE / 2, top, _named(classes, class_names), ha="center", weight=weight)
+            for side, classes in (("shown", labels[n]), ("answer", predicted[n])):
+                weight = "normal" if hit[n] or side == "shown" else "bold"
+                write(left + _SIDE / 2, sides[side], _class_names(classes, class_names), ha="center", weight=weight)
             pictures = _pictures(images[n], reconstructions[n], None if owners is None else owners[n])
             for row, name in enumerate(names):
                 axes = style.panel(figure, f"{name} {n}", left, _TOP + row * _STEP, _SIDE, _SIDE)
@@ -91,12 +80,12 @@ def segmentation(
     return figure
 
 
-def _named(classes: np.ndarray, class_names: tuple[str, ...]) -> str:
+def _class_names(classes: np.ndarray, class_names: tuple[str, ...]) -> str:
     return " + ".join(style.cut(class_names[k], 5) if class_names else str(k) for k in classes)
 
 
 def _pictures(image: np.ndarray, reconstructions: np.ndarray, owners: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Each row's picture, (H, W) or (H, W, 3) in [0, 1]; what is left over is |image - overlay of reconstructions|."""
+    """Each row's picture, (H, W) or (H, W, 3) in [0, 1]; left over is |image - overlay of reconstructions|."""
     gray = (image / 255).mean(axis=0)
     layers = (reconstructions / 255).mean(axis=1)  # (2, H, W)
     tinted = np.tensordot(layers, COLORS, axes=(0, 0))  # (H, W, 3)

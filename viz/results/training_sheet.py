@@ -1,4 +1,4 @@
-"""A sheet to print: training curves, reconstructions, and what each dimension of a capsule means.
+"""A sheet to print: training curves, reconstructions, and the meaning of each dimension of a capsule.
 
 The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 """
@@ -13,15 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from graphcaps.errors import expect
-from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import caption
+from graphcaps.viz.routing_trace import RoutingTrace
 
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875
-_MOST = 10  # images shown
-_DIMENSIONS, _STEPS = 8, 6  # of a capsule, and pictures of each
-_GAP = 26  # pixels between capsules, for the numbers of the next one's dimensions
+_MAX_IMAGES = 10
+_MAX_DIMENSIONS, _MAX_STEPS = 8, 6  # rows and columns of an image's perturbed reconstructions
+_GAP = 26  # pixels between images, for the row numbers of the next one
 _LOOKS: dict[str, dict[str, Any]] = {
     "train": {"color": style.MUTED, "ls": "--", "label": "training images"},
     "val": {"color": style.ACCENT, "label": "validation images"},
@@ -29,18 +29,18 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def sheet(trace: RoutingTrace) -> Figure:
-    """Draw what the trace holds of: training curves, inputs with reconstructions, perturbed reconstructions.
+    """Draw training curves, inputs with reconstructions, and perturbed reconstructions, if the trace has them.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``loss``, ``accuracy``,
         ``input n``, ``reconstruction n`` and ``perturbed n`` (n: index of the image).
 
     Raises:
-        InputError: the trace holds none of them, or doesn't fit together.
+        InputError: the trace has none of them, or doesn't fit together.
     """
     trace.check()
     parts = _parts(trace)
-    expect(bool(parts), "trace", "training curves or pictures to draw", "none", "Traces of training runs hold them")
+    expect(bool(parts), "trace", "training curves or pictures to draw", "none", "Traces of training runs have them")
     heights = [_HEIGHTS[part] if part in _HEIGHTS else _mosaics(trace)[-1] for part in parts]
     with style.applied():
         figure, top = style.blank(_WIDTH, 70 + sum(heights)), 70
@@ -53,25 +53,25 @@ def sheet(trace: RoutingTrace) -> Figure:
 
 
 def is_drawable(trace: RoutingTrace) -> bool:
-    """Whether the trace holds anything that the sheet shows."""
+    """Whether the trace has anything that the sheet shows."""
     return bool(_parts(trace))
 
 
 def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], None]]:
-    """What draws the parts that the trace has the numbers for, from top to bottom."""
+    """The functions that draw the parts of this trace's sheet, from top to bottom."""
     reconstructed = trace.images is not None and trace.reconstructions is not None
     perturbed = trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0
-    held = {_draw_curves: _curves_of(trace), _draw_reconstructions: reconstructed, _draw_perturbed: perturbed}
-    return [part for part, present in held.items() if present]
+    parts = {_draw_curves: _curves_of(trace), _draw_reconstructions: reconstructed, _draw_perturbed: perturbed}
+    return [part for part, present in parts.items() if present]
 
 
 def _curves_of(trace: RoutingTrace) -> list[str]:
-    """Which of loss and accuracy the trace's history holds, of training or validation images."""
+    """Those of loss and accuracy that the trace's history has for training or validation images."""
     return [kind for kind in ("loss", "accuracy") if any(trace.history.get(f"{part}_{kind}") for part in _LOOKS)]
 
 
 def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """Loss and accuracy over epochs, of training and validation images."""
+    """Draw loss and accuracy over epochs, of training and validation images."""
     room = (_RIGHT - _LEFT - 70) / 2
     for k, kind in enumerate(_curves_of(trace)):
         axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, _HEIGHTS[_draw_curves] - 90)
@@ -95,7 +95,7 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
 
 
 def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """Input images, and under each what the decoder makes of its longest capsule."""
+    """Draw input images, and under each the decoder's picture of its longest capsule."""
     assert trace.images is not None and trace.reconstructions is not None
     longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
     title = "Images, and what the decoder makes of the longest capsule"
@@ -103,7 +103,7 @@ def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None
     rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
     for name, down in rows.items():
         style.write(figure, 25, top + down, name, color=style.MUTED, va="center")
-    step = (_RIGHT - 90) / _MOST
+    step = (_RIGHT - 90) / _MAX_IMAGES
     for k, n in enumerate(_one_per_class(trace)):
         left, size = 90 + k * step, step - 6
         middle: dict[str, Any] = {"ha": "center", "va": "center"}
@@ -120,7 +120,7 @@ def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None
 
 
 def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
-    """How many perturbed images stand in a row, the width and height of each, and the height of them all, in pixels."""
+    """Perturbed images in a row, the width and height of each in pixels, and the height of the whole part."""
     assert trace.perturbed is not None
     shown = len(_one_per_class(trace))
     across = min(5, shown)
@@ -131,20 +131,20 @@ def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
 
 
 def _varied(perturbed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of (D, S, C, H, W), the up to 8 dimensions that change the picture most, ascending, and up to 6 steps of them."""
+    """Up to 8 dimensions of (D, S, C, H, W) that change the picture most, ascending, and up to 6 steps of each."""
     spread = perturbed.std(axis=1).mean(axis=(1, 2, 3))  # (D,)
-    dimensions = np.sort(np.argsort(-spread, kind="stable")[:_DIMENSIONS])
-    steps = np.linspace(0, perturbed.shape[1] - 1, min(_STEPS, perturbed.shape[1])).round().astype(int)
+    dimensions = np.sort(np.argsort(-spread, kind="stable")[:_MAX_DIMENSIONS])
+    steps = np.linspace(0, perturbed.shape[1] - 1, min(_MAX_STEPS, perturbed.shape[1])).round().astype(int)
     return dimensions, perturbed[dimensions][:, steps]
 
 
 def _draw_perturbed(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """For an image of each class: a row per dimension of its longest capsule, a column per amount added to it."""
+    """Draw, for an image of each class, a row per dimension of its longest capsule and a column per amount added."""
     assert trace.perturbed is not None and trace.steps is not None
     across, width, tall, _ = _mosaics(trace)
     every = trace.perturbed.shape[1]
     low, high = (f"{step:+.2f}".replace("-", "−") for step in (trace.steps[0], trace.steps[-1]))
-    shown = f"All {every}" if every <= _DIMENSIONS else f"The {_DIMENSIONS} most visible of {every}"
+    shown = f"All {every}" if every <= _MAX_DIMENSIONS else f"The {_MAX_DIMENSIONS} most visible of {every}"
     text = f"{shown} dimensions of the longest capsule (rows), changed by {low} to {high} (columns)"
     style.write(figure, 25, top, text, size=style.TEXT, weight="bold")
     for k, n in enumerate(_one_per_class(trace)):
@@ -167,7 +167,7 @@ _HEIGHTS = {_draw_curves: 250, _draw_reconstructions: 240}  # pixels
 
 
 def _mosaic(pictures: np.ndarray) -> np.ndarray:
-    """(D, S, C, H, W) as one image of D x S pictures with a light line between them."""
+    """(D, S, C, H, W) as one image of D x S pictures with light lines between them."""
     channels = 3 if pictures.shape[2] == 3 else 1
     framed = np.pad(pictures[:, :, :channels], ((0, 0),) * 3 + ((0, 1), (0, 1)), constant_values=255)
     rows, columns, _, high, wide = framed.shape
@@ -178,12 +178,12 @@ def _mosaic(pictures: np.ndarray) -> np.ndarray:
 def _one_per_class(trace: RoutingTrace) -> list[int]:
     """Up to ten images: the first of each class, then the others in order."""
     if trace.labels is None:
-        return list(range(trace.num_images))[:_MOST]
+        return list(range(trace.num_images))[:_MAX_IMAGES]
     firsts = [int(n) for n in np.unique(trace.labels, return_index=True)[1]]
     others = [n for n in range(trace.num_images) if n not in firsts]
-    return (firsts + others)[:_MOST]
+    return (firsts + others)[:_MAX_IMAGES]
 
 
 def _name(trace: RoutingTrace, label: int, most: int) -> str:
-    """A class's name in at most ``most`` characters, or its number where it has none."""
+    """A class's name in at most ``most`` characters, or its number if it has none."""
     return style.cut(trace.class_names[label], most) if 0 <= label < len(trace.class_names) else str(label)

@@ -11,14 +11,15 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from graphcaps.routing_trace import RoutingTrace
 from graphcaps.viz import style
-from graphcaps.viz.routing.timeline import Timeline, between, caption, count
+from graphcaps.viz.routing.picture import Picture
+from graphcaps.viz.routing.timeline import between, count
+from graphcaps.viz.routing_trace import RoutingTrace
 
-NEARLY_EQUAL = 0.99  # share of the uniform entropy
-CHOICE = 0.5  # coupling
+NEARLY_EQUAL = 0.99  # share of the uniform entropy above which couplings are called nearly equal
+CHOICE = 0.5  # coupling above which a child chooses a parent
 
-_FEW = 40  # children drawn as lines of their own
+_MAX_CHILD_LINES = 40
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,16 +51,16 @@ def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", ma
     """How many children choose a parent: the title of every picture of couplings ``c`` (E,).
 
     - Above 99 % of the uniform entropy, on average: ``Couplings nearly equal: hardly any routing``.
-    - Else a child chooses by more than half if one of its couplings is above 0.5. Half of the children or more:
-      ``16 children choose: 11 of them by more than half``. Fewer: ``3 of 16 children choose by more than half``.
+    - Else a child chooses by more than half if one of its couplings is above 0.5. If half of the children or more do:
+      ``16 children choose: 11 of them by more than half``. If fewer do: ``3 of 16 children choose by more than half``.
 
     Children with one edge or none have no choice, and are not counted.
     """
     free = np.bincount(trace.src, minlength=trace.num_children) > 1
     if not free.any():
         return f"One parent for each {child}: nothing to choose"
-    found, levels = entropies(trace, c[None])
-    if found.sum() > NEARLY_EQUAL * levels.sum():
+    entropy, levels = entropies(trace, c[None])
+    if entropy.sum() > NEARLY_EQUAL * levels.sum():
         return "Couplings nearly equal: hardly any routing"
     largest = np.zeros(trace.num_children)
     np.maximum.at(largest, trace.src, c)
@@ -71,70 +72,53 @@ def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", ma
     return f"{f'{choosing:,}' if choosing else 'None'} of {children} {verb} by more than half"
 
 
-class EntropyPicture:
+class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs, drawn up to a position.
 
-    Args:
-        trace, over, image: as in ``Timeline.of``.
-        medium: what it is made for.
-
     Attributes:
-        figure: the matplotlib figure.
-        timeline: the steps it moves through.
         mean: Line2D of the mean over children.
-        band: Polygon of mean +- one standard deviation; what lies above ln J or below 0 is not shown.
-        children: LineCollection with a line per child where there are at most 40, else None.
+        band: Polygon of mean +- one standard deviation; its parts above ln J and below 0 are not shown.
+        children: LineCollection with a line per child if there are at most 40, else None.
         uniform: Line2D at the mean uniform level.
-        moving: the artists that ``show`` changes.
     """
 
-    def __init__(
-        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
-    ):
-        self._trace, self._medium = trace, medium
-        self.timeline = Timeline.of(trace, over, image)
-        self._entropies, levels = entropies(trace, self.timeline.c)  # (S, I'), (I',)
+    def draw(self) -> None:
+        self._entropies, levels = entropies(self.trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
         self._level = levels.mean()
-        same = bool(np.all(levels == levels[0]))
-        self._choices = f"ln {round(math.exp(levels[0]))}" if same else "its uniform level"
         # Recorded epochs grow like powers of two, so they are spaced evenly; iterations stand at their numbers.
-        self._x = np.arange(len(self.timeline)) + (1 if over == "iterations" else 0)
-        with style.applied(medium):
-            self.figure, self._heading, axes = style.chart(medium)
-            self._frame(axes, ", ".join(caption(trace, over, image)) if medium.heading else "")
-            self._lines(axes, levels, same)
-            style.legend(axes, medium)
-        children = [] if self.children is None else [self.children]
-        self.moving = [self.band, *children, self.mean, self._tip, *self._heading.artists]
-        self.show(self.timeline.end)
+        self._x = np.arange(len(self.timeline)) + (1 if self.timeline.over == "iterations" else 0)
+        self.figure, self._heading, axes = style.chart(self.medium)
+        self._label_axes(axes)
+        self._draw_lines(axes, levels)
+        style.legend(axes, self.medium)
 
-    def _frame(self, axes: Axes, source: str) -> None:
-        over, x = self.timeline.over, self._x
+    def _label_axes(self, axes: Axes) -> None:
+        x, iterations = self._x, self.timeline.over == "iterations"
         axes.set_xlim(x[0] - 0.4, x[-1] + 0.4)
         axes.set_ylabel("coupling entropy H (nat)")
-        where = "routing iteration" if over == "iterations" else "epoch of training (those kept)"
-        axes.set_xlabel(where + (f"  ({source})" if source else ""))
-        if over == "epochs":
+        label = "routing iteration" if iterations else "epoch of training (those kept)"
+        axes.set_xlabel(label + f"  ({self.source})" * (self.medium.heading and bool(self.source)))
+        if iterations:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
+        else:
             shown = x[:: math.ceil(len(x) / 20)]
             axes.set_xticks(shown, [str(self.timeline.steps[k]) for k in shown])
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
 
-    def _lines(self, axes: Axes, levels: np.ndarray, same: bool) -> None:
-        few, highest = self._entropies.shape[1] <= _FEW, float(levels.max())
+    def _draw_lines(self, axes: Axes, levels: np.ndarray) -> None:
+        highest, line = float(levels.max()), self.medium.line
         axes.set_ylim(0, 1.1 * highest or 1)
-        named = f"{self._choices} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
-        line = self._medium.line
+        same = bool(np.all(levels == levels[0]))
+        level = f"ln {round(math.exp(levels[0]))} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
         dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
-        self.uniform = axes.axhline(self._level, label=f"uniform: {named}", **dashed)
+        self.uniform = axes.axhline(self._level, label=f"uniform: {level}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
-        # No child can be above its uniform level or below 0, where mean +- sd may reach.
+        # No child can be above its uniform level or below 0, but mean +- sd can.
         possible = Rectangle((self._x[0], 0), self._x[-1] - self._x[0], highest, transform=axes.transData)
         self.band.set_clip_path(possible)
         self.children = None
-        if few:
+        if self._entropies.shape[1] <= _MAX_CHILD_LINES:
             thin: dict[str, Any] = {"colors": style.MUTED, "linewidths": 0.7 * line, "alpha": 0.45}
             self.children = LineCollection([], label="each child", **thin)
             axes.add_collection(self.children, autolim=False)
@@ -142,7 +126,6 @@ class EntropyPicture:
         self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)[0]
 
     def show(self, position: float) -> None:
-        """Draw the lines up to ``position``, in steps from 0."""
         whole = int(position)
         taken = [*range(whole + 1), *([position] if position > whole else [])]
         x, means, spreads, children = (
@@ -157,4 +140,4 @@ class EntropyPicture:
             self.children.set_segments([np.column_stack((x, child)) for child in children.T])
         share = f", {means[-1] / self._level:.1%} of uniform" if self._level > 0 else ""
         line = f"{self.timeline.title(position)}: mean entropy {means[-1]:.3f} ± {spreads[-1]:.3f} nat{share}"
-        self._heading.say(choice_in_words(self._trace, self.timeline.at(position)[0]), line)
+        self._heading.say(choice_in_words(self.trace, self.timeline.at(position)[0]), line)

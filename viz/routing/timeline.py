@@ -1,6 +1,6 @@
-"""What a picture moves through: the routing of one image over the iterations of training, or, after them, over epochs.
+"""The steps that a picture moves through: one image's routing over iterations, or its state after them over epochs.
 
-A trace may hold more iterations than the network is trained with. Pictures end on the network's answer.
+A trace may have more iterations than the network is trained with. Pictures end on the network's answer.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcaps.errors import GraphcapsError, expect
-from graphcaps.routing_trace import RoutingTrace
+from graphcaps.viz.routing_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
 
-_BETWEEN = 4  # frames between two steps
-_MOST_FRAMES = 200
-_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds per frame: between steps, on a step, on the last
+_EASED_FRAMES = 4  # between two steps
+_MAX_FRAMES = 200
+_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds of a frame between steps, on a step, on the last step
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A moment of a timeline: ``position`` counts steps from 0, fractions lie between two of them."""
+    """A moment of a timeline: ``position`` counts steps from 0, and fractions lie between two of them."""
 
     position: float
     seconds: float
@@ -35,7 +35,7 @@ class Timeline:
     over: str
     """iterations or epochs."""
     steps: np.ndarray
-    """(S,) number of each step: 1 to the iterations of training, or the epochs of the trace."""
+    """(S,) numbers of the steps: 1 to the iterations of training, or the epochs of the trace."""
     c: np.ndarray
     """(S, E) float64 couplings."""
     lengths: np.ndarray
@@ -82,18 +82,13 @@ class Timeline:
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{name} of {self.steps[-1]}{after}"
 
-    def progress_text(self, position: float) -> str:
-        """How far it is: ``3 iterations``, ``1 epoch``, ``2 → 3 iterations`` on the way."""
-        low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
-        return count(int(low), self.over[:-1]) if low == high else f"{low} → {high} {self.over}"
-
     def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0 of several: the longest parent means nothing there."""
+        """Whether this is epoch 0 of several: there the longest parent means nothing."""
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def frames(self) -> list[Frame]:
-        """Each step, held a little, with eased frames between; the last is held longest."""
-        number = min(_BETWEEN, _MOST_FRAMES // len(self) - 1) if len(self) < _MOST_FRAMES else 0
+        """Each step, held for a while, with eased frames between; the last step is held longest."""
+        number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
         frames = []
         for step in range(len(self) - 1):
@@ -103,10 +98,10 @@ class Timeline:
 
 
 def series(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
-    """(S, E) or (S, J) float64: an array of the trace along a timeline; raise ``GraphcapsError`` for NaN or inf."""
+    """An array of the trace along a timeline, (S, E) or (S, J) float64; raise ``GraphcapsError`` for NaN or inf."""
     last = trace.answer_at
-    cut = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
-    values = getattr(trace, name)[cut].astype(np.float64)
+    index = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
+    values = getattr(trace, name)[index].astype(np.float64)
     broken = ~np.isfinite(values).all(axis=1)
     if broken.any():
         raise not_finite(name, image, f"{over[:-1]} {_steps(trace, over)[broken.argmax()]}")
@@ -118,19 +113,19 @@ def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
 
 
 def true_parent(trace: RoutingTrace, image: int) -> int | None:
-    """The parent that the image's label names, or None where it has no label or its label is no parent."""
+    """The parent that the image's label names; None without a label, or if its label is no parent."""
     label = -1 if trace.labels is None else int(trace.labels[image])
     return label if 0 <= label < trace.num_parents else None
 
 
 def check_drawable(trace: RoutingTrace, image: int) -> None:
-    """Raise ``InputError`` where the trace doesn't fit together, has no edges, or doesn't hold this image."""
+    """Raise ``InputError`` if the trace doesn't fit together, has no edges, or doesn't have this image."""
     trace.check(image)
     expect(trace.num_edges > 0, "trace", "edges to draw", "none")
 
 
 def not_finite(name: str, image: int, at: str) -> GraphcapsError:
-    """What to raise where an array of the trace holds NaN or inf for an image."""
+    """The error for an array of the trace with NaN or inf for an image."""
     return GraphcapsError(
         f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. "
         "Its votes were not finite: draw another image, or train with a lower rate"
@@ -157,7 +152,7 @@ def wide_range(c: np.ndarray) -> tuple[float, float]:
 
 
 def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
-    """Where the numbers come from, in a few words each: data set, model, layer, image, epochs of training."""
+    """The source of the numbers, in a few words each: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
         parts.append(f"image {image}")

@@ -38,7 +38,7 @@ function routeSides() {
   const { filled } = comparing,
     side = filled.indexOf(null);
   if (side < 0) return drawCompared(comparing);
-  const question = { u_hat: voted.answer.u_hat, rounds: ITERATIONS, routing: sides[side].routing };
+  const question = { u_hat: voted.answer.u_hat, rounds: ITERATIONS, routing: sides[side].routing, held };
   routeOther(question, { side, of: comparing });
 }
 
@@ -115,7 +115,7 @@ below.push({
       [first, room, bar] = [edge + 120, 320, 230],
       muted = { color: look.muted },
       place = (side) => first + side * room;
-    write($("#compare h2").textContent, edge, top, { size: 15, weight: 650 });
+    write($("#compare summary").textContent, edge, top, { size: 15, weight: 650 });
     write($("#differs").textContent, edge, top + ROW, { size: 14 });
     sides.forEach((side, at) => write(named(side), place(at), top + 2 * ROW + 6, muted));
     write($("#compare h3").textContent, place(2), top + 2 * ROW + 6, { ...muted, room: width - edge - place(2) });
@@ -185,5 +185,5 @@ $("#compare details").addEventListener("toggle", () => {
   compareNow();
   follow();
 });
-renewals.push(nameSides, compareNow);
+renewals.push(compareNow);
 nameSides();

@@ -1,27 +1,106 @@
-// What the decoder draws of a vote, below the vote's numbers.
+// What the decoder draws: of each child the vote for the parent it says, as the child's picture, of the parents what they
+// are in each round, and of one edge the vote below its numbers.
 
-let decoded = {}; // what the decoder was asked for last
+let known = { of: null, pictures: new Map(), portraits: null }, // of an answer: bytes by "c CHILD PARENT" or "r ROUND PARENT"
+  pending = null; // the list of names that were asked for last
 
-const decodeVotes = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
-const decodeParents = newest(ask, "decode", ({ picture }, canvas) => showPixels(canvas, picture));
+const decodeAll = newest(ask, "decode", ({ pictures }, { of, names }) => {
+  if (of !== known.of) return;
+  names.forEach((name, at) => known.pictures.set(name, pictures[at]));
+  redraw();
+});
 
-// What the decoder makes of the vote as if it were the parent, squashed, and of the parent.
-function drawDecoded({ edge, parent, child: chosen }, r) {
-  const child = view.pointed ?? chosen,
-    shown = edgeTo(parent, child) ?? edge,
-    n = lengthOf(voteOf(shown)),
-    vote = Array.from(voteOf(shown), (value) => (value * n) / (1 + n * n)),
-    [one, other] = $("#decoded").children,
-    { name } = trace.parents[parent];
-  const from = childName(layer.src[shown]);
-  one.lastChild.textContent = words.voteAlone(from, fixed((n * n) / (1 + n * n), 2));
-  other.lastChild.textContent = words.parentDrawn(name, r + 1);
-  for (const each of [one, other]) each.firstChild.setAttribute("aria-label", each.lastChild.textContent);
-  if (decoded.shown === shown && decoded.r === r && decoded.of === routed) return;
-  decoded = { shown, r, of: routed };
-  decodeVotes({ parent, capsule: vote }, one.firstChild);
-  decodeParents({ parent, capsule: [...parentAt(r, parent)] }, other.firstChild);
+function squashedVote(e) {
+  const vote = voteOf(e),
+    n = lengthOf(vote);
+  return Array.from(vote, (value) => (value * n) / (1 + n * n));
+}
+
+// The parent that a child says after the rounds of training, or the one it couples with most.
+function saidBy(child) {
+  const { c } = routed.states[layer.iterations - 1];
+  return fold.said.get(child)?.[0] ?? layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+}
+
+// Everything that can be shown of this answer now, as [name, parent, capsule].
+function decodable(edge) {
+  const children = fold.children.length <= PICTURED ? fold.children : [],
+    here = Math.round(now.r),
+    rounds = [here, ...[...Array(trace.iterations).keys()].filter((r) => r !== here)];
+  return [
+    ...rounds.slice(0, 1).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...children.map((child) => [child, saidBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
+    ...(edge === undefined ? [] : [[`c ${layer.src[edge]} ${layer.dst[edge]}`, layer.dst[edge], squashedVote(edge)]]),
+    ...(asked.rested ? rounds.slice(1) : []).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+  ];
+}
+
+// Ask for what is missing, once; and let the children's pictures be what is known.
+function decodeShown() {
+  if (!routed || now.k !== trace.epochs.length - 1) return;
+  if (known.of !== routed) {
+    known = { of: routed, pictures: new Map(), portraits: known.portraits };
+    for (const { parent, picture } of routed.tops) known.pictures.set(`r ${layer.iterations - 1} ${parent}`, picture);
+  }
+  const missing = decodable(explained?.edge).filter(([name]) => !known.pictures.has(name)),
+    names = missing.map(([name]) => name),
+    asked = `${count} ${names.join()}`;
+  if (names.length && asked !== pending) {
+    pending = asked;
+    decodeAll({ capsules: missing.map(([, parent, capsule]) => ({ parent, capsule })) }, { of: routed, names });
+  }
+}
+
+// Pictures of the children's votes, as far as they are known.
+function portraitsByDecoder() {
+  if (!routed || known.of !== routed) return known.portraits ?? null; // until the new ones are drawn
+  const found = fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${saidBy(child)}`))]);
+  return (known.portraits = new Map(found.filter(([, picture]) => picture)));
+}
+
+// What the decoder draws, as ink on the page's paper.
+function inked(picture) {
+  if (!picture) return null;
+  if (shape[0] === 3) return photograph({ shape, data: picture });
+  const ink = rgbOf(look.ink);
+  return raster(high, wide, (x) => [...ink, picture[x]]);
+}
+
+// The vote of an edge as if it were the parent, squashed, and the parent.
+function drawDecoded({ edge, parent }, r) {
+  const from = childName(layer.src[edge]),
+    { name } = trace.parents[parent],
+    n = lengthOf(voteOf(edge)),
+    texts = [words.voteAlone(from, fixed((n * n) / (1 + n * n), 2)), words.parentDrawn(name, r + 1)];
+  [`c ${layer.src[edge]} ${parent}`, `r ${r} ${parent}`].forEach((key, at) => {
+    const [canvas, caption] = $("#decoded").children[at].children,
+      picture = known.pictures.get(key);
+    if (picture) showPixels(canvas, picture);
+    canvas.setAttribute("aria-label", texts[at]);
+    caption.textContent = texts[at];
+  });
+}
+
+// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1.
+function paintedByDecoder(parents, moment) {
+  const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
+  if (known.of !== routed || pictures.includes(undefined) || now.k !== trace.epochs.length - 1) return null;
+  const decided = (r) => {
+    const sums = new Float64Array(layer.parents),
+      c = at(image.c, { k: moment.k, r });
+    c.forEach((value, e) => (sums[image.dst[e]] += Math.max(0, value - 1 / image.choices.get(image.src[e]))));
+    return sums;
+  };
+  const most = Math.max(0.1, ...decided(trace.trained - 1)),
+    strengths = decided(moment.r).map((sum) => Math.min(1, Math.sqrt(sum / most)));
+  return pictures.map((picture, at) => Float64Array.from({ length: high * wide }, (_, x) => (strengths[parents[at]] * picture[x]) / 255));
 }
 
 $("#decoded").hidden = !network.decoder;
-if (network.decoder) explanations.push(drawDecoded);
+if (network.decoder) {
+  explanations.push(drawDecoded);
+  extras.push(decodeShown);
+  painted = paintedByDecoder;
+  portraits = portraitsByDecoder;
+  pictureOf = (j) => (known.of === routed ? inked(known.pictures.get(`r ${Math.round(now.r)} ${j}`)) : null);
+}

@@ -10,9 +10,9 @@ const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
 class Desk {
   // `changed()` is called after each change; `snapshot()` gives a function that restores
-  // picture, lines, sliders and `past`.
-  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke }, changed, snapshot) {
-    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, changed, snapshot });
+  // picture, lines, sliders and `past`. Where images show several objects, a stroke is drawn over an image.
+  constructor(canvas, { shape: [channels, height, width], ink, detail, stroke, overlaps }, changed, snapshot) {
+    Object.assign(this, { canvas, channels, height, width, ink, detail, stroke, overlaps, changed, snapshot });
     Object.assign(this, { picture: null, lines: [], line: [], past: [] });
     this.adjust = { ...NEUTRAL };
     const fine = Object.assign(document.createElement("canvas"), { width: FINE * width, height: FINE * height });
@@ -43,7 +43,7 @@ class Desk {
     event.preventDefault();
     this.canvas.setPointerCapture(event.pointerId);
     this.remember();
-    if (this.picture) Object.assign(this, { picture: null, adjust: { ...NEUTRAL } });
+    if (this.picture && !this.overlaps) Object.assign(this, { picture: null, adjust: { ...NEUTRAL } });
     this.line = [];
     this.lines = [...this.lines, this.line];
     this.go(event);
@@ -133,11 +133,31 @@ class Desk {
     return Uint8Array.from(planes.flatMap((plane) => plane.map(Math.round)));
   }
 
-  draw(pixels) {
-    const { context, width, height } = surface(this.canvas);
-    if (!this.picture) return this.paint(context, width / this.width, AS_DRAWN);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(photograph({ shape: [this.channels, this.height, this.width], data: pixels }), 0, 0, width, height);
+  // The sheet as it is drawn on, with a tint of the pixels that the network sees and the field of a child, or without.
+  draw(pixels, tinted, field) {
+    const { context, width, height } = surface(this.canvas),
+      unit = width / this.width;
+    if (this.picture) {
+      context.imageSmoothingEnabled = false;
+      context.drawImage(photograph({ shape: [this.channels, this.height, this.width], data: pixels }), 0, 0, width, height);
+    } else this.paint(context, unit, AS_DRAWN);
+    context.save();
+    if (!this.picture) this.alignWithPixels(context, unit);
+    if (tinted) multiply(context, tinted, 0, 0, width, height);
+    if (field) drawFrame(context, field, unit);
+    context.restore();
+  }
+
+  // Let a context that draws what the network sees meet the lines on the sheet, which frame() moves and scales for it.
+  alignWithPixels(context, unit) {
+    const { scale, x, y } = this.frame(),
+      { turn, right, down } = this.adjust,
+      angle = (turn * Math.PI) / 180,
+      [cos, sin] = [Math.cos(angle), Math.sin(angle)],
+      middle = [unit * (this.width / 2 + right), unit * (this.height / 2 + down)];
+    context.translate(middle[0] + unit * (x * cos - y * sin), middle[1] + unit * (x * sin + y * cos));
+    context.scale(1 / scale, 1 / scale);
+    context.translate(-middle[0], -middle[1]);
   }
 }
 

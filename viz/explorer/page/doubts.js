@@ -1,27 +1,15 @@
 // When an answer is doubtful, by the rules of graphcaps/models.
 
-// [{kind, text}] of pixels in 0 to 255, the longest lengths, descending, and the reconstruction; texts have no full stop.
-function doubtsOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
-  const contrast = contrastOf(pixels, shape);
-  if (contrast < limits.blank) {
-    return [{ kind: "blank", text: words.blank(contrast.toFixed(2), limits.blank.toFixed(2)) }];
-  }
-  const found = [],
-    { most } = limits;
-  const short = limits.answer !== null && lengths[objects - 1] < limits.answer;
-  if (short) {
-    const numbers = [lengths[objects - 1].toFixed(2), most, limits.answer.toFixed(2)];
-    found.push({ kind: "short", text: words.short(objects, words.rank(objects), ...numbers) });
-  }
-  if (limits.other !== null && lengths.length > objects && lengths[objects] > limits.other && !short) {
-    const numbers = [lengths[objects].toFixed(2), most, limits.other.toFixed(2)];
-    found.push({ kind: "several", text: words.several(objects, words.rank(objects + 1), ...numbers) });
-  }
-  const like = reconstruction ? correlation(pixels, reconstruction) : 1;
-  if (limits.likeness !== null && like < limits.likeness) {
-    found.push({ kind: "unlike", text: words.unlike(like.toFixed(2), most, limits.likeness.toFixed(2)) });
-  }
-  return found;
+// "blank", "unlike" the images of training, or "", of pixels in 0 to 255, the longest lengths, descending, and the
+// reconstruction.
+function doubtOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
+  if (contrastOf(pixels, shape) < limits.blank) return "blank";
+  const beyond = [
+    limits.answer !== null && lengths[objects - 1] < limits.answer,
+    limits.other !== null && lengths[objects] > limits.other,
+    limits.likeness !== null && reconstruction && correlation(pixels, reconstruction) < limits.likeness,
+  ];
+  return beyond.some(Boolean) ? "unlike" : "";
 }
 
 // In [0, 1]: the largest difference between a lightest and a darkest pixel, over channels.

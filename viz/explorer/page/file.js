@@ -3,11 +3,8 @@
 const stored = await storedData();
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
 
-const nameWithout = () => ($("#without").textContent = words.ofData(stored.without));
-
-nameWithout();
-renewals.push(nameWithout);
-$("#without").hidden = !stored.without;
+$("#lead").insertAdjacentHTML("afterend", '<p id="without"></p>');
+$("#without").textContent = stored.without;
 show(stored);
 showImages(
   stored.images.map((each, n) => ({ name: nameOf(each, n), pixels: each.pixels, wrong: wrongOf(stored, each) })),

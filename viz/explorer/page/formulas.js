@@ -6,7 +6,8 @@ const CAPSULES = network.layers.at(-1),
 let edgeNumbers; // by child and parent
 const view = new VoteView($("#votes canvas"));
 const explanations = []; // what other files add: each is called with the subject and the iteration
-let line = null; // of the four, which is spoken of
+let line = null, // of the four, which is spoken of
+  explained = null; // the edge, child and parent that the open drawer explains
 
 // Called when the layer has other edges.
 function numberEdges() {
@@ -64,13 +65,18 @@ function strengthOf(parent) {
   return squares > 1e-24 * count ? CAPSULES.concentration / Math.sqrt(squares / count) : 0;
 }
 
+// The prior logit of an edge: learned, and large where its child is held. 0 where there is none.
 function priorOf(e) {
-  return PRIOR ? PRIOR[e] : 0;
+  return (PRIOR ? PRIOR[e] : 0) + (graph.held[layer.src[e]] === layer.dst[e] ? HOLD : 0);
 }
 
-// What a formula in numbers begins with where the prior is learned.
+// What a formula in letters, and in numbers, begins with where there is a prior.
+function priorLetters(e) {
+  return PRIOR || priorOf(e) ? `${words.prior} + ` : "";
+}
+
 function started(e) {
-  return PRIOR ? `${fixed(PRIOR[e], 3)} + ` : "";
+  return priorLetters(e) && `${fixed(priorOf(e), 3)} + `;
 }
 
 function plus(value) {
@@ -110,7 +116,7 @@ const RULES = {
       strength = strengthOf(j),
       along = dot(voteOf(e), mu);
     return {
-      letters: `${PRIOR ? `${words.prior} + ` : ""}κ/ρ · ⟨û, s/‖s‖⟩`,
+      letters: `${priorLetters(e)}κ/ρ · ⟨û, s/‖s‖⟩`,
       numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
       note: words.replaced(fixed(b[e], 3), r),
       against: mu,
@@ -122,7 +128,7 @@ const RULES = {
       all = sumAt(layer.dst[e]),
       product = fixed(dot(voteOf(e), all), 3);
     return {
-      letters: `${PRIOR ? `${words.prior} + ` : ""}⟨û, Σ û⟩ / √${layer.dim}`,
+      letters: `${priorLetters(e)}⟨û, Σ û⟩ / √${layer.dim}`,
       numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
       note: words.computedOnce,
       against: all,
@@ -132,7 +138,7 @@ const RULES = {
   uniform: (e, r) => {
     const { b, agreement } = routed.states[0];
     return {
-      letters: PRIOR ? words.prior : "0",
+      letters: priorLetters(e) ? words.prior : "0",
       numbers: fixed(b[e], 3),
       note: words.unused(fixed(agreement[e], 3)),
       against: parentAt(r, layer.dst[e]),
@@ -274,7 +280,8 @@ function drawSoftmax({ child, edge }, r) {
 }
 
 function drawWhy(parent) {
-  if (!routed) return;
+  explained = null;
+  if (!routed || $("#why").hidden) return;
   const last = trace.epochs.length - 1,
     elsewhen = now.k !== last,
     subject = subjectOf(parent),
@@ -286,6 +293,7 @@ function drawWhy(parent) {
   const { name } = trace.parents[subject.parent],
     how = now.child === null ? words.strongestWith(name) : "";
   $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
+  explained = subject;
   drawLines(subject, r);
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);

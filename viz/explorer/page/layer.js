@@ -1,6 +1,9 @@
 // Routing of votes along the edges of a layer of capsules, as graphcaps/routing/ has it. Vectors of a kind lie one behind
 // another: parent j's at j * dim. Numbers are doubles: engines convert every float32 they touch.
 
+const HOLD = 100, // the prior logit of an edge that holds its child
+  LET_GO = -1; // the parent of a child that votes for none
+
 function lengthsOf(vectors, dim) {
   return Float64Array.from({ length: vectors.length / dim }, (_, n) => {
     let sum = 0;
@@ -83,11 +86,14 @@ class Layer {
     return squares.map((square, j) => (square / this.degree[j] > 1e-24 ? this.concentration / Math.sqrt(square / this.degree[j]) : 0));
   }
 
-  // What each of `rounds` iterations was: b, c and agreement (E,), s and v (J, D), lengths (J,).
-  route(u_hat, rounds = this.iterations, routing = this.routing) {
-    const { prior, dim } = this,
+  // What each of `rounds` iterations was: b, c and agreement (E,), s and v (J, D), lengths (J,). `held` is {child: parent},
+  // by a large prior; the votes of a child that is held by none, LET_GO, become 0 in u_hat.
+  route(u_hat, rounds = this.iterations, routing = this.routing, held = {}) {
+    const { dim, src, dst } = this,
+      prior = this.prior.map((value, e) => value + HOLD * (held[src[e]] === dst[e])),
       states = [];
     let b = prior;
+    src.forEach((child, e) => held[child] === LET_GO && u_hat.fill(0, e * dim, (e + 1) * dim));
     if (routing === "attention") {
       const all = this.sums(u_hat, new Float64Array(this.edges).fill(1));
       b = this.agreement(u_hat, all).map((value, e) => prior[e] + value / Math.sqrt(dim));

@@ -1,7 +1,7 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
 const stored = await storedData(),
-  { early = [], ...network } = stored.network, // early: what it had learned by epochs before
+  { network } = stored,
   { shape } = network,
   [, high, wide] = shape;
 const ITERATIONS = stored.iterations,
@@ -9,16 +9,15 @@ const ITERATIONS = stored.iterations,
   REST = 350, // milliseconds after which a drawing is taken to be done
   BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
 const layer = lastLayer(network),
-  drawnEpochs = [...early, network].map(({ epoch }) => epoch),
-  pages = stored.images.length; // images of the trace, which have epochs; behind them in the chooser are the shelf's
-const shelf = [...stored.images.map(shelved), ...network.shelf];
+  shelf = stored.images.map(shelved), // images to try
+  EMPTY = { at: null, label: null, name: "" };
 stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
-let shown = { at: null, label: null, name: () => "" }, // what lies on the desk: an image of the shelf, or a drawing
-  routed = null, // the newest answer: u_hat (E, D), states of all iterations, tops
+let shown = EMPTY, // the image that lies on the desk
+  held = {}, // child: the parent that it was pulled to, or LET_GO
+  routed = null, // the newest answer: u_hat (E, D), states of all rounds, tops
   count = 0, // of questions
-  asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with early and saliency
+  asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with saliency
   top1, // its longest parent
-  verdict = "", // in words
   underway = 0; // questions without an answer
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
@@ -36,19 +35,12 @@ function edgesOf({ src, dst }) {
 }
 
 function shelved(each, n) {
-  const { label, pixels } = each,
-    name = stored.parents[label]?.name;
-  if (name === undefined) return { name: `image ${n}`, title: `Test image ${n}`, classes: [], pixels, group: "Test images" };
-  return { name, classes: [label], pixels, wrong: wrongOf(stored, each), group: "One of each class" };
+  const name = stored.parents[each.label]?.name;
+  return { name: name ?? `image ${n}`, classes: [each.label], pixels: each.pixels, wrong: name && wrongOf(stored, each) };
 }
 
-// The network as it was after an early epoch; the decoder's weights of then aren't known.
-function networkThen({ stem, layers }) {
-  return { ...network, stem, layers: network.layers.map((layer, n) => ({ ...layer, ...layers[n] })), decoder: null };
-}
-
-// Ask a thread with networks: ask(kind, question) is a promise of its answer.
-function thread(networks = [network]) {
+// Ask a thread with the network: ask(kind, question) is a promise of its answer.
+function thread() {
   const url = URL.createObjectURL(new Blob([$("#worker").textContent], { type: "text/javascript" })),
     worker = new Worker(url),
     waiting = new Map();
@@ -69,7 +61,7 @@ function thread(networks = [network]) {
       waiting.set(++count, done);
       worker.postMessage({ id: count, kind, ...question });
     });
-  ask("load", { networks }).then(({ error }) => error && trouble(error));
+  ask("load", { network }).then(({ error }) => error && trouble(error));
   return ask;
 }
 
@@ -108,29 +100,31 @@ function expectAnswers(more) {
 }
 
 const ask = thread(),
-  askLooks = stored.looks ? thread() : null; // where children look takes a second
+  findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
-const decode = newest(ask, "decode", ({ picture }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
-const findLooks = askLooks && newest(askLooks, "saliency", addTo);
-const findEarly = early.length > 0 && newest(thread(early.map(networkThen)), "early", addTo);
+const bendDecoded = newest(ask, "decode", ({ pictures: [picture] }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
 
 function showPixels(canvas, data) {
   paste(canvas, photograph({ shape, data }));
 }
 
-const desk = new Desk($("#desk > canvas"), { shape, ...network.desk }, () => changed(), snapshot);
+const options = { shape, ...network.desk, overlaps: network.objects > 1 },
+  desk = new Desk($("#sheet canvas"), options, () => changed(), snapshot);
+showSheet = (tinted, frame) => {
+  Object.assign(desk, { tinted });
+  desk.draw(asked?.data ?? desk.pixels(), asked?.count === count ? tinted : null, frame);
+};
 
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
-  const { name, classes, pixels, title } = shelf[at],
-    picture = photograph(pixels);
-  const named = () => (title ? words.ofData(title) : classes.length ? words.testImageOf(name) : sentence(words.ofData(name)));
-  shown = { at, label: classes.length === 1 ? classes[0] : null, name: named };
-  Object.assign(desk, { picture, lines: [], adjust: { ...NEUTRAL } });
+  const { name, classes, pixels } = shelf[at];
+  shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
+  held = {};
+  Object.assign(desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });
 }
 
 function takeShelved(at) {
-  if (desk.lines.length) desk.remember();
+  if (desk.lines.length || Object.keys(held).length) desk.remember();
   layOut(at);
   changed();
 }
@@ -139,98 +133,80 @@ function takeShelved(at) {
 // they stay where they are; another sheet brings its own.
 function snapshot() {
   const { picture, lines, adjust, past } = desk,
-    previous = shown;
+    previous = [shown, held];
   return () => {
-    shown = previous;
-    if (previous.at !== null) chooserInput(previous.at).checked = true;
+    [shown, held] = previous;
+    if (shown.at !== null) chooserInput(shown.at).checked = true;
     Object.assign(desk, { picture, lines, adjust, past });
     changed();
   };
 }
 
+// Let a child go where it was pulled: to a parent, to none with LET_GO, or with null by its own votes.
+function hold(child, parent) {
+  desk.remember();
+  const { [child]: _, ...others } = held;
+  held = parent === null ? others : { ...others, [child]: parent };
+  changed();
+}
+
 // The desk has changed: show it, and ask what the network makes of it.
 function changed(moment = null) {
+  const empty = !desk.picture && !desk.lines.length;
   if (!desk.picture) {
-    shown = { at: null, label: null, name: () => (desk.lines.length ? words.drawing : words.emptySheet) };
+    shown = { ...EMPTY, name: empty ? "" : words.drawing };
     for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
-  const bent = Object.values(desk.adjust).some((value) => value !== 0),
+  if (empty) held = {};
+  const altered = desk.lines.length > 0 || Object.values(desk.adjust).some((value) => value !== 0),
     { label, at } = shown,
     data = desk.pixels(),
-    page = at !== null && at < pages && !bent ? at : null; // of the trace as it is, with its epochs
-  const about = { count: ++count, label, page, data, moment };
-  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS }, about); // first: it takes longest
-  if (isEarly(about)) learn(about);
-  $("#shown").textContent = at !== null && bent ? words.changed(shown.name()) : shown.name();
+    page = at !== null && !altered && !Object.keys(held).length ? at : null; // of the trace as it is
+  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS, held }, { count: ++count, label, page, data, moment });
+  graph.held = held;
+  $("#shown").textContent = at !== null && altered ? words.changed(shown.name) : shown.name;
+  $("#hint").hidden = !empty;
   for (const [id, value] of Object.entries(desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
   }
   $("#undo").setAttribute("aria-disabled", !desk.past.length); // it keeps the focus
-  desk.draw(data);
+  desk.draw(data, empty ? null : desk.tinted);
   showPixels($("#seen canvas"), data);
 }
 
-// The epoch that the page shows, or is asked to show.
-function epochOf({ moment }) {
-  return moment?.epoch ?? trace.epochs[Math.round(now.k)];
-}
-
-// Whether a drawing is to be shown at an early epoch.
-function isEarly(about) {
-  return about.page === null && drawnEpochs.slice(0, -1).includes(epochOf(about));
-}
-
-// Ask what the network made of a drawing at early epochs, once.
-function learn(about) {
-  if (!findEarly || about.page !== null || about.learning) return;
-  about.learning = true;
-  findEarly({ pixels: about.data, rounds: ITERATIONS }, about);
-}
-
 function showAnswer(answer, about) {
-  about.answer = answer;
-  if (isEarly(about) && !about.early) return; // addTo calls again
   const { label, page, data, moment } = about,
-    epoch = epochOf(about),
+    epoch = moment?.epoch ?? trace.epochs[Math.round(now.k)],
     r = routed ? Math.round(now.r) : stored.trained - 1;
   routed = answer;
   asked = about;
   const lengths = [...answer.states[layer.iterations - 1].lengths].sort((a, b) => b - a),
-    doubts = doubtsOf(network, data, lengths, reconstructionOf(answer));
-  const blank = doubts.some(({ kind }) => kind === "blank");
+    doubt = doubtOf(network, data, lengths, reconstructionOf(answer)),
+    blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
-  $("#doubts").hidden = !doubts.length;
-  const inSpite = blank ? words.emptyMeans : "";
-  const text = `${blank ? words.noAnswerHead : words.doubtful}: ${doubts.map(({ text }) => text).join("; ")}.${inSpite}`;
+  $("#doubts").hidden = !doubt;
+  const text = { blank: words.blank, unlike: words.unlike(network.limits.most), "": "" }[doubt];
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
-      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) });
-    show({ ...stored, start: page, images }, r, indexOf(epoch, stored.epochs));
+      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) }),
+      k = stored.epochs.indexOf(epoch);
+    show({ ...stored, start: page, images }, r, k < 0 ? stored.epochs.length - 1 : k);
   } else {
-    const drawn = stored.epochs.length > drawnEpochs.length && stored.epochs.length;
-    show({ ...stored, start: 0, epochs: drawnEpochs, images: [drawnImage(about)], drawn }, r, indexOf(epoch, drawnEpochs));
-    waitForRest(about);
+    show({ ...stored, start: 0, epochs: [network.epoch], images: [drawnImage(about, answer)] }, r);
   }
-  showTops(answer.tops);
-  showObjects(answer, data, blank);
-  const answers = answer.tops.slice(0, network.objects).map(({ parent }) => parent);
-  const mark = label === null || blank ? "" : answers[0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
-  const named = answers.map((parent) => stored.parents[parent].name).join(" + ");
-  verdict = blank ? words.noAnswerHead : `${doubts.length ? words.perhaps(named) : named}${mark}`;
-  nameVerdict();
+  clearTimeout(resting);
+  resting = setTimeout(() => rest(about), REST);
+  showBend(answer.tops[0]);
+  const named = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name).join(" + "),
+    mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
+  $("#verdict").textContent = blank ? "" : `${doubt ? words.perhaps(named) : named}${mark}`;
   if (moment) {
     resume(moment);
     bendBy(moment.bend);
   }
   showCompared(answer, { label, blank });
-}
-
-// The verdict is the carried network's at any epoch.
-function nameVerdict() {
-  const text = verdict + (now.k < trace.epochs.length - 1 ? words.inEpoch(network.epoch) : "");
-  if ($("#verdict").textContent !== text) $("#verdict").textContent = text;
 }
 
 // What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.
@@ -240,58 +216,36 @@ function reconstructionOf({ tops }) {
   return first.map((value, x) => Math.min(255, others.reduce((sum, picture) => sum + picture[x], value)));
 }
 
-// Where an epoch is, or the last one where it isn't.
-function indexOf(epoch, epochs) {
-  const k = epochs.indexOf(epoch);
-  return k < 0 ? epochs.length - 1 : k;
-}
-
-function drawnImage({ answer, early, saliency, data, label }) {
-  const spots = saliency && { shape: [layer.children, high, wide], data: saliency };
-  return computed({ ...answer, early, saliency: spots }, layer, stored, { shape, data }, label);
-}
-
 let resting = 0;
-function waitForRest(about) {
-  clearTimeout(resting);
-  resting = setTimeout(() => {
-    findLooks?.({ pixels: about.data }, about);
-    learn(about);
-  }, REST);
+function drawnImage({ saliency, data, label }, answer) {
+  const spots = saliency && { shape: [layer.children, high, wide], data: saliency };
+  return computed({ ...answer, saliency: spots }, layer, stored, { shape, data }, label);
 }
 
-// Take where children look, or what the network made of early epochs, into the image that it is asked of.
-function addTo(found, about) {
-  Object.assign(about, found);
-  if (about === asked) {
-    trace.images[0] = drawnImage(about);
-    takeImage(now.n);
-  } else if (about.answer && about.count > asked.count) showAnswer(about.answer, about);
+// The drawing is done: what takes longer than an answer is asked.
+function rest(about) {
+  about.rested = true;
+  if (about.page === null) findLooks?.({ pixels: about.data }, about);
+  redraw();
 }
 
-extras.push(nameVerdict, () => asked && now.k < drawnEpochs.length - 1 && learn(asked));
+// Take where children look into the image that it is asked of.
+function addLooks({ saliency }, about) {
+  if (about !== asked) return;
+  trace.images[0] = drawnImage({ ...about, saliency }, routed);
+  takeImage(now.n);
+}
 
-function showTops(tops) {
-  fill($("#tops"), tops.length, "li", (item) => {
-    item.innerHTML = '<canvas role="img"></canvas><span class="name"></span> <span class="value"></span>';
-  });
-  tops.forEach(({ parent, length, picture }, at) => {
-    const [canvas, name, value] = $("#tops").children[at].children;
-    canvas.hidden = !picture;
-    if (picture) showPixels(canvas, picture);
-    name.textContent = trace.parents[parent].name;
-    value.textContent = length.toFixed(2);
-    canvas.setAttribute("aria-label", words.reconstruction(name.textContent));
-    $("#tops").children[at].classList.toggle("answer", at < network.objects);
-  });
-  top1 = tops[0];
+// The sliders of the longest capsule.
+function showBend(longest) {
+  top1 = longest;
   const { parent, capsule } = top1;
   $("#capsule").textContent = words.capsuleOf(trace.parents[parent].name, capsule.length);
   fill($("#numbers"), capsule.length, "div", (row, d) => {
     row.innerHTML = '<label></label><input type="range" step="0.01"><output></output>';
     const [label, input] = row.children;
     Object.assign(input, { min: -BEND, max: BEND });
-    label.textContent = d + 1;
+    label.textContent = words.number(d + 1);
     label.htmlFor = input.id = `number-${d + 1}`;
     input.addEventListener("input", vary);
   });
@@ -305,7 +259,7 @@ function varied() {
 function vary() {
   const capsule = varied();
   capsule.forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
-  decode({ parent: top1.parent, capsule }, top1);
+  if (network.decoder) bendDecoded({ capsules: [{ parent: top1.parent, capsule }] }, top1);
   follow();
 }
 
@@ -353,22 +307,12 @@ $("#back").addEventListener("click", () => {
   vary();
   follow();
 });
+$("#child").hidden = true; // the softmax has it
+$("main").classList.add("live");
 $("#bend").hidden = !network.decoder;
-
-function nameDesk() {
-  $("#tops-note").textContent = words.topsNote(layer.iterations, network.epoch, Boolean(network.decoder));
-  $("#seen figcaption").textContent = words.seenSize(wide, high) + (network.limits.answer === null ? words.noLimits : "");
-  $("#undo").title = words.undoTitle;
-}
-
-nameDesk();
-renewals.push(() => {
-  nameDesk();
-  const { child, parent, matrix } = now,
-    moment = { iteration: Math.round(now.r) + 1, epoch: trace.epochs[Math.round(now.k)], child, parent };
-  changed({ ...moment, view: matrix ? "matrix" : null, bend: bentBy() ?? {} });
-});
+$("#seen figcaption").textContent = words.seenSize(wide, high);
 
 show(stored);
+$("#hint").textContent = words.hint(noun(), network.objects);
 showImages(shelf, stored.start, takeShelved);
 takeShelved(stored.start);

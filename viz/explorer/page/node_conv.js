@@ -51,6 +51,12 @@ class NodeLayer extends Layer {
     return u_hat;
   }
 
+  // {edge: the parent that it is held by}
+  held() {
+    const { held, dst } = this.conv.edges;
+    return Object.fromEntries([...held.entries()].filter(([, l]) => l !== null).map(([e, l]) => [e, dst[e] * this.conv.K + l]));
+  }
+
   // With `mutual` that of the edge that goes back is added.
   agreement(u_hat, v) {
     const own = super.agreement(u_hat, v),
@@ -60,7 +66,7 @@ class NodeLayer extends Layer {
 
   // Where votes are compared with the direction of s alone, v is this direction; found when it is asked for.
   route(u_hat, rounds) {
-    const states = super.route(u_hat, rounds);
+    const states = super.route(u_hat, rounds, this.routing, this.held());
     if (this.routing === "dynamic") return states;
     return states.map((state) => {
       let known;
@@ -116,7 +122,7 @@ class NodeConv {
 
   reset() {
     const { src, dst, weight, N, K, D } = this;
-    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()] }; // -1 is that of a new edge
+    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; by which capsule
     this.x = this.given.slice();
     this.moved = new Set(); // nodes whose features aren't those given
     this.z = new Float64Array(N * K * D);
@@ -171,7 +177,24 @@ class NodeConv {
       edges.dst.push(to);
       edges.weight.push(cut < 0 ? 1 : this.weight[cut]);
       edges.number.push(cut);
+      edges.held.push(null);
     }
+  }
+
+  // Let an edge go to one capsule of its target, or with null where its votes agree.
+  hold(e, capsule) {
+    this.edges.held[e] = capsule;
+  }
+
+  // A function that brings back the edges and features of now.
+  snapshot() {
+    const edges = Object.fromEntries(Object.entries(this.edges).map(([name, values]) => [name, [...values]])),
+      x = this.x.slice(),
+      moved = new Set(this.moved);
+    return () => {
+      Object.assign(this, { edges, x, moved });
+      for (let n = 0; n < this.N; n++) this.say(n);
+    };
   }
 
   // Whether a node only sends votes: those that come in are not in the page.

@@ -1,11 +1,9 @@
-// The graph on a canvas. An edge with a reverse is the half of a line that touches its target, any other one an arrow; or
-// as a matrix, a row for each source and a column for each target.
+// The graph on a canvas. An edge with a reverse is the half of a line that touches its target, any other one an arrow.
 
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
   FEW = 300, // nodes, of more only those chosen have names beside them
   HEADED = 9, // pixels of an arrow's head
-  ASIDE_CELL = 0.6, // of its strength has a cell beside those of the chosen node
   OUTLINE = 2.5, // of an edge that goes to another capsule than in the graph as it was given
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
@@ -13,7 +11,7 @@ class NodeGraph extends Graph {
   // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
   take(conv, layer, order) {
     const { src, dst } = layer.ends;
-    Object.assign(this, { conv, layer, src, dst, back: layer.back, order, widest: 1 });
+    Object.assign(this, { conv, layer, src, dst, back: layer.back, order, thick: 10 });
     Object.assign(this, { image: { src }, parents: conv.colors });
     this.rank = new Map(order.map((node, at) => [node, at]));
   }
@@ -31,11 +29,6 @@ class NodeGraph extends Graph {
       unit = Math.min((width - 2 * pad) / (x1 - x0 || 1), (height - 2 * pad) / (y1 - y0 || 1));
     this.spots = at.map(([x, y]) => [width / 2 + unit * (x - (x0 + x1) / 2), height / 2 - unit * (y - (y0 + y1) / 2)]);
     this.middle = [width / 2, height / 2];
-    const longest = Math.max(...this.order.map((node) => this.wide(this.conv.names[node]))),
-      named = (height - ABOVE) / N >= LINE;
-    this.left = named ? Math.min(longest, 0.25 * width) + 8 : 4;
-    this.top = ABOVE;
-    this.cells = [(width - this.left - 4) / N, (height - this.top - 4) / N];
   }
 
   wide(text) {
@@ -81,12 +74,12 @@ class NodeGraph extends Graph {
   }
 
   alpha(c) {
-    return 0.3 + 0.7 * this.share(c);
+    return 0.3 + 0.7 * c;
   }
 
   // How much of its strength an edge keeps: all of it where it arrives at the chosen node.
   light(e, chosen) {
-    return chosen.node === null || this.dst[e] === chosen.node ? 1 : this.matrix ? ASIDE_CELL : ASIDE;
+    return chosen.node === null || this.dst[e] === chosen.node ? 1 : ASIDE;
   }
 
   draw(c, chosen, hovered, look) {
@@ -97,12 +90,10 @@ class NodeGraph extends Graph {
       edges = [...this.src.keys()],
       drawn = edges.map((e) => this.strongest(e, chosen));
     edges.sort((a, b) => this.light(a, chosen) - this.light(b, chosen) || drawn[a].c - drawn[b].c);
-    if (this.matrix) this.drawMatrix(edges, drawn, chosen, hovered, look);
-    else {
-      for (const e of edges) this.drawEdge(e, drawn[e], chosen, e === marked || e === hovered?.edge, look);
-      for (const node of this.order) this.drawNode(node, chosen, hovered, look);
-      this.drawNames(chosen, hovered, look);
-    }
+    for (const e of edges) this.drawEdge(e, drawn[e], chosen, e === marked || e === hovered?.edge || e === this.pull?.edge, look);
+    if (this.pull) this.drawPull(look);
+    for (const node of this.order) this.drawNode(node, chosen, hovered, look);
+    this.drawNames(chosen, hovered, look);
     this.context.globalAlpha = 1;
   }
 
@@ -139,6 +130,16 @@ class NodeGraph extends Graph {
     context.lineTo(...corner(0.45));
     context.lineTo(...corner(-0.45));
     context.fill();
+  }
+
+  // The line that is pulled, from the node that votes to the pointer.
+  drawPull(look) {
+    const { context, pull } = this;
+    Object.assign(context, { globalAlpha: 1, strokeStyle: look.accent, lineWidth: this.thick });
+    context.beginPath();
+    context.moveTo(...this.spots[this.src[pull.edge]]);
+    context.lineTo(pull.x, pull.y);
+    context.stroke();
   }
 
   drawNode(node, chosen, hovered, look) {
@@ -203,53 +204,8 @@ class NodeGraph extends Graph {
     context.textAlign = "left";
   }
 
-  // Left edge, top edge, width and height of an edge's cell.
-  cell(e) {
-    const [wide, high] = this.cells,
-      gap = Math.min(1, 0.1 * high);
-    return [this.left + wide * this.rank.get(this.dst[e]), this.top + high * this.rank.get(this.src[e]), wide - gap, high - gap];
-  }
-
-  drawMatrix(edges, drawn, chosen, hovered, look) {
-    const { context, conv, order, cells, left, top } = this,
-      [wide, high] = cells,
-      { N } = conv;
-    Object.assign(context, { fillStyle: look.shade, globalAlpha: 1 });
-    context.fillRect(left, top, wide * N, high * N);
-    for (const e of edges) {
-      const { l, c } = drawn[e];
-      Object.assign(context, { fillStyle: this.color(l, c, look), globalAlpha: this.light(e, chosen) * this.share(c) });
-      context.fillRect(...this.cell(e));
-    }
-    Object.assign(context, { globalAlpha: 1, strokeStyle: look.ink });
-    for (const e of edges) {
-      const marked = e === chosen.child || e === hovered?.edge;
-      context.lineWidth = marked ? 2.5 : 1;
-      if (marked || this.rerouted.has(e)) context.strokeRect(...this.cell(e));
-    }
-    Object.assign(context, { font: look.font, textBaseline: "middle" });
-    order.forEach((node, at) => {
-      const own = node === chosen.node || node === chosen.other,
-        name = conv.names[node];
-      context.fillStyle = own ? look.accent : look.muted;
-      context.textAlign = "right";
-      if (high >= LINE) context.fillText(name, left - 4, top + high * (at + 0.5), left - 4);
-      context.textAlign = "center";
-      if (this.wide(name) < wide) context.fillText(name, left + wide * (at + 0.5), top / 2);
-    });
-    context.textAlign = "left";
-  }
-
   // What lies under a point: {node}, {edge}, or null.
   under(x, y) {
-    if (this.matrix) {
-      const edge = [...this.src.keys()].find((e) => {
-        const [left, top, wide, high] = this.cell(e);
-        return x >= left && x <= left + wide + 1 && y >= top && y <= top + high + 1;
-      });
-      const node = x < this.left ? this.order[Math.floor((y - this.top) / this.cells[1])] : undefined;
-      return edge !== undefined ? { edge } : node !== undefined ? { node } : null;
-    }
     let best = null,
       nearest = Infinity;
     this.spots.forEach((spot, node) => {

@@ -12,6 +12,7 @@ const graph = new NodeGraph($(".stage > canvas"));
 let layer,
   routed,
   given, // of each edge of the graph as it was given the capsule that it goes to most
+  past = [], // {name, back()}: how to undo changes, the newest last
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
 Object.assign(NOTHING, { node: null, other: null, capsule: null, picking: false });
@@ -106,18 +107,18 @@ function draw() {
   if (now.child !== null) [now.other, now.node] = [layer.ends.src[now.child], layer.ends.dst[now.child]]; // of the plane
   const c = at(image.c, now);
   image.order = inEdges(nodeShown());
-  graph.matrix = now.matrix;
-  $("#as-matrix").setAttribute("aria-pressed", now.matrix);
   $("#clear").hidden = now.node === null && now.capsule === null && now.other === null;
   drawHead(c);
-  drawIteration();
+  drawRound();
+  graph.held = layer.held();
   graph.draw(c, now, now.hovered, look);
   drawScale($("#scale"), graph, conv.K, look);
   drawTip(c);
   drawCapsules(c);
   drawArrivals(c);
   drawEdit();
-  drawEntropy($("#entropy canvas"), trace, image, now, now.child, look);
+  const to = image.linked.map((e) => indexOfLargest(couplingsOf(at(image.c, { k: 0, r: conv.iterations - 1 }), e)));
+  curve = drawEntropy($("#entropy canvas"), trace, image, now, (e) => look.parents[to[e]], look);
   drawNumbers();
   for (const extra of extras) extra(parentShown());
 }
@@ -127,32 +128,34 @@ function couplingsOf(c, e) {
 }
 
 function drawHead(c) {
-  const choosing = image.linked.filter((e) => Math.max(...couplingsOf(c, e)) > 0.5).length,
-    nearlyEqual = image.meanEntropy(0, Math.round(now.r)) > NEARLY_EQUAL * trace.level,
-    title = words.choice(trace.edges, choosing, nearlyEqual);
+  const counts = Array(conv.K).fill(0);
+  for (const e of image.linked) {
+    const own = couplingsOf(c, e),
+      l = indexOfLargest(own);
+    if (own[l] >= Math.min(2, (conv.K + 1) / 2) / conv.K) counts[l]++; // as a child of the image's page says a parent
+  }
+  const title = words.title(counts, trace.edges);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(conv.K, now.matrix);
+  $("#lead").textContent = words.lead(conv.K);
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
-  $("#graph-head").textContent = now.matrix ? words.matrixLabel : words.head(conv.two_way);
+  $("#graph-head").textContent = words.head(conv.two_way);
 }
 
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered;
-  if (!hovered) return;
+  tip.hidden = !hovered || Boolean(graph.pull);
+  if (tip.hidden) return;
   const { node, edge, x, y } = hovered,
     state = routed.states[Math.round(now.r)];
-  if (edge === undefined) tip.textContent = [conv.names[node], classOf(node).trim()].filter(Boolean).join("\n");
-  else {
+  let lines = [conv.names[node], classOf(node).trim()].filter(Boolean);
+  if (edge !== undefined) {
     const { l } = graph.strongest(edge, now),
       vote = edge * conv.K + l,
       numbers = [fixed(c[vote], 3), fixed(state.b[vote], 2), fixed(state.agreement[vote], 2)];
-    tip.textContent = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)].join("\n");
+    lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
   }
-  const { clientWidth: wide, clientHeight: high } = $(".stage");
-  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
+  placeTip(lines, x, y);
 }
 
 function classOf(node) {
@@ -173,14 +176,13 @@ function drawCapsules(c) {
   $("#parents").classList.toggle("filtered", now.capsule !== null);
   fill($("#parents"), K, "button", (row, l) => {
     row.type = "button";
-    row.innerHTML = '<span class="dot"></span><span class="name"></span><span><span class="bar"></span></span><span class="value"></span>';
+    row.innerHTML = '<span class="dot"></span> <span class="name"></span><span class="bar"></span> <span class="value"></span>';
     row.addEventListener("click", () => choose({ capsule: now.capsule === l ? null : l }));
   });
   values.forEach((value, l) => {
     const row = $("#parents").children[l];
     row.style.setProperty("--of", look.parents[l]);
     row.setAttribute("aria-pressed", l === now.capsule);
-    row.setAttribute("aria-label", words.capsuleLabel(l, node === null ? value : texts[l], node === null ? null : names[node]));
     row.querySelector(".name").textContent = words.capsule(l);
     row.querySelector(".bar").style.setProperty("--share", value / most);
     row.querySelector(".value").textContent = texts[l];
@@ -230,8 +232,8 @@ function drawNumbers() {
     mean = at(image.meanEntropy, now),
     chosen = now.child !== null ? childName(now.child) : now.node !== null ? conv.names[now.node] : "",
     selected = chosen && words.isSelected(sentence(chosen));
-  $("#entropy figcaption").textContent = words.meanEntropy(mean.toFixed(3), (mean / trace.level).toFixed(2), `ln ${conv.K} = ${trace.level.toFixed(3)}`);
-  $("#entropy canvas").setAttribute("aria-label", $("#entropy figcaption").textContent);
+  $("#mean").textContent = words.meanEntropy(mean.toFixed(2), `ln ${conv.K} = ${trace.level.toFixed(2)}`);
+  $("#entropy canvas").setAttribute("aria-label", `${$("#entropy h2").textContent}. ${$("#mean").textContent}`);
   const ends = [counted(conv.N, ...words.nodeWords), counted(trace.edges, ...words.edgeWords)];
   graph.canvas.setAttribute("aria-label", words.graphLabel(...ends, selected));
   const text = `${words.moment(r + 1)}: ${$("h1").textContent}.${selected}`;
@@ -256,11 +258,14 @@ function drawEdit() {
   $("#join-note").textContent = now.picking ? words.picking : !paired ? words.chooseTwo : possible ? "" : words.outside(to);
   $("#features").hidden = node === null;
   if (node !== null) drawFeatures(node, other);
+  drawHold();
   const [cuts, added] = changedEdges(),
-    changed = cuts || added || conv.moved.size;
+    holds = conv.edges.held.filter((l) => l !== null).length,
+    changed = cuts || added || conv.moved.size || holds;
   $("#reset").disabled = !changed;
+  $("#undo").disabled = !past.length;
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
-  const text = changed ? words.changed(cuts, added, conv.moved.size) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
+  const text = changed ? words.changed(cuts, added, conv.moved.size, holds) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
@@ -298,8 +303,31 @@ function drawFeatures(node, other) {
 }
 
 function move(features) {
-  conv.move(now.node, features);
+  change(() => conv.move(now.node, features), `move ${now.node}`);
+}
+
+// Change the edges or features, and let Undo take it back; of changes named alike in a row all at once.
+function change(how, name = null) {
+  if (name === null || name !== past.at(-1)?.name) past.push({ name, back: conv.snapshot() });
+  how();
   rerouted();
+}
+
+function undo() {
+  past.pop()?.back();
+  base = null;
+  rerouted();
+}
+
+// The list of capsules that the chosen edge can be held by.
+function drawHold() {
+  $("#pulls").hidden = now.child === null;
+  if (now.child === null) return;
+  $("#pulls label").textContent = words.goesTo;
+  const options = [["", words.whereItVotes], ...Array.from({ length: conv.K }, (_, l) => [l, words.capsule(l)])];
+  fill($("#pull"), options.length, "option", () => {});
+  options.forEach(([value, text], at) => Object.assign($("#pull").children[at], { value, textContent: text }));
+  $("#pull").value = conv.edges.held[now.child] ?? "";
 }
 
 $("#towards").addEventListener("input", ({ target }) => {
@@ -310,26 +338,49 @@ $("#towards").addEventListener("input", ({ target }) => {
 });
 $("#join").addEventListener("click", () => {
   const { node, other } = now;
-  if (now.child !== null || (conv.two_way && edgeBetween(node, other) !== null)) conv.cut(other, node);
-  else conv.add(other, node);
-  rerouted();
+  const joined = now.child !== null || (conv.two_way && edgeBetween(node, other) !== null);
+  change(() => (joined ? conv.cut(other, node) : conv.add(other, node)));
 });
 $("#reset").addEventListener("click", () => {
-  conv.reset();
   base = null;
-  rerouted();
+  change(() => conv.reset());
 });
+$("#undo").addEventListener("click", undo);
+$("#pull").addEventListener("change", ({ target }) => change(() => conv.hold(now.child, target.value === "" ? null : Number(target.value))));
 $("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
 $("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
 $("#pick").addEventListener("click", () => choose({ picking: !now.picking }));
 
 graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
+  if (graph.pull) return;
   const found = graph.under(x, y);
   if (found?.node === now.hovered?.node && found?.edge === now.hovered?.edge) return;
   choose({ hovered: found && { ...found, child: found.edge, x, y } });
 });
 graph.canvas.addEventListener("pointerleave", () => choose({ hovered: null }));
+
+// Grab an edge's line and pull it to another node, where its votes then go; to a capsule in the list, which holds it; or let
+// it go where nothing is, which cuts it.
+graph.grabs(
+  (under) => under?.edge !== undefined && { edge: under.edge },
+  (event) => {
+    const row = document.elementFromPoint(event.clientX, event.clientY)?.closest("#parents button");
+    return row ? { capsule: [...$("#parents").children].indexOf(row) } : graph.under(event.offsetX, event.offsetY) ?? {};
+  },
+  ({ edge }, { node, capsule, edge: other }) => {
+    const { src, dst } = layer.ends,
+      [from, to] = [src[edge], dst[edge]];
+    if (other !== undefined || node === to || node === from || (node !== undefined && conv.isOutside(node))) return;
+    if (capsule !== undefined) return change(() => conv.hold(edge, capsule));
+    change(() => {
+      conv.cut(from, to);
+      if (node !== undefined && edgeBetween(from, node) === null) conv.add(from, node);
+    });
+    choosePair(node ?? to, from);
+  },
+);
 graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) => {
+  if (graph.pulled) return (graph.pulled = false); // the end of a pull isn't a click
   const found = graph.under(x, y);
   if (found?.node !== undefined && now.node !== null && (now.picking || shiftKey)) choosePair(now.node, found.node);
   else if (found?.node !== undefined) choosePair(found.node === now.node && now.other === null ? null : found.node, null);

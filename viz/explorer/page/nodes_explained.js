@@ -21,7 +21,7 @@ RULES.spherical = (e, r) => {
   return {
     ...rule,
     letters: `${rule.letters} + ${words.ofBack(edge)}`,
-    numbers: `${fixed(own, 3)} ${plus(other)} = ${fixed(own + other, 3)}`,
+    numbers: `${started(e)}${fixed(own, 3)} ${plus(other)} = ${fixed(priorOf(e) + own + other, 3)}`,
     note: `${rule.note} ${words.bothWays(fixed(own, 3), edge, fixed(other, 3))}`,
   };
 };

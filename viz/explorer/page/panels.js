@@ -1,16 +1,20 @@
 // The parts of the page around the graph: each shows the moment `now` of `image` in words, numbers and bars.
-// `now`, `trace`, `image`, `heat`, `photo` and `look` are page.js's.
+// `now`, `trace`, `image`, `fold`, `heat`, `photo` and `look` are page.js's and shell.js's.
 
 const WRONG = "✗",
   RIGHT = "✓";
+const SURE = 2, // a child says a parent when it gives it this many times an equal share,
+  HALFWAY = 0.5, // or, where it has few parents, half of the way from there to everything
+  LEAST_SIDE = 12, // pixels of a parent's picture
+  LARGEST_SIDE = 104;
 
 // Whether a moment is before the first epoch of a trained run: the longest parent means nothing there.
 function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
-// Of an image as it stands in a trace's JSON, what it was taken for, or "". The network's answer is the longest parent
-// after the iterations of training.
+// Of an image as it stands in a trace's JSON, the parent that it was taken for, or "". The network's answer is the longest
+// parent after the rounds of training.
 function wrongOf({ trained, parents }, each) {
   const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
   return isWrong(each, longest, parents) ? parents[longest].name : "";
@@ -20,49 +24,107 @@ function isWrong({ label }, longest, parents = trace.parents) {
   return label in parents && label !== longest;
 }
 
-// What one sees, and above it how many children choose, by the rule of viz/routing/entropy.py for the titles of pictures.
-function drawTitle() {
-  const [k, r] = [Math.round(now.k), Math.round(now.r)],
-    nearlyEqual = image.meanEntropy(k, r) > NEARLY_EQUAL * trace.level,
-    title = words.choice(trace.free, image.choosing(k, r), nearlyEqual);
+// The parents that are the answer: of several objects as many of the longest.
+function answers(lengths) {
+  const order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
+  return order.slice(0, trace.network?.objects ?? 1);
+}
+
+// child -> [parent, coupling] of its largest coupling at a moment; the parent is null while the child is undecided.
+function saidAt(moment) {
+  const { src, dst, choices } = image,
+    c = at(image.c, moment),
+    best = new Map();
+  src.forEach((child, e) => c[e] <= c[best.get(child)] || best.set(child, e));
+  for (const [child, e] of best) {
+    const equal = 1 / choices.get(child),
+      least = Math.min(SURE * equal, equal + HALFWAY * (1 - equal));
+    best.set(child, [c[e] >= least ? dst[e] : null, c[e]]);
+  }
+  return best;
+}
+
+// The children and parents shown: those that decide after the rounds of training and the parents they say, or all.
+function folded() {
+  const answer = { k: Math.round(now.k), r: trace.trained - 1 },
+    said = saidAt(answer),
+    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child === now.child),
+    all = now.all || !decided.length,
+    place = (child) => said.get(child)[0] ?? trace.parents.length,
+    chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
+    parents = [...trace.parents.keys()];
+  return {
+    said,
+    all,
+    undecided: image.order.length - decided.length,
+    children: all ? image.order : decided.sort((a, b) => place(a) - place(b) || said.get(b)[1] - said.get(a)[1]),
+    parents: all ? parents : parents.filter((j) => chosen.includes(j)),
+  };
+}
+
+// A question, and how many children say which parent at this moment.
+function drawTitle(blank) {
+  const counts = new Map();
+  for (const [parent] of saidAt({ k: Math.round(now.k), r: Math.round(now.r) }).values()) {
+    counts.set(parent, (counts.get(parent) ?? 0) + 1);
+  }
+  counts.delete(null);
+  const said = [...counts].sort((a, b) => b[1] - a[1]).map(([parent, count]) => [trace.parents[parent].name, count]),
+    title = words.title(noun(), trace.network?.objects ?? 1, blank ? null : said, image.order.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(trace.children, trace.parents.length, Boolean(photo), now.matrix);
+}
+
+// What the parents stand for.
+function noun() {
+  if (!photo) return "parent";
+  return trace.parents.every(({ name }) => /^\d$/.test(name)) ? "digit" : "class";
 }
 
 function drawTime() {
-  const epoch = trace.epochs[Math.round(now.k)],
-    note = epoch === 0 ? words.untrained : trace.drawn ? words.someEpochs(trace.epochs.length, trace.drawn) : "";
-  drawIteration();
+  const epoch = trace.epochs[Math.round(now.k)];
+  drawRound();
   $("#epoch").value = Math.round(now.k);
-  $("#epochs output").replaceChildren(`${words.of(epoch, trace.epochs.at(-1))} `, small(note));
-  $("#epoch").setAttribute("aria-valuetext", `${words.epoch} ${epoch}`);
+  $("#epochs output").textContent = words.of(epoch, trace.epochs.at(-1)) + (epoch === 0 ? `, ${words.untrained}` : "");
+  $("#epochs button").setAttribute("aria-pressed", now.playing?.over === "epochs");
 }
 
+// The rows of the parents shown, each with its picture by the decoder, where there is one.
 function drawParents(lengths, longest, { blank, untrained, wrong }) {
-  const objects = trace.network?.objects ?? 1, // of two digits the two longest parents are the answer
-    none = blank || untrained,
-    least = [...lengths].sort((a, b) => b - a)[objects - 1];
+  const answer = blank || untrained ? [] : answers(lengths),
+    side = Math.max(LEAST_SIDE, Math.min(LARGEST_SIDE, $(".stage").clientHeight / fold.parents.length - 8));
+  $("#parents").style.setProperty("--side", `${side}px`);
   $("#parents").classList.toggle("filtered", now.parent !== null);
-  $("#clear").hidden = now.parent === null && now.child === null;
-  lengths.forEach((length, j) => {
-    const row = $("#parents").children[j];
-    row.classList.toggle("longest", length >= least && !none);
+  fill($("#parents"), fold.parents.length, "button", (row) => {
+    row.type = "button";
+    row.innerHTML = '<canvas hidden></canvas><span class="dot"></span> <span class="name"></span> <span class="value"></span><span class="unseen"></span><span class="bar"></span>';
+    row.addEventListener("click", () => choose({ parent: now.parent === Number(row.dataset.parent) ? null : Number(row.dataset.parent) }));
+  });
+  fold.parents.forEach((j, at) => {
+    const row = $("#parents").children[at],
+      { name } = trace.parents[j],
+      value = blank ? "" : lengths[j].toFixed(2),
+      picture = blank ? null : pictureOf(j);
+    row.dataset.parent = j;
+    row.title = name;
+    row.style.setProperty("--of", look.parents[j]);
+    row.classList.toggle("longest", answer.includes(j));
+    row.classList.toggle("target", graph.pull?.to === j);
     row.setAttribute("aria-pressed", j === now.parent);
+    row.querySelector("canvas").hidden = !picture;
+    if (picture) paste(row.querySelector("canvas"), picture);
     row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
-    let mark = length >= least && !none ? (objects === 1 ? words.longest : words.amongLongest(objects)) : "";
-    if (wrong && j === longest) mark += words.wrongMark;
-    if (wrong && j === image.label) mark += words.trueMark;
-    row.setAttribute("aria-label", words.parentLabel(trace.parents[j].name, length.toFixed(2), mark));
-    row.querySelector(".bar").style.setProperty("--share", length);
-    row.querySelector(".value").textContent = length.toFixed(2);
+    row.querySelector(".name").textContent = name;
+    row.querySelector(".value").textContent = value;
+    row.querySelector(".bar").style.setProperty("--share", blank ? 0 : lengths[j]);
+    row.querySelector(".unseen").textContent = words.marks(answer.includes(j), wrong && j === longest, wrong && j === image.label);
   });
 }
 
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered;
-  if (!hovered) return;
+  tip.hidden = !hovered || Boolean(graph.pull);
+  if (tip.hidden) return;
   const { child, parent, edge, x, y } = hovered;
   const lines = [childName(child)];
   if (edge !== undefined) {
@@ -70,10 +132,7 @@ function drawTip(c) {
     const numbers = [fixed(c[edge], 3), fixed(at(image.b, now)[edge], 2), fixed(at(image.agreement, now)[edge], 2)];
     lines.push(...words.tipEdge(...numbers));
   } else lines.push(words.tipChild(at(image.entropy, now)[child].toFixed(3)));
-  tip.textContent = lines.join("\n");
-  const { clientWidth: wide, clientHeight: high } = $(".stage");
-  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
+  placeTip(lines, x, y);
 }
 
 function childName(child) {
@@ -85,53 +144,38 @@ function shortName(child) {
   return child;
 }
 
-function drawImage(parent, longest, { untrained, wrong }) {
+// The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.
+function drawImage() {
   const child = now.hovered?.child ?? now.child,
     { fields } = trace,
-    { name } = trace.parents[parent];
-  const seen = child !== null && fields ? fields.places[fields.of[child]] : null;
-  const alone = child !== null && heat.kind === "saliency";
-  const truth = trace.parents[image.label]?.name;
-  let label = truth === undefined ? "" : words.trueLabel(truth);
-  if (wrong) label = words.wrongLabel(trace.parents[longest].name, truth);
-  if (untrained) label += words.untrainedLabel;
-  let layers = {},
-    heading = words.inputImage,
-    explanation = "";
-  if (heat.kind === "saliency") {
-    const warm = alone ? heat.ofChild(child) : heat.map(parent, now);
-    layers = { soft: glowing(warm, photo.height, photo.width, look.glow) };
-    heading = alone ? words.whereChildLooks(childName(child)) : words.whereChildrenLook(name);
-    explanation = words.glow(name);
-    if (alone) explanation = words.glowOfChild;
-    else if (!warm.some((value) => value > 0.02)) explanation = words.noneChose(name);
-  } else if (heat.kind === "fields") {
-    const one = now.parent !== null,
-      shown = one ? [parent] : [...trace.parents.keys()],
-      votes = heat.votes(now);
-    const colors = shown.map((j) => channels(trace.parents[j].color));
-    const maps = shown.map((j) => votes[j]);
-    layers = painted(maps, colors, photo.height, photo.width, image.pixels);
-    heading = one ? words.partsFor(name) : words.partsForWhat;
-    explanation = one ? words.colorOf(name) : words.colors;
-    if (!maps.some((map) => map.some((value) => value > 0.02))) explanation = words.noPart(name);
+    parents = now.parent === null ? fold.parents : [now.parent],
+    [, height, width] = image.pixels.shape,
+    lit = parents.map((j) => rgbOf(lighter(trace.parents[j].color, "#000000")));
+  let tinted = null,
+    note = "";
+  if (child !== null && heat.kind === "saliency") {
+    tinted = tint([heat.spot(child)], [look.glow], 255, height, width);
+    note = words.glowOfChild(childName(child));
+  } else {
+    const maps = painted(parents, now) ?? (heat.kind && heat.maps(parents, now));
+    if (maps) tinted = tint(maps, lit, ENOUGH, height, width);
+    if (maps) note = words.colors;
   }
-  drawPicture($("#picture canvas"), photo, layers, alone ? null : seen);
-  $("#picture h2").textContent = heading;
-  if (seen && !alone) explanation += words.frame(seen[2], seen[3], childName(child));
-  $("#picture figcaption").textContent = label + explanation;
-  $("#picture canvas").setAttribute("aria-label", `${words.inputImage}. ${label}${explanation}`);
+  const frame = child !== null && fields && heat.kind !== "saliency" ? fields.places[fields.of[child]] : null;
+  if (frame) note = words.frame(frame[2], frame[3], childName(child));
+  showSheet(tinted, frame);
+  $("#sheet canvas").title = note;
+  const truth = trace.parents[image.label]?.name;
+  $("#sheet canvas").setAttribute("aria-label", `${words.sheet(truth)} ${note}`);
 }
 
 function drawChildTable(c) {
+  if ($("#child").hidden) return;
   const { child } = now,
     edges = [...image.src.keys()].filter((edge) => image.src[edge] === child);
   $("#child table").hidden = child === null;
   $("#child h2").textContent = child === null ? words.oneChild : words.divides(child);
-  $("#child p").textContent =
-    child === null
-      ? words.chooseChild
-      : words.sumsTo1(at(image.entropy, now)[child].toFixed(3));
+  $("#child p").textContent = child === null ? words.chooseChild : words.sumsTo1(at(image.entropy, now)[child].toFixed(3));
   const b = at(image.b, now),
     agreement = at(image.agreement, now);
   fill($("#child tbody"), edges.length, "tr", (row) => {
@@ -149,24 +193,15 @@ function drawChildTable(c) {
   });
 }
 
-function drawNumbers(parent, longest, lengths, { blank, untrained, wrong }) {
+function drawNumbers(longest, lengths, { blank, untrained, wrong }) {
   const mean = at(image.meanEntropy, now),
     { level, choices } = trace,
-    { name } = trace.parents[parent];
-  const undecided = choices ? `ln ${choices} = ${level.toFixed(3)}` : words.onAverage(level.toFixed(3));
-  const ratio = level > 0 ? (mean / level).toFixed(2) : "";
-  $("#entropy figcaption").textContent = words.meanEntropy(mean.toFixed(3), ratio, undecided);
-  $("#histogram .own").style.setProperty("--of", look.parents[parent]);
-  $("#histogram .with").textContent = words.with(name, now.parent === null);
-  const strong = [Math.round(at(image.aboveHalf, now)), trace.edges].map(thousands);
-  $("#histogram figcaption").textContent = words.largest(at(image.largest, now).toFixed(3), ...strong);
-  for (const id of ["#entropy", "#histogram"]) {
-    $(`${id} canvas`).setAttribute("aria-label", $(`${id} figcaption`).textContent);
-  }
+    undecided = choices ? `ln ${choices} = ${level.toFixed(2)}` : words.onAverage(level.toFixed(2));
+  $("#mean").textContent = words.meanEntropy(mean.toFixed(2), undecided);
+  $("#entropy canvas").setAttribute("aria-label", `${$("#entropy h2").textContent}. ${$("#mean").textContent}`);
   const place = words.moment(Math.round(now.r) + 1, trace.epochs[Math.round(now.k)]);
   const chosen = now.child === null ? "" : words.isSelected(childName(now.child));
-  const ends = [$("#children-head").textContent, $("#parents-head").textContent];
-  graph.canvas.setAttribute("aria-label", words.graphLabel(...ends, chosen));
+  graph.canvas.setAttribute("aria-label", words.graphLabel(words.children(fold.children.length), words.parents(fold.parents.length), chosen));
   const answer = blank ? words.noAnswer : words.longestIs(trace.parents[longest].name, lengths[longest].toFixed(2), wrong);
   const text = `${place}: ${untrained ? words.untrained : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;

@@ -1,7 +1,6 @@
-// The image, and over it a glow where the children that chose a parent look, or in colours what each place votes for.
+// The image, and its strokes in the colours of the parents that get them.
 
-const DIMMED = 0.5; // what is left of the image's light under the glow
-const LEAST = 0.01; // a glow below this is noise
+const LEAST = 0.01; // a map whose largest number is below this is noise
 const SHARP = 4; // power of the cosine that a place fades by
 const LITTLE = 0.1; // of the most that any pixel is seen, added to what each is: fades what hardly any child sees
 
@@ -25,37 +24,23 @@ function paste(canvas, whole) {
   Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 
-// Fill a canvas, pixel by pixel, with an image.
-function showPicture(canvas, pixels) {
-  paste(canvas, photograph(pixels));
-}
-
-// Laid over the image, leaves it at image * DIMMED * (1 - heat) + glow * heat.
-function glowing(heat, height, width, glow) {
+// A colour for each pixel, to multiply an image with. `maps` (H * W,) say how much of a pixel belongs to each of `colors`:
+// where they sum to `enough` or more it has their mean, weighed by the maps' squares, and where they are 0 it is white.
+function tint(maps, colors, enough, height, width) {
   return raster(height, width, (x) => {
-    const alpha = 1 - DIMMED * (1 - heat[x]);
-    return [...glow.map((channel) => (channel * heat[x]) / alpha), 255 * alpha];
+    const squares = maps.reduce((sum, map) => sum + map[x] ** 2, 1e-12),
+      strength = Math.min(1, maps.reduce((sum, map) => sum + map[x], 0) / enough),
+      mean = (k) => maps.reduce((sum, map, j) => sum + (colors[j][k] * map[x] ** 2) / squares, 0);
+    return [...[0, 1, 2].map((k) => 255 + strength * (mean(k) - 255)), 255];
   });
 }
 
-// Two layers, from maps in [0, 1] with a colour each: one to lay over the image softly, which leaves it at
-// image * DIMMED * (1 - a) + tint * a / 2, and one to add, tint * a / 2 * image. So strokes show under what is painted.
-function painted(maps, colors, height, width, { shape: [channels, ...size], data }) {
-  const pixels = size[0] * size[1];
-  const at = (x) => {
-    const weight = maps.reduce((sum, map) => sum + map[x], 0),
-      strength = Math.sqrt(Math.min(1, weight)); // the root: weak parts show beside strong ones
-    const tint = [0, 1, 2].map((k) => maps.reduce((sum, map, j) => sum + map[x] * colors[j][k], 0));
-    return { strength, half: tint.map((value) => (value / Math.max(weight, 1e-9)) * strength * 0.5) };
-  };
-  const soft = raster(height, width, (x) => {
-    const { strength, half } = at(x),
-      alpha = 1 - DIMMED * (1 - strength);
-    return [...half.map((value) => value / alpha), 255 * alpha];
-  });
-  const light = (x, k) => data[(channels === 3 ? k : 0) * pixels + x] / 255;
-  const added = raster(height, width, (x) => [...at(x).half.map((value, k) => value * light(x, k)), 255]);
-  return { soft, added };
+// Multiply what is on a canvas with a tint, laid over this rectangle.
+function multiply(context, tinted, ...rectangle) {
+  context.globalCompositeOperation = "multiply";
+  context.imageSmoothingEnabled = true;
+  context.drawImage(tinted, ...rectangle);
+  context.globalCompositeOperation = "source-over";
 }
 
 // How strongly pixels belong to each place: a window that falls to 0 at the border of its field, as a share of all the
@@ -80,88 +65,66 @@ function windows(places, height, width) {
   return found;
 }
 
-// Heat maps of one image. Of saliency, map(parent, moment) is in [0, 1], 1 the brightest of any parent after the
-// iterations of training, and squared, since eyes see a glow's middle tones too bright. Of fields, votes(moment) has a
-// map for each parent, of what it gets from each place; their sum is 1 where it is most after those iterations.
+// Where the children of one image look that chose a parent: by their saliency, or by the places that they see.
+// maps(parents, moment) are in [0, 1], and 1 is the most of any parent after the rounds of training.
 class Heat {
   constructor(trace, image) {
     const [, height, width] = image.pixels.shape;
-    Object.assign(this, { trace, image, height, width });
+    Object.assign(this, { trace, image, size: height * width, scale: 1 });
     this.kind = image.saliency ? "saliency" : image.credit ? "fields" : null;
-    const k = trace.epochs.length - 1;
-    if (this.kind === "fields") {
-      this.windows = windows(trace.fields.places, height, width);
-      this.scale = 1;
-      const answer = this.votes({ k, r: trace.trained - 1 });
-      this.scale = answer[0].reduce((most, _, x) => Math.max(most, answer.reduce((sum, map) => sum + map[x], 0)), 1e-9);
-    }
-    if (this.kind === "saliency") {
-      this.degree = new Map();
-      image.src.forEach((child) => this.degree.set(child, (this.degree.get(child) ?? 0) + 1));
-      const answer = { k, r: trace.trained - 1 };
-      const brightest = trace.parents.map((_, j) => this.raw(j, answer).reduce((a, b) => Math.max(a, b), 0));
-      this.scale = Math.max(LEAST, ...brightest);
-    }
+    if (this.kind === "fields") this.windows = windows(trace.fields.places, height, width);
+    if (!this.kind) return;
+    const answer = this.maps([...trace.parents.keys()], { k: trace.epochs.length - 1, r: trace.trained - 1 });
+    this.scale = Math.max(LEAST, ...answer.map((map) => map.reduce((a, b) => Math.max(a, b), 0)));
+  }
+
+  maps(parents, moment) {
+    const value = this.kind === "fields" ? this.credited(moment) : this.looked(moment);
+    return parents.map((parent) => value(parent).map((x) => Math.min(1, x / this.scale)));
+  }
+
+  looked(moment) {
+    const { src, dst, choices } = this.image,
+      c = at(this.image.c, moment);
+    return (parent) => {
+      const sum = new Float64Array(this.size);
+      c.forEach((value, e) => {
+        const weight = value - 1 / choices.get(src[e]);
+        if (dst[e] === parent && weight > 0) this.spot(src[e]).forEach((byte, x) => (sum[x] += (byte * weight) / 255));
+      });
+      return sum;
+    };
+  }
+
+  credited(moment) {
+    const credit = at(this.image.credit, moment),
+      places = this.windows.length;
+    return (parent) => {
+      const sum = new Float64Array(this.size);
+      this.windows.forEach(({ pixels, shares }, place) => {
+        const value = credit[parent * places + place];
+        if (value > 0) pixels.forEach((x, n) => (sum[x] += shares[n] * value));
+      });
+      return sum;
+    };
   }
 
   spot(child) {
-    const size = this.height * this.width;
-    return this.image.saliency.data.subarray(child * size, (child + 1) * size);
-  }
-
-  raw(parent, moment) {
-    const sum = new Float64Array(this.height * this.width),
-      { src, dst } = this.image;
-    const add = (spot, weight) => weight > 0 && spot.forEach((value, x) => (sum[x] += value * weight));
-    at(this.image.c, moment).forEach(
-      (value, e) => dst[e] === parent && add(this.spot(src[e]), (value - 1 / this.degree.get(src[e])) / 255),
-    );
-    return sum;
-  }
-
-  map(parent, moment) {
-    return this.raw(parent, moment).map((value) => Math.min(1, value / this.scale) ** 2);
-  }
-
-  votes(moment) {
-    const credit = at(this.image.credit, moment),
-      places = this.windows.length;
-    return this.trace.parents.map((_, parent) => {
-      const map = new Float64Array(this.height * this.width);
-      this.windows.forEach(({ pixels, shares }, place) => {
-        const value = credit[parent * places + place] / this.scale;
-        if (value > 0) pixels.forEach((x, n) => (map[x] += shares[n] * value));
-      });
-      return map;
-    });
-  }
-
-  ofChild(child) {
-    return Float64Array.from(this.spot(child), (value) => value / 255);
+    return this.image.saliency.data.subarray(child * this.size, (child + 1) * this.size);
   }
 }
 
-// Draw the image with sharp pixels, softly over it one layer, added to it another, and the field of a child as a frame.
-function drawPicture(canvas, photo, { soft, added }, field) {
+// Draw an image with sharp pixels, its strokes tinted, and the field of a child as a frame.
+function drawPhoto(canvas, photo, tinted, frame) {
   canvas.style.aspectRatio = `${photo.width} / ${photo.height}`;
   const { context, width, height } = surface(canvas);
   context.imageSmoothingEnabled = false;
   context.drawImage(photo, 0, 0, width, height);
-  if (soft) {
-    context.imageSmoothingEnabled = true;
-    context.drawImage(soft, 0, 0, width, height);
-  }
-  if (added) {
-    context.imageSmoothingEnabled = false;
-    context.globalCompositeOperation = "lighter";
-    context.drawImage(added, 0, 0, width, height);
-    context.globalCompositeOperation = "source-over";
-  }
-  if (field) {
-    const [top, left, tall, wide] = field,
-      unit = width / photo.width;
-    context.strokeStyle = "#ffffff";
-    context.lineWidth = 2;
-    context.strokeRect(left * unit, top * unit, wide * unit, tall * unit);
-  }
+  if (tinted) multiply(context, tinted, 0, 0, width, height);
+  if (frame) drawFrame(context, frame, width / photo.width);
+}
+
+function drawFrame(context, [top, left, tall, wide], unit) {
+  Object.assign(context, { strokeStyle: "#ffffff", lineWidth: 2 });
+  context.strokeRect(left * unit, top * unit, wide * unit, tall * unit);
 }

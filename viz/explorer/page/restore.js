@@ -14,25 +14,28 @@ share({
   },
   read() {
     const { at } = shown,
-      bent = Object.entries(desk.adjust).filter(([, value]) => value !== 0);
+      bent = Object.entries(desk.adjust).filter(([, value]) => value !== 0),
+      plain = !bent.length && !desk.lines.length && !Object.keys(held).length;
     return {
-      image: at === null || (at === stored.start && !bent.length) ? null : at,
-      draw: at === null ? desk.lines : null,
+      image: at === null || (at === stored.start && plain) ? null : at,
+      draw: at === null || desk.lines.length ? desk.lines : null,
       ...Object.fromEntries(bent),
       compare: isComparing() ? sides : null,
       bend: bentBy(),
+      pull: Object.keys(held).length ? held : null,
     };
   },
-  restore({ image: at = stored.start, draw: lines, compare = null, bend = {}, ...adjust }, moment) {
+  restore({ image: at, draw: lines = null, compare = null, bend = {}, pull = {}, ...adjust }, moment) {
     if (desk.lines.length) desk.remember();
-    if (lines) {
-      shown = { at: null, label: null, name: () => "" };
-      Object.assign(desk, { picture: null, lines });
+    if (at === undefined && lines) {
+      shown = EMPTY;
+      desk.picture = null;
     } else {
-      layOut(at);
-      chooserInput(at).checked = true;
+      layOut(at ?? stored.start);
+      chooserInput(at ?? stored.start).checked = true;
     }
-    desk.adjust = { ...NEUTRAL, ...adjust };
+    held = pull;
+    Object.assign(desk, { lines: lines ?? [], adjust: { ...NEUTRAL, ...adjust } });
     changed({ ...moment, bend });
     compareAs(compare);
   },

@@ -14,10 +14,10 @@ let subject,
 function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
-    { child, parent, matrix } = now;
+    { child, parent, all } = now;
   const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
     iteration = r === trace.trained - 1 ? null : r + 1;
-  const view = matrix ? "matrix" : null;
+  const view = all ? "all" : null;
   return stateText({ ...subject.read(), iteration, epoch, child, parent, view }, subject.limits);
 }
 
@@ -30,7 +30,7 @@ function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child 
     r: Math.min(iteration, trace.iterations) - 1,
     child: image.order.includes(child) ? child : null,
     parent,
-    matrix: view === "matrix",
+    all: view === "all",
   });
 }
 

@@ -1,17 +1,18 @@
-// What both pages do alike: time and its sliders, the choice, light and dark, and the language. A page has draw(), which
-// draws the moment `now`, and renew(), which follows a change of colours or of the language.
+// What both pages do alike: time, the curve that is dragged along it, the choice, doors, light and dark. A page has draw(),
+// which draws the moment `now`, and renew(), which follows a change of colours.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   systemNight = matchMedia("(prefers-color-scheme: dark)");
-const STEP = 900,
-  MOVE = 450; // milliseconds from step to step of a play, and of them in motion
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, matrix: false, hovered: null, playing: null, last: "iterations" };
+const STEP = 1100,
+  MOVE = 700; // milliseconds from step to step of a play, and of them in motion
+const now = { n: 0, k: 0, r: 0, parent: null, child: null, all: false, hovered: null, playing: null };
 const NOTHING = { parent: null, child: null }; // a choice of nothing
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
-const renewals = []; // what other files do when the colours or the language have changed
+const renewals = []; // what other files do when the colours have changed
 let trace,
   image,
   look,
+  curve, // the axes of the entropy curve
   waiting = false;
 
 // Draw everything at the next frame.
@@ -39,13 +40,17 @@ function stop() {
   now.playing = null;
 }
 
-// Play from here to the end, or from the start where this is the end.
+// Play what `over` names from here to its end, or from its start where this is the end: "rounds" up to the answer, "beyond"
+// from there, or "epochs".
 function play(over) {
-  const axis = over === "epochs" ? "k" : "r",
-    end = (over === "epochs" ? trace.epochs.length : trace.iterations) - 1;
-  const from = Math.round(now[axis]) >= end ? 0 : Math.round(now[axis]);
+  const [axis, start, end] = {
+    rounds: ["r", 0, trace.trained - 1],
+    beyond: ["r", trace.trained - 1, trace.iterations - 1],
+    epochs: ["k", 0, trace.epochs.length - 1],
+  }[over];
+  const here = Math.round(now[axis]),
+    from = here < start || here >= end ? start : here;
   stop();
-  now.last = over;
   now.playing = { over };
   let started = null;
   const tick = (time) => {
@@ -67,20 +72,37 @@ function toggle(over) {
   else play(over);
 }
 
-function drawIteration() {
-  const step = Math.round(now.r) + 1;
-  $("#iteration").value = step;
-  $("#iterations output").replaceChildren(`${words.of(step, trace.iterations)} `, small(step > trace.trained ? words.beyond : ""));
-  for (const slider of document.querySelectorAll("#time .slider")) {
-    slider.querySelector("button").setAttribute("aria-pressed", now.playing?.over === slider.id);
-  }
+function drawRound() {
+  const r = Math.round(now.r);
+  $("#iteration").max = trace.iterations;
+  $("#iteration").value = r + 1;
+  $("#iteration").setAttribute("aria-valuetext", words.round(r + 1, trace.trained));
+  $("#entropy output").textContent = words.round(r + 1, trace.trained);
+  $("#play").textContent = now.playing?.over === "rounds" ? "Pause" : "Play";
+  $("#beyond").hidden = trace.trained >= trace.iterations;
+  $("#beyond").textContent = now.playing?.over === "beyond" ? "Pause" : "Beyond";
+  for (const [id, over] of [["#play", "rounds"], ["#beyond", "beyond"]]) $(id).setAttribute("aria-pressed", now.playing?.over === over);
 }
 
-for (const slider of document.querySelectorAll("#time .slider")) {
-  slider.querySelector("button").addEventListener("click", () => toggle(slider.id));
-}
+$("#play").addEventListener("click", () => toggle("rounds"));
+$("#beyond").addEventListener("click", () => toggle("beyond"));
 $("#iteration").addEventListener("input", (event) => go({ r: event.target.value - 1 }));
 $("#clear").addEventListener("click", () => choose(NOTHING));
+
+// Dragging along the curve goes through the rounds; where it ends, the nearest one is shown.
+function scrub({ offsetX, pointerId }) {
+  if (!curve || !$("#entropy canvas").hasPointerCapture(pointerId)) return;
+  stop();
+  now.r = Math.min(trace.iterations - 1, Math.max(0, curve.roundAt(offsetX)));
+  redraw();
+}
+$("#entropy canvas").addEventListener("pointerdown", (event) => {
+  if (event.button !== 0) return;
+  $("#entropy canvas").setPointerCapture(event.pointerId);
+  scrub(event);
+});
+$("#entropy canvas").addEventListener("pointermove", scrub);
+$("#entropy canvas").addEventListener("lostpointercapture", () => go({}));
 
 // Keys of the whole page; a control keeps those it has a use for.
 document.addEventListener("keydown", (event) => {
@@ -91,13 +113,35 @@ document.addEventListener("keydown", (event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (by && event.shiftKey) go({ k: Math.round(now.k) + by });
   else if (by) go({ r: Math.round(now.r) + by });
-  else if (key === " ") toggle(now.last);
+  else if (key === " ") toggle("rounds");
   else if (key === "Escape") choose({ ...NOTHING, hovered: null });
   else return;
   event.preventDefault();
 });
 
-$("#as-matrix").addEventListener("click", () => choose({ matrix: !now.matrix, hovered: null }));
+// Behind each door is a drawer below the screen; one is open at a time.
+const doors = [...document.querySelectorAll("#doors [aria-controls]")].filter((door) => $(`#${door.getAttribute("aria-controls")}`) || door.remove());
+function openDrawer(name) {
+  for (const door of doors) {
+    const id = door.getAttribute("aria-controls");
+    door.setAttribute("aria-expanded", id === name);
+    $(`#${id}`).hidden = id !== name;
+  }
+  redraw();
+}
+for (const door of doors) {
+  door.addEventListener("click", () => {
+    const name = door.getAttribute("aria-controls"),
+      open = door.ariaExpanded === "true";
+    openDrawer(open ? null : name);
+    if (!open) bringIntoSight($(`#${name}`));
+  });
+}
+
+function bringIntoSight(target) {
+  const behavior = still.matches ? "instant" : "smooth";
+  requestAnimationFrame(() => scrollBy({ top: target.getBoundingClientRect().top - 14, behavior })); // once it is drawn
+}
 
 // Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
 function isNight() {
@@ -105,19 +149,11 @@ function isNight() {
   return theme ? theme === "dark" : systemNight.matches;
 }
 
-function recalled(name) {
+function storage(use) {
   try {
-    return localStorage.getItem(`graphcaps-${name}`);
+    return use(localStorage);
   } catch {
     return null; // a browser that keeps nothing for files
-  }
-}
-
-function remember(name, value) {
-  try {
-    localStorage.setItem(`graphcaps-${name}`, value);
-  } catch {
-    // as above
   }
 }
 
@@ -130,32 +166,18 @@ function lookWith(colors) {
   return { ...named, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
 }
 
-if (["light", "dark"].includes(recalled("theme"))) document.documentElement.dataset.theme = recalled("theme");
+const remembered = storage((kept) => kept.getItem("graphcaps-theme"));
+if (["light", "dark"].includes(remembered)) document.documentElement.dataset.theme = remembered;
 $("#theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = isNight() ? "light" : "dark";
-  remember("theme", document.documentElement.dataset.theme);
+  const theme = isNight() ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  storage((kept) => kept.setItem("graphcaps-theme", theme));
   renew();
 });
 systemNight.addEventListener("change", renew);
 
-// Put a language's words where the page's elements name them.
-function speak(language) {
-  words = WORDS[language];
-  document.documentElement.lang = language;
-  for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
-  for (const element of document.querySelectorAll("[data-label]")) {
-    element.setAttribute("aria-label", words[element.dataset.label]);
-  }
-  const other = Object.keys(WORDS).find((each) => each !== language);
-  Object.assign($("#language"), { textContent: other.toUpperCase(), lang: other });
-  $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
-  $("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
-}
-
-speak(recalled("language") in WORDS ? recalled("language") : "en");
-$("#language").addEventListener("click", () => {
-  speak($("#language").lang);
-  remember("language", document.documentElement.lang);
-  renew();
-});
+for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
+for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", words[element.dataset.label]);
+$("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
+$("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
 new ResizeObserver(redraw).observe(document.body);

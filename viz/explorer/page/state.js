@@ -4,7 +4,8 @@
 //   image      place in the chooser, from 0       draw       lines on the desk, packed
 //   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
 //   compare    "dynamic.3.uniform.1": two routings and their iterations
-//   view       "matrix" in place of lines
+//   view       "all": undecided children too
+//   pull       "5.2.7.-": child 5 is held by parent 2, child 7 votes for none
 //   bend       "5.20.16.-8": numbers of the longest capsule, from 1, and what is added to each, in hundredths
 
 const LONGEST_TEXT = 60000; // letters
@@ -80,7 +81,19 @@ const PARTS = {
   epoch: (text, { epochs }) => (WHOLE.test(text) && epochs.includes(Number(text)) ? Number(text) : null),
   child: (text, { children }) => wholeBelow(text, children),
   parent: (text, { parents }) => wholeBelow(text, parents),
-  view: (text) => (text === "matrix" ? text : null),
+  view: (text) => (text === "all" ? text : null),
+  pull: (text, { children, parents }) => {
+    const parts = text.split("."),
+      held = {};
+    if (parts.length % 2) return null;
+    for (let at = 0; at < parts.length; at += 2) {
+      const child = wholeBelow(parts[at], children),
+        parent = parts[at + 1] === "-" ? -1 : wholeBelow(parts[at + 1], parents);
+      if (child === null || parent === null || child in held) return null;
+      held[child] = parent;
+    }
+    return held;
+  },
   compare: (text, { routings, iterations }) => {
     const [one, rounds, other, more, ...rest] = text.split("."),
       counts = [rounds, more].map((count) => (count === "0" ? null : wholeBelow(count ?? "", iterations + 1)));
@@ -118,7 +131,7 @@ function parsedState(text, limits) {
     if (read === null) return null;
     state[name] = read;
   }
-  return "image" in state && "draw" in state ? null : state;
+  return state;
 }
 
 // The text of {part: value}; parts that are null or undefined are left out.
@@ -128,6 +141,7 @@ function stateText(state, { grid }) {
     draw: state.draw && packedLines(state.draw, grid),
     compare: state.compare?.map(({ routing, iterations }) => `${routing}.${iterations}`).join("."),
     bend: state.bend && Object.entries(state.bend).flat().join("."),
+    pull: state.pull && Object.entries(state.pull).flat().join(".").replaceAll("-1", "-"),
   };
   const parts = Object.entries(text).filter(([, value]) => value !== null && value !== undefined);
   return parts.map(([name, value]) => `${name}=${value}`).join("&");

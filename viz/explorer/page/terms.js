@@ -41,4 +41,3 @@ function nameTerms() {
 }
 
 nameTerms();
-renewals.push(nameTerms);

@@ -2,8 +2,7 @@
 
 const $ = (selector) => document.querySelector(selector);
 const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
-const NEARLY_EQUAL = 0.99, // share of the entropy of children that are undecided
-  STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
+const STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
 
 function channels(hex) {
   return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
@@ -43,10 +42,6 @@ function indexOfLargest(lengths) {
   return lengths.indexOf(Math.max(...lengths));
 }
 
-function small(text) {
-  return Object.assign(document.createElement("small"), { textContent: text });
-}
-
 function counted(number, one, many) {
   return `${thousands(number)} ${number === 1 ? one : many}`;
 }
@@ -62,4 +57,13 @@ function fixed(value, digits) {
 
 function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
+}
+
+// Show lines of text beside a place on the graph, within it.
+function placeTip(lines, x, y) {
+  const tip = $("#tip"),
+    { clientWidth: wide, clientHeight: high } = $(".stage");
+  tip.textContent = lines.join("\n");
+  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
 }

@@ -1,25 +1,19 @@
 // A guided tour of the reader's own image, which can be left and taken up again. It stands at the lower edge of the
 // window, and what it speaks of is scrolled to the room above it.
 
-// The stops, named as in words.js: the element explained, whether it needs the network's votes, what it sets on the page.
+// The stops, named as in words.js: the element explained, and what it sets on the page. Without a network there are fewer.
 const STOPS = [
-  {
-    name: "child",
-    at: () => (graph.side && !now.matrix ? "#graph" : "#picture"), // where it is pictured
-    go: () => ({ r: trace.trained - 1, child: edgeOfTour().child }),
-  },
-  { name: "votes", at: "#votes", votes: true, go: () => ({ r: 0, ...edgeOfTour() }) },
-  { name: "agreement", at: "#edge", votes: true, go: () => ({ r: 0, ...edgeOfTour() }) },
-  { name: "softmax", at: "#softmax", votes: true, go: () => ({ r: 1, ...edgeOfTour() }) },
-  { name: "round", at: "#lines", votes: true, go: () => ({ r: 1, ...edgeOfTour() }) },
+  { name: "child", at: "#graph", go: () => ({ r: trace.trained - 1, child: edgeOfTour().child }) },
+  { name: "votes", at: "#votes", go: () => ({ r: 0, ...edgeOfTour() }) },
+  { name: "agreement", at: "#edge", go: () => ({ r: 0, ...edgeOfTour() }) },
+  { name: "softmax", at: "#softmax", go: () => ({ r: 1, ...edgeOfTour() }) },
+  { name: "round", at: "#lines", go: () => ({ r: 1, ...edgeOfTour() }) },
   { name: "entropy", at: "#entropy", go: () => ({ r: trace.trained - 1 }) },
   { name: "done", at: "#graph", go: () => ({ r: trace.trained - 1, child: null, parent: null }) },
-  { name: "wrong", at: "#graph", go: () => (takeWrong(), { child: null, parent: null }) },
 ];
 
 let stops = [], // those of this page
-  leg = 0, // where the tour is, or was left
-  own = null; // how to bring the reader's image back, while another is shown
+  leg = 0; // where the tour is, or was left
 
 // The longest parent where training ends, and the child of the image that couples most strongly with it.
 function edgeOfTour() {
@@ -44,46 +38,18 @@ function facts() {
     name: trace.parents[parent].name,
     few: words.fewVectors(trace.children),
     parents: words.parents(trace.parents.length),
-    looks: words.looks(graph.side > 0, heat?.kind === "fields"),
+    decoded: Boolean(trace.network?.decoder),
     trained: trace.trained,
-    any: chooser.some((each) => each.wrong),
-    // of several objects, which have no label
-    taken: image.label === null ? chooser.find((each, n) => each.wrong && chooserInput(n).checked) : undefined,
-    decodes: Boolean(trace.network?.decoder),
     onePass: ["attention", "uniform"].includes(trace.network?.layers.at(-1).routing),
     agreement: of(image.agreement, 2),
     coupling: of(image.c, 3),
     entropy: (r) => at(image.meanEntropy, { k, r }).toFixed(3),
-    largest: (r) => at(image.largest, { k, r }).toFixed(3),
     length: (r) => at(image.lengths, { k, r })[parent].toFixed(2),
-    truth: trace.parents[image.label]?.name,
-    ofTruth: lengths[image.label]?.toFixed(2),
-    wrong: isWrong(image, parent),
   };
 }
 
-// Show an image that is answered wrongly; the reader's own comes back afterwards.
-function takeWrong() {
-  const wrong = chooser.findIndex((each) => each.wrong);
-  if (wrong < 0 || own) return;
-  const input = chooserInput(wrong),
-    back = snapshot();
-  own = () => input.checked && back(); // or the reader has gone on to another
-  input.click();
-}
-
-function giveBack() {
-  own?.();
-  own = null;
-}
-
-// The element that a stop speaks of.
-function subjectAt({ at }) {
-  return $(typeof at === "function" ? at() : at);
-}
-
 function beginTour() {
-  stops = STOPS.filter((stop) => (!stop.votes || $("#why")) && !subjectAt(stop).hidden);
+  stops = STOPS.filter(({ at }) => $(at) && !$(at).hidden);
   document.body.classList.add("touring");
   $("#tour").hidden = false;
   visit(Math.min(leg, stops.length - 1));
@@ -95,9 +61,9 @@ function leaveTour() {
   document.body.classList.remove("touring");
   document.body.style.removeProperty("--tour");
   $(".toured")?.classList.remove("toured");
-  giveBack();
   nameBegin();
-  $("#begin").focus();
+  openDrawer(null);
+  $("#doors button").focus();
 }
 
 function touring() {
@@ -105,29 +71,21 @@ function touring() {
 }
 
 function nameBegin() {
-  $("#begin").hidden = touring();
   $("#begin").textContent = leg === 0 ? words.takeTour : words.takeUp(leg + 1, stops.length);
 }
 
 function visit(n) {
-  if (stops[leg]?.name !== stops[n].name && stops[leg]?.name === "wrong") giveBack();
   leg = n;
-  const target = subjectAt(stops[leg]),
+  const target = $(stops[leg].at),
     { r, ...selection } = stops[leg].go();
   go({ k: trace.epochs.length - 1, r: r === undefined ? now.r : Math.min(r, trace.iterations - 1) });
   choose({ parent: null, ...selection, hovered: null });
   $(".toured")?.classList.remove("toured");
   target.classList.add("toured");
+  openDrawer(target.closest(".drawer")?.id);
   drawTour();
   nameBegin();
   bringIntoSight(target);
-}
-
-// Scroll so that the target begins below the sliders; they and the tour leave it the room between them.
-function bringIntoSight(target) {
-  const { top } = target.getBoundingClientRect(),
-    above = $("#time").offsetHeight + 14;
-  scrollBy({ top: top - above, behavior: still.matches ? "instant" : "smooth" });
 }
 
 function drawTour() {
@@ -142,7 +100,6 @@ function drawTour() {
 
 function nextStop() {
   if (leg < stops.length - 1) return visit(leg + 1);
-  giveBack();
   leg = 0;
   leaveTour();
 }
@@ -169,5 +126,4 @@ document.addEventListener(
   { capture: true },
 );
 extras.push(drawTour);
-renewals.push(nameBegin);
 nameBegin();

@@ -1,8 +1,6 @@
 // The trace's JSON (described in data.py) as numbers that can be asked for at any moment.
 // A moment is {k, r}: indices of an epoch of the trace and of an iteration, from 0; fractions lie between two states.
 
-const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array };
-
 function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
@@ -62,22 +60,19 @@ function fail(message) {
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
 function unpacked(trace, n) {
-  const { epochs, iterations: R, parents } = trace,
+  const { epochs, iterations: R } = trace,
     K = epochs.length,
     raw = trace.images[n];
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
   if (typeof raw.c === "function") return raw; // computed in the page
-  const { bins, counts } = raw.histogram;
   const entropy = packed("entropy"),
     linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
-  const states = epochs.flatMap((_, k) => Array.from({ length: R }, (_, r) => entropy(k, r)));
   return {
     label: raw.label,
     src: raw.src,
     dst: raw.dst,
     order: raw.order,
-    range: raw.range,
     pixels: raw.pixels,
     saliency: raw.saliency,
     c: packed("c"),
@@ -85,14 +80,8 @@ function unpacked(trace, n) {
     agreement: packed("agreement"),
     entropy,
     linked,
-    lowest: states.reduce((low, row) => linked.reduce((least, i) => Math.min(least, row[i]), low), Infinity),
     credit: packed("credit"),
     meanEntropy: listed("mean_entropy"),
-    largest: listed("largest"),
-    aboveHalf: listed("above_half"),
-    choosing: listed("choosing"),
     lengths: listed("lengths"),
-    bins,
-    counts: rows(new ARRAYS[counts.type](counts.data.buffer), parents.length * (bins.length - 1), R),
   };
 }

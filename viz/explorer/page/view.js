@@ -1,10 +1,12 @@
-// The view as one picture: image, graph, parents and charts with the moment's numbers, and the comparison where it is open,
-// drawn by what draws the page, on a sheet that is a canvas or SVG.
+// The screen as one picture, and the comparison where it is open, drawn by what draws the page, on a sheet that is a canvas
+// or SVG.
 
-const SHEET = { width: 1200, height: 972, edge: 32 };
-const INNER = SHEET.width - 2 * SHEET.edge; // between the edges
-const TOP = 150; // of image, graph and parents, below their headings
-const HEAD = { size: 15, weight: 650 };
+const SHEET = { width: 1200, height: 820, edge: 32 };
+const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
+  TOP = 104, // of the image, the graph and the parents
+  SIDE = 330, // of the image
+  TALL = 440, // of the graph
+  ROWS_WIDE = 220; // of the parents
 const SHARPNESS = 2; // points per pixel of a PNG
 const below = []; // what other files add at the bottom: {height(), draw(context, top, write)}; a height of 0 is left out
 
@@ -88,17 +90,33 @@ function family() {
   return look.font.replace(/^\S+ /, "");
 }
 
-// Draw the moment that the page shows, on a sheet of this height.
+// Draw the moment that the page shows, on a sheet of this height: the image, the graph with its parents, and the curve.
 function drawView(sheet, height) {
   const { context } = sheet,
-    write = writer(context);
+    write = writer(context),
+    left = photo ? SHEET.edge + SIDE + 40 : SHEET.edge;
   context.fillStyle = look.paper;
   context.fillRect(0, 0, SHEET.width, height);
   write($("h1").textContent, SHEET.edge, 52, { size: 24, weight: 650 });
-  write($("#source").textContent, SHEET.edge, 74, { color: look.muted });
-  write([$("#shown")?.textContent, $("#status").textContent].filter(Boolean).join(" · "), SHEET.edge, 96, { size: 14 });
-  drawRouting(sheet, photo ? drawPhoto(context, write) : SHEET.edge, write);
-  drawCharts(sheet, write);
+  write($("#source").textContent, SHEET.edge, 76, { color: look.muted });
+  if (photo) {
+    context.drawImage($("#sheet canvas"), SHEET.edge, TOP, SIDE, (SIDE * photo.height) / photo.width);
+    const name = [$("#shown")?.textContent, $("#verdict")?.textContent].filter(Boolean).join(": ");
+    write(name, SHEET.edge, TOP + (SIDE * photo.height) / photo.width + 24, { room: SIDE });
+  }
+  const room = SHEET.width - SHEET.edge - ROWS_WIDE - left;
+  sheet.panel("graph", left, TOP, room, TALL, (canvas) => {
+    const own = Object.assign(new Graph(canvas), { held: graph.held });
+    own.take(image, fold, graph.pictures);
+    own.draw(at(image.c, now), now, null, look);
+  });
+  drawRows(context, left + room);
+  if (!$("#folded").hidden && !now.all) write(words.undecidedParts(fold.undecided).split(":")[0], left, TOP + TALL + 22, { color: look.muted });
+  write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
+  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: look.muted });
+  sheet.panel("entropy", left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
+    drawEntropy(canvas, trace, image, now, (child) => look.parents[fold.said.get(child)?.[0]], look);
+  });
   let bottom = SHEET.height;
   for (const part of below.filter((each) => each.height())) {
     part.draw(context, bottom, write);
@@ -106,114 +124,25 @@ function drawView(sheet, height) {
   }
 }
 
-// The image, at the left; gives where it ends.
-function drawPhoto(context, write) {
-  const side = 270,
-    down = (side * photo.height) / photo.width;
-  write($("#picture h2").textContent, SHEET.edge, TOP - 16, HEAD);
-  context.drawImage($("#picture canvas"), SHEET.edge, TOP, side, down);
-  write($("#picture figcaption").textContent, SHEET.edge, TOP + down + 20, { color: look.muted, room: side });
-  return SHEET.edge + side + 40;
-}
-
-// The graph and its parents, from `left` to the right edge.
-function drawRouting(sheet, left, write) {
-  const tall = 480,
-    names = 250,
-    room = SHEET.width - SHEET.edge - names - left;
-  write($("#children-head").textContent, left, TOP - 16, HEAD);
-  write($("#parents-head").textContent, left + room, TOP - 16, HEAD);
-  sheet.panel("graph", left, TOP, room, tall, (canvas) => {
-    const own = new Graph(canvas);
-    own.matrix = graph.matrix;
-    own.take(image, trace.parents, graph.pictures);
-    own.draw(at(image.c, now), now, null, look);
-  });
-  drawRows(sheet.context, { x: left + room, top: TOP, tall, lengths: at(image.lengths, now) });
-  write($("#shown-edges").textContent, left, TOP + tall + 20, { color: look.muted, room: room + names });
-}
-
-// The two charts, side by side, each with its legend.
-function drawCharts(sheet, write) {
-  const parent = now.parent ?? indexOfLargest(at(image.lengths, now)),
-    gap = 40,
-    across = (INNER - gap) / 2,
-    top = 718;
-  const undecided = { high: 2, color: look.ink, dash: [5, 4], text: words.undecided },
-    box = { high: 9 };
-  const charts = [
-    {
-      id: "entropy",
-      draw: (canvas) => drawEntropy(canvas, trace, image, now, now.child, look),
-      legend: [
-        { high: 3, color: look.accent, text: words.mean },
-        { high: 1, color: look.muted, text: words.eachChild },
-        undecided,
-      ],
-    },
-    {
-      id: "histogram",
-      draw: (canvas) => drawHistogram(canvas, trace, image, now, parent, look),
-      legend: [
-        { ...box, color: look.faint, text: words.all },
-        { ...box, color: look.parents[parent], text: $("#histogram .with").textContent },
-        undecided,
-      ],
-    },
-  ];
-  charts.forEach(({ id, draw, legend }, side) => {
-    const x = SHEET.edge + side * (across + gap);
-    write($(`#${id} h2`).textContent, x, top - 40, HEAD);
-    drawLegend(sheet.context, legend, x, top - 24, write);
-    sheet.panel(id, x, top, across, 200, draw);
-    write($(`#${id} figcaption`).textContent, x, top + 220, { color: look.muted });
-  });
-}
-
-function drawLegend(context, legend, x, y, write) {
-  let along = x;
-  for (const { high, color, dash = [], text } of legend) {
-    Object.assign(context, { strokeStyle: color, lineWidth: high });
-    context.setLineDash(dash);
-    context.beginPath();
-    context.moveTo(along, y);
-    context.lineTo(along + (high > 3 ? high : 22), y);
-    context.stroke();
-    context.setLineDash([]);
-    write(text, along + 28, y + 4, { color: look.muted });
-    scratch.font = `12px ${family()}`;
-    along += 46 + scratch.measureText(text).width;
-  }
-}
-
-// The parents beside the graph, each with its length as a bar and as a number.
-function drawRows(context, { x, top, tall, lengths }) {
-  const font = `13px ${family()}`,
-    marks = [...$("#parents").children].map((row) => row.querySelector(".dot").textContent);
-  lengths.forEach((length, j) => {
-    const y = top + ((j + 0.5) * tall) / lengths.length,
-      bold = $("#parents").children[j].classList.contains("longest"),
-      color = look.parents[j];
-    context.globalAlpha = now.parent === null || now.parent === j ? 1 : 0.4;
-    context.fillStyle = context.strokeStyle = color;
-    context.beginPath();
-    context.arc(x + 8, y, 6.5, 0, 2 * Math.PI);
-    context.fill();
-    context.fillRect(x + 92, y - 5, Math.max(1, 110 * length), 10);
-    if (bold) {
-      Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
-      context.beginPath();
-      context.arc(x + 8, y, 10, 0, 2 * Math.PI);
-      context.stroke();
+// The parents beside the graph, each with its picture, its name, and its length as a bar and as a number.
+function drawRows(context, x) {
+  const rows = [...$("#parents").children],
+    tall = TALL / rows.length,
+    side = Math.min(90, tall - 8);
+  rows.forEach((row, at) => {
+    const y = TOP + (at + 0.5) * tall,
+      picture = row.querySelector("canvas"),
+      [dot, name, value] = ["dot", "name", "value"].map((part) => row.querySelector(`.${part}`).textContent),
+      from = x + (picture.hidden ? 6 : side + 14),
+      font = `${row.classList.contains("longest") ? 700 : 400} 14px ${family()}`;
+    Object.assign(context, { fillStyle: look.parents[row.dataset.parent], strokeStyle: look.parents[row.dataset.parent], lineWidth: 3 });
+    context.fillRect(from, y + 6, Math.max(1, 90 * value), 8);
+    if (!picture.hidden) {
+      context.drawImage(picture, x + 4, y - side / 2, side, side);
+      context.strokeRect(x + 4, y - side / 2, side, side);
     }
-    context.globalAlpha = 1;
-    Object.assign(context, { font: bold ? `700 ${font}` : font, textBaseline: "middle", fillStyle: look.ink });
-    context.textAlign = "left";
-    context.fillText(cut(trace.parents[j].name, context.font, 58), x + 26, y);
-    context.textAlign = "right";
-    context.fillText(length.toFixed(2), x + 248, y);
-    Object.assign(context, { font: `10px ${family()}`, textAlign: "center", fillStyle: look.paper });
-    if (marks[j]) context.fillText(marks[j], x + 8, y);
+    Object.assign(context, { font, fillStyle: look.ink, textAlign: "left", textBaseline: "alphabetic" });
+    context.fillText(cut(`${name} ${value} ${dot}`, font, x + ROWS_WIDE - from), from, y);
   });
 }
 

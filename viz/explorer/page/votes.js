@@ -128,7 +128,7 @@ class VoteView {
     context.setLineDash([]);
     const many = points.length > MANY_VOTES;
     for (const n of [...edges.keys()].sort((a, b) => c[a] - c[b])) {
-      const part = graph.share(c[n]); // as wide as in the graph, so equal couplings look equal here too
+      const part = c[n]; // as wide as in the graph, so equal couplings look equal here too
       context.globalAlpha = (many ? 0.06 : 0.45) + (many ? 0.75 : 0.5) * part;
       context.lineWidth = (many ? 0.5 : 1) + 3 * part;
       context.strokeStyle = context.fillStyle = color;

@@ -10,7 +10,7 @@ const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
 
 function drawWay() {
   const child = now.hovered?.child ?? now.child,
-    known = child !== null && network.layers.length === 1 && now.k === trace.epochs.length - 1 && image.pixels;
+    known = child !== null && !$("#why").hidden && network.layers.length === 1 && now.k === trace.epochs.length - 1 && image.pixels;
   $("#way").hidden = !known;
   if (!known || !routed) return;
   if (way.child !== child || way.of !== routed) {
@@ -23,19 +23,19 @@ function drawWay() {
     percent = (part) => `${Math.round(100 * part)} %`;
   $("#way h2").textContent = words.wayTo(childName(child));
   $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
-  framed($("#way > div > canvas"), photo, field);
+  windowed($("#way > div > canvas"), photo, field);
   fill($("#way ol"), maps.length, "li", (item) => (item.innerHTML = '<canvas role="img"></canvas><span></span>'));
   maps.forEach((map, at) => {
     const [canvas, text] = $("#way ol").children[at].children,
       grey = raster(...size, (x) => [map.picture[x], map.picture[x], map.picture[x], 255]);
-    framed(canvas, grey, window);
+    windowed(canvas, grey, window);
     text.textContent = percent(map.share);
     canvas.setAttribute("aria-label", words.mapOf(map.channel, percent(map.share)));
   });
 }
 
 // A picture with a frame around a part of it, unless that is all.
-function framed(canvas, picture, [top, left, high, wide]) {
+function windowed(canvas, picture, [top, left, high, wide]) {
   const unit = 128 / picture.width;
   Object.assign(canvas, { width: 128, height: Math.round(unit * picture.height) });
   const context = canvas.getContext("2d");

@@ -1,22 +1,21 @@
 // The network in a thread of its own, so that the page never waits. A question {id, kind, ...} gets {id, ...answer},
-// or {id, error}. The first one is {kind: "load", networks}.
+// or {id, error}. The first one is {kind: "load", network}.
 
-let networks, // of a thread that answers for several epochs, those of all
-  network, // the last of them
+let network,
   seen = { pixels: [], maps: [] }; // the newest image, and what went into each step of the stem
 
 const ANSWERS = {
   load: (question) => {
-    networks = question.networks.map((found) => new Network(found));
-    network = networks.at(-1);
+    network = new Network(question.network);
     return {};
   },
-  // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times; and what the decoder makes of the longest parents.
-  explain: ({ pixels, rounds, routing, tops }) => {
+  // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times, with children held as route() of layer.js has it; and what
+  // the decoder makes of the longest parents.
+  explain: ({ pixels, rounds, held, tops }) => {
     seen = { pixels, maps: [] };
     const { last } = network,
       u_hat = network.votes(pixels, seen.maps),
-      states = last.route(u_hat, Math.max(rounds, last.iterations), routing),
+      states = last.route(u_hat, Math.max(rounds, last.iterations), last.routing, held),
       { v, lengths } = states[last.iterations - 1];
     const longest = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b).slice(0, tops);
     return {
@@ -28,11 +27,9 @@ const ANSWERS = {
       }),
     };
   },
-  // How each of the networks routes pixels.
-  early: ({ pixels, rounds }) => ({ early: networks.map((each) => each.last.route(each.votes(pixels), rounds)) }),
   // The states of votes u_hat (E, D) under any routing.
-  route: ({ u_hat, rounds, routing }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing) }),
-  decode: ({ parent, capsule }) => ({ picture: network.decode(parent, capsule) }),
+  route: ({ u_hat, rounds, routing, held }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing, held) }),
+  decode: ({ capsules }) => ({ pictures: capsules.map(({ parent, capsule }) => network.decode(parent, capsule)) }),
   feeds: ({ pixels, child }) => {
     if (seen.pixels.length !== pixels.length || pixels.some((value, x) => value !== seen.pixels[x])) {
       seen = { pixels, maps: [] };

@@ -1,0 +1,192 @@
+"""A page for a ``CapsuleConv`` and a graph, which routes again when you cut or add an edge or change a feature.
+
+Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
+
+    title      the layer in words             source   the graph in words: ["34 nodes", "190 edges"]
+    names      N names of nodes               at       N places [x, y], y upwards
+    labels     null, or N indices of classes; classes: their names
+    src, dst   ends of the E edges            weight   null, or E edge weights
+    whole      null, or N: whether all in-edges of a node are in the page, so that its capsules are the layer's own
+    sample     null, or {"edges", "around"} for a part of a graph: the number of all its edges, and the node around
+               which the part lies, or null
+    two_way    whether each edge has its reverse: both are then cut and added together
+    feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
+    routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
+    colors     K colours, "#rrggbb"
+
+Arrays are those of ``viz.explorer.arrays.packed``, in float32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._dgl import DGLGraph, dgl
+from ..atomic import write_text
+from ..errors import expect, is_whole
+from ..graph import check_graph
+from ..nn import CapsuleConv
+from ..routing.names import name_of
+from ..viz import style
+from ..viz.explorer.html import graph_page
+from ..viz.routing.layout import laid_out
+from .network import packed
+
+ROUTINGS = ("spherical", "dynamic", "uniform")
+"""Routings that the page computes."""
+MOST_EDGES = 2000
+
+
+def explore_graph(
+    conv: CapsuleConv,
+    graph: DGLGraph,
+    feat: torch.Tensor,
+    path: str | os.PathLike = "graph.html",
+    edge_weight: torch.Tensor | None = None,
+    node_names: Sequence[str] | None = None,
+    labels: torch.Tensor | Sequence | None = None,
+    positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
+    center: int | None = None,
+) -> Path:
+    """Write a page that carries a layer and a graph, and routes again when you change the graph.
+
+    A page has at most 2,000 edges. Of a larger graph it shows some nodes with all their in-edges: those around
+    ``center``, or those of the largest in-degrees. Their capsules are the layer's own, except with ``mutual``, where
+    they depend on nodes further away.
+
+    Args:
+        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
+            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
+            does.
+        graph: homogeneous; N nodes, E edges.
+        feat: (N, in_feats), the layer's input.
+        path: the file.
+        edge_weight: (E,), as the layer takes it.
+        node_names: N names; default: the nodes' numbers.
+        labels: (N,) classes, which give nodes their shapes.
+        positions: (N, 2) numbers, y upwards, or a dict of pairs as networkx makes it; default: by networkx.
+        center: the node around which a larger graph is shown.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: another layer than these, or arguments that don't fit.
+
+    >>> import tempfile
+    >>> layer, ring = CapsuleConv(5, 4, num_caps=3), dgl.graph(([0, 1, 2], [1, 2, 0]))
+    >>> explore_graph(layer, ring, torch.randn(3, 5), f"{tempfile.mkdtemp()}/ring.html").name
+    'ring.html'
+    """
+    _check_layer(conv)
+    check_graph(graph)
+    expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
+    count, edges = graph.num_nodes(), graph.num_edges()
+    expect(edges > 0, "graph", "edges", "none")
+    expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
+    for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
+        if given is not None:
+            expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
+    with torch.no_grad():
+        conv.capsules(graph, feat, edge_weight, False)  # raises an error for what doesn't fit
+    mutual = conv.capsules.mutual
+    chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
+    src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
+    nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
+    index = torch.zeros(count, dtype=torch.long).index_copy(0, nodes, torch.arange(len(nodes)))
+    src, dst = index[src], index[dst]
+    names = [str(name) for name in (range(count) if node_names is None else node_names)]
+    class_names = [str(label) for label in _listed([] if labels is None else labels)]
+    classes, class_of = np.unique(class_names, return_inverse=True)
+    weight = None if edge_weight is None else edge_weight.cpu().reshape(-1)[chosen]
+    data = {
+        **_layer_data(conv),
+        "source": [f"{count} nodes", f"{edges} edges"],
+        "names": [names[n] for n in nodes.tolist()],
+        "at": _positions(positions, nodes, src, dst),
+        "labels": None if labels is None else class_of[nodes.numpy()].tolist(),
+        "classes": classes.tolist(),
+        "src": src.tolist(),
+        "dst": dst.tolist(),
+        "weight": None if weight is None else packed(weight, "float32", "edge_weight"),
+        "whole": None if whole is None else whole[nodes].tolist(),
+        "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
+        "two_way": bool(graph.has_edges_between(*graph.edges()[::-1]).all()),
+        "feat": packed(feat.cpu()[nodes], "float32", "feat"),
+    }
+    write_text(path, graph_page(data))
+    return Path(path)
+
+
+def _layer_data(conv: CapsuleConv) -> dict:
+    capsules, routing = conv.capsules, conv.capsules.routing
+    return {
+        "title": f"CapsuleConv, {capsules.weight.shape[1]} → {capsules.num_caps} × {capsules.out_feats}",
+        "matrix": packed(capsules.weight[0], "float32", "the layer's weights"),
+        "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
+        "routing": name_of(routing),
+        "iterations": routing.iterations,
+        "concentration": None if (kappa := getattr(routing, "kappa", None)) is None else float(kappa),
+        "unit_votes": capsules.unit_votes,
+        "mutual": capsules.mutual,
+        "squash": capsules.squash_output,
+        "normalise": capsules.normalise,
+        "colors": [style.hex_color(k) for k in range(capsules.num_caps)],
+    }
+
+
+def _check_layer(conv: CapsuleConv) -> None:
+    """Raise ``InputError`` for a layer that the page can't compute."""
+    kind, then = type(conv), "The page doesn't compute it"
+    from_pyg = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
+    same_name = kind.__name__ == CapsuleConv.__name__
+    got = f"{kind.__module__}.{kind.__name__}"
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, from_pyg if same_name else then)
+    capsules = conv.capsules
+    known = name_of(capsules.routing) in ROUTINGS
+    expect(known, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then)
+    expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
+    expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
+    parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
+    for name, part in parts.items():
+        expect(part is None, "conv", f"no {name}", "one", then)
+
+
+def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Edges (E',) of a larger graph to show, and whether a node has all of its in-edges among them (N,)."""
+    degrees, count = graph.in_degrees().cpu(), graph.num_nodes()
+    room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual, edges come with their reverses
+    if center is None:
+        order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
+    else:
+        fits = is_whole(center, 0, count - 1) and degrees[center] <= room
+        expect(bool(fits), "center", f"a node below {count} with at most {room} in-edges", center)
+        order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
+    last = int((degrees[order].cumsum(0) <= room).sum())
+    whole = torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(order[:last]), True)
+    src, dst = (end.long().cpu() for end in graph.edges(order="eid"))
+    shown = (whole[dst] | whole[src]) if mutual else whole[dst]
+    return shown.nonzero()[:, 0], whole
+
+
+def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
+    """[x, y] of each node shown: the given ones, or a layout of their edges."""
+    if positions is None:
+        return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
+    if isinstance(positions, Mapping):
+        missing = next((n for n in nodes.tolist() if n not in positions), None)
+        expect(missing is None, "positions", "pairs by the nodes' numbers, from 0", f"none for node {missing}")
+    at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
+    fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
+    expect(fits, "positions", "two finite numbers for each node", at.shape)
+    return at.tolist()
+
+
+def _listed(values: Any) -> list:
+    return values.tolist() if hasattr(values, "tolist") else list(values)

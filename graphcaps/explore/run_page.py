@@ -1,0 +1,77 @@
+"""The explorer's page for a run: its routing trace, and the network that routes drawings.
+
+run's trace, its best weights --> trace up to the weights' epoch, the network as data --> page
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ..atomic import write_text
+from ..data import DATASETS, DatasetSpec, to_float
+from ..errors import GraphcapsError
+from ..models import CapsNet, routing_network
+from ..trace import RoutingTrace
+from ..trace.recording import pictures, routing_of
+from ..training import checkpoint
+from ..training.run_folder import Run, load
+from ..viz.drawing import writable
+from ..viz.explorer.html import explorer_page
+from .network import network_data
+
+PEN = 2.32 / 20  # width of MNIST's strokes over its digits' longer side: twice the area over the border's length
+INK = 20 / 28  # longer side of a drawing over the image's: that of MNIST, for data sets without a measure of it
+
+
+def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
+    """Write the run's explorer.html into the folder, which is made if it is missing.
+
+    Args:
+        run: a run with a trace.
+        folder: the page's.
+        image: which image of the trace is shown first, from 0.
+
+    Raises:
+        GraphcapsError: no trace, damaged weights, or a folder that can't be written.
+    """
+    path = folder / "explorer.html"
+    with writable(folder):
+        trace, network, without = page_parts(run)
+        write_text(path, explorer_page(trace, image, network, without))
+    return path
+
+
+def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
+    """The arguments of ``explorer_page`` for a run.
+
+    Returns:
+        The trace up to the epoch of the best weights; the network, or None; and why there is none, or "".
+
+    Raises:
+        GraphcapsError: no trace, or damaged weights.
+    """
+    trace, best = run.trace(), run.checkpoint("best")
+    if not best.exists():
+        return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
+    model, epoch = routing_network(load(run), str(run)), checkpoint.read(best)[1]["state"]["epoch"]
+    try:
+        network = network_data(model, epoch)
+    except GraphcapsError as error:
+        return trace, None, f"Nothing can be drawn here: {error}."
+    network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
+    return rerouted(trace, model, epoch), network, ""
+
+
+def rerouted(trace: RoutingTrace, model: CapsNet, epoch: int) -> RoutingTrace:
+    """The trace, which has images, with this network's routing of them as its last epoch."""
+    images = to_float(torch.from_numpy(trace.images))
+    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
+
+
+def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
+    """The looks of drawings in a data set; without a spec, for your own images, those of MNIST."""
+    ink = spec and spec.ink
+    stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
+    return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}

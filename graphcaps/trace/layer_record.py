@@ -1,0 +1,101 @@
+"""One routing as it is recorded, iteration by iteration, and the routing trace made of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._dgl import DGLGraph
+from ..graph import links
+from ..viz.routing_trace import RoutingTrace
+
+
+class NodeGraph(NamedTuple):
+    """A user's graph with one kind of node, and a node's number of capsules before and after routing."""
+
+    graph: DGLGraph
+    caps_in: int
+    caps_out: int
+
+
+class LayerRecord:
+    """The arrays of one routing, for the first children and images.
+
+    Args:
+        layer: the layer's name, or "" for a routing outside all layers.
+        graph: the graph of votes.
+        nodes: the user's graph if votes go along its edges.
+        images: how many images are recorded; None: all.
+        edges: how many edges are recorded; None: all.
+    """
+
+    def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):
+        ends = links(graph)
+        src, dst, recorded = ends.src, ends.dst, torch.arange(len(ends.src))
+        self.images, self.edges = images, edges
+        self.num_children, self.num_parents = ends.num_children, ends.num_parents
+        self.about: dict[str, str] = {"layer": layer} if layer else {}
+        self.recorded: Tensor | None = None
+        if edges is not None and len(src) > edges:
+            up_to_child = torch.bincount(src, minlength=self.num_children).cumsum(0)  # (I,)
+            self.num_children = max(1, int((up_to_child <= edges).sum()))
+            self.recorded = recorded = (src < self.num_children).nonzero().squeeze(1)
+            self.about["edges"] = f"{len(recorded)} of {len(src)}"
+            self.about["children"] = f"{self.num_children} of {ends.num_children}"
+            src, dst = src[recorded], dst[recorded]
+        self.parents: Tensor | None = None
+        if edges is not None and self.num_parents > edges:
+            self.parents, dst = dst.unique(return_inverse=True)
+            self.about["parents"] = f"{len(self.parents)} of {self.num_parents}"
+            self.num_parents = len(self.parents)
+        self.src, self.dst = src, dst
+        self.nodes, self.num_caps = None, 1
+        if nodes is not None:
+            link, along = links(nodes.graph), recorded // (nodes.caps_in * nodes.caps_out)
+            self.nodes, self.num_caps = torch.stack([link.src[along], link.dst[along]], 1), nodes.caps_out
+        self.arrays: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": [], "v": []}
+
+    def add(self, v: Tensor, **edge_numbers: Tensor) -> None:
+        """Record an iteration: parents (J, *, D), and numbers per edge (E, *)."""
+        v = v.detach().flatten(1, -2) if v.dim() > 2 else v.detach().unsqueeze(1)  # (J, N, D)
+        v = self._first_images(v if self.parents is None else v[self.parents.to(v.device)])
+        if self.edges is None or v.shape[0] * v.shape[2] <= self.edges:
+            self.arrays["v"].append(_finite(v.transpose(0, 1), np.float16))
+        else:
+            self.about["v"] = f"none of {v.shape[0]} x {v.shape[2]} numbers"
+        self.arrays["lengths"].append(_finite(torch.linalg.vector_norm(v, dim=-1).T, np.float32))
+        for name, values in edge_numbers.items():
+            values = values.detach()
+            values = self._first_images(values.flatten(1) if values.dim() > 1 else values.unsqueeze(1))  # (E, N)
+            values = values if self.recorded is None else values[self.recorded.to(values.device)]
+            self.arrays[name].append(_finite(values.T, np.float16))
+
+    def _first_images(self, values: Tensor) -> Tensor:
+        if self.images is None or values.shape[1] <= self.images:
+            return values
+        self.about["images"] = f"{self.images} of {values.shape[1]}"
+        return values[:, : self.images]
+
+    def trace(self) -> RoutingTrace:
+        """The iterations so far as a trace of one epoch."""
+        arrays: dict[str, Any] = {name: np.stack(values)[None] for name, values in self.arrays.items() if values}
+        indices = {"src": self.src, "dst": self.dst, "parents": self.parents, "nodes": self.nodes}
+        arrays |= {name: None if value is None else value.numpy().astype(np.int32) for name, value in indices.items()}
+        return RoutingTrace(
+            num_children=self.num_children,
+            num_parents=self.num_parents,
+            epochs=np.zeros(1, np.int32),
+            trained_iterations=arrays["c"].shape[1],
+            num_caps=self.num_caps,
+            about=dict(self.about),
+            **arrays,
+        )
+
+
+def _finite(values: Tensor, dtype: type) -> np.ndarray:
+    """The numbers in ``dtype``; finite ones beyond its range, such as large logits of EM, become its largest."""
+    numbers, most = values.cpu().numpy(), np.finfo(dtype).max
+    return np.where(np.isfinite(numbers), numbers.clip(-most, most), numbers).astype(dtype)

@@ -1,0 +1,422 @@
+"""The explorer's network in Chromium, offline: draw, pull, turn, vary, compare, share; its numbers are PyTorch's."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import route
+from graphcaps.data import to_float
+from graphcaps.routing.names import as_routing
+from graphcaps.trace.recording import to_bytes
+
+from .browser import answered, check_accessible, draw, opened, settle
+from .live import FEW, answer, network, page_of
+
+SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
+NEAR = 4  # of 255: how far 8-bit weights leave a decoded pixel
+HOLD = 100.0  # the prior logit by which the page holds a child
+SVG = "{http://www.w3.org/2000/svg}"
+SEEN = "document.querySelector('#seen canvas').toDataURL()"  # what the network sees
+
+
+@pytest.fixture(scope="module")
+def text():
+    return page_of(network(), FEW)
+
+
+@pytest.fixture(scope="module")
+def page(chromium, text):
+    """All parents are shown. It stays open, so a test begins with setting what it needs."""
+    with opened(chromium, text, reduced_motion="reduce") as page:
+        yield page
+
+
+def visit(page, fragment: str) -> None:
+    """Go on to this link, as by typing it."""
+    page.evaluate(
+        """(text) => new Promise((done) => {
+          const before = location.hash;
+          addEventListener("hashchange", done, { once: true });
+          location.hash = text;
+          if (location.hash === before) done();
+        })""",
+        fragment,
+    )
+    answered(page)
+
+
+def seen(page) -> np.ndarray:
+    """(1, H, W) pixels that the network was asked about last."""
+    return grey(page.locator("#seen canvas"))[None]
+
+
+def grey(canvas) -> np.ndarray:
+    """(H, W): the red of a canvas."""
+    read = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
+    return np.array(canvas.evaluate(read)).reshape(canvas.evaluate("(canvas) => canvas.height"), -1, 4)[..., 0]
+
+
+def slide(page, name: str, value: float) -> None:
+    """Move a slider, which may be in a closed drawer."""
+    page.locator(f"#{name}").evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", str(value)
+    )
+    answered(page)
+
+
+def shown_lengths(page) -> list[float]:
+    return [float(text) for text in page.locator("#parents .value").all_inner_texts()]
+
+
+def test_a_drawing_is_answered_with_the_networks_lengths_and_decoded_in_every_round(page):
+    visit(page, "view=all&draw=")
+    draw(page, SEVEN)
+    wanted = answer(network(), seen(page))
+    assert shown_lengths(page) == pytest.approx(wanted.lengths[2], abs=0.0051)
+    assert page.locator("#shown").inner_text() == "Your drawing"
+    assert page.locator("#images input:checked").count() == 0
+    top, _, _, drawn = wanted.tops[0]
+    assert page.locator("#parents .longest .name").inner_text() == str(top)
+    assert page.locator("#verdict").inner_text().endswith(str(top))
+    opacity = (
+        """(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, at) => at % 4 === 3)"""
+    )
+    picture = page.locator(f"#parents [data-parent='{top}'] canvas")
+    page.wait_for_function(
+        "(top) => document.querySelector(`#parents [data-parent='${top}'] canvas`).width === 28", arg=top
+    )
+    shown = np.array(picture.evaluate(opacity)).reshape(28, 28)
+    assert np.abs(shown - drawn[0].astype(int)).max() <= NEAR
+    slide(page, "iteration", 1)
+    page.wait_for_timeout(600)  # the other rounds are decoded when the drawing rests
+    assert np.abs(np.array(picture.evaluate(opacity)).reshape(28, 28) - shown).max() > 0
+    slide(page, "iteration", 7)
+    draw(page, [(0.2, 0.5), (0.8, 0.5)])  # the round stays
+    assert page.locator("#entropy output").inner_text().startswith("7")
+    assert shown_lengths(page) == pytest.approx(answer(network(), seen(page)).lengths[6], abs=0.0051)
+
+
+def test_a_drawing_is_framed_as_mnist_wherever_and_however_large_it_is_drawn(page):
+    framed = []
+    for size, at in ((1.0, (0.5, 0.5)), (0.4, (0.3, 0.7)), (0.5, (0.72, 0.3))):
+        page.locator("#clean").click()
+        draw(page, SEVEN, size=size, at=at)
+        image = seen(page)[0]
+        rows, columns = (np.flatnonzero(image.max(axis=axis) > 20) for axis in (1, 0))
+        assert 19 <= rows[-1] - rows[0] + 1 <= 21 and columns[-1] - columns[0] < 20
+        middle = [(image.sum(axis=axis) * (np.arange(28) + 0.5)).sum() / image.sum() for axis in (1, 0)]
+        assert middle == pytest.approx([14, 14], abs=1)  # where lines meet, their mass is counted twice
+        framed.append(image)
+    for image in framed[1:]:
+        assert np.abs(image - framed[0]).mean() < 4
+
+
+def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(page):
+    visit(page, "image=3")
+    image = FEW.pixels[3].numpy().astype(int)
+    assert np.array_equal(seen(page), image) and page.locator("#shown").inner_text() == "Test image: 3"
+    slide(page, "turn", 180)
+    assert page.locator("#shown").inner_text() == "Test image: 3, changed"
+    assert np.abs(seen(page) - image[:, ::-1, ::-1]).max() <= 2
+    slide(page, "turn", 90)
+    assert np.abs(seen(page) - np.rot90(image, -1, axes=(1, 2))).max() <= 2
+    turned = seen(page)
+    draw(page, SEVEN)
+    one = seen(page)
+    page.locator("#clean").click()
+    answered(page)
+    assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
+    assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
+    assert page.locator("#doubts").inner_text().startswith("No answer")
+    assert page.locator("#parents .longest").count() == 0 and set(shown_texts(page)) == {""}
+    page.locator("#undo").click()
+    answered(page)
+    assert np.array_equal(seen(page), one) and page.locator("#hint").is_hidden()
+    page.keyboard.press("Control+z")
+    answered(page)
+    assert np.array_equal(seen(page), turned) and page.locator("#images input").nth(3).is_checked()
+    slide(page, "turn", 0)
+    slide(page, "right", 3)
+    slide(page, "down", -2)
+    assert np.array_equal(seen(page)[:, :-2, 3:], image[:, 2:, :-3]) and seen(page)[:, :, :3].max() == 0
+    visit(page, "image=3")
+    ink = {}
+    for thick in (-1, 0, 1):
+        slide(page, "thick", thick)
+        ink[thick] = seen(page).sum()
+        assert (np.sign(seen(page) - image) * thick >= 0).all()
+    assert ink[-1] < 0.9 * ink[0] and ink[1] > 1.1 * ink[0]
+
+
+def shown_texts(page) -> list[str]:
+    return page.locator("#parents .value").all_inner_texts()
+
+
+@torch.no_grad()
+def routed(pixels: torch.Tensor, held: dict[int, int | None], routing=None, iterations=None):
+    """Lengths (J,) and couplings (I, J) where children are held by a parent, or with None vote for none."""
+    layer, states = network().capsules, []
+    u = network().children_of(to_float(pixels[None]))[layer.graph().edges(order="eid")[0], 0]  # (E, P)
+    u_hat = torch.einsum("ep,epd->ed", u, layer.weight).reshape(16, 10, 16)
+    prior = torch.zeros(16, 10)
+    for child, parent in held.items():
+        if parent is None:
+            u_hat[child] = 0
+        else:
+            prior[child, parent] = HOLD
+    kappa = {"concentration": 1.0} if routing == "spherical" else {}  # the page's, where the network has none
+    algorithm = as_routing(routing, iterations=iterations, **kappa) if routing else layer.routing
+    votes = u_hat.reshape(160, 1, 16)
+    route(layer.graph(), votes, algorithm, prior=prior.flatten(), on_iteration=lambda *state: states.append(state))
+    _, _, c, v, _ = states[-1]
+    return v[:, 0].norm(dim=-1).numpy(), c[:, 0].reshape(16, 10).numpy()
+
+
+def pull(page, place: int, row: int | None) -> None:
+    """Drag a line of the child at a place in the order to a row of the parents, or let it go over the graph."""
+    canvas = page.locator(".stage > canvas").bounding_box()
+    page.mouse.move(canvas["x"] + 90, canvas["y"] + (place + 0.5) * canvas["height"] / 16)
+    page.mouse.down()
+    if row is None:
+        page.mouse.move(canvas["x"] + 0.6 * canvas["width"], canvas["y"] + 5, steps=4)
+    else:
+        box = page.locator("#parents button").nth(row).bounding_box()
+        page.mouse.move(box["x"] + 40, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    answered(page)
+
+
+def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(chromium, text, page):
+    visit(page, "image=2&view=all")
+    free = shown_lengths(page)
+    pull(page, 3, 7)
+    link = page.wait_for_function("() => /pull=\\d+\\.7/.test(location.hash) && location.hash").json_value()
+    child = int(re.search(r"pull=(\d+)\.7", link)[1])
+    wanted, _ = routed(FEW.pixels[2], {child: 7})
+    assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
+    pull(page, 9, None)
+    link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
+    held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
+    assert held[child] == 7 and None in held.values()
+    wanted, _ = routed(FEW.pixels[2], held)
+    both = shown_lengths(page)
+    assert both == pytest.approx(wanted, abs=0.0051)
+    with opened(chromium, text, end=link, reduced_motion="reduce") as other:
+        assert shown_lengths(other) == both
+        other.locator("#release").click()
+        answered(other)
+        assert shown_lengths(other) == free
+    page.locator("#undo").click()
+    answered(page)
+    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 7})[0], abs=0.0051)
+    page.locator("#undo").click()
+    answered(page)
+    assert shown_lengths(page) == free
+    page.locator(".stage > canvas").focus()  # and by keyboard
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    child = int(re.search(r"Child (\d+)", page.locator("#pulls label").inner_text())[1])
+    page.locator("#pull").select_option("4")
+    answered(page)
+    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 4})[0], abs=0.0051)
+    page.locator("#pull").select_option("where its votes agree")
+    answered(page)
+    assert shown_lengths(page) == free
+
+
+def test_a_second_digit_is_drawn_over_the_first_and_strokes_take_the_parents_colours(chromium):
+    model = copy.deepcopy(network(objects=2))
+    with opened(chromium, page_of(model, FEW), reduced_motion="reduce") as page:
+        before = seen(page)
+        draw(page, [(0.1, 0.9), (0.9, 0.9)])
+        assert page.locator("#shown").inner_text().endswith(", changed")
+        assert (seen(page) >= before).all() and seen(page).sum() > before.sum()
+        assert len(page.locator("#parents .longest").all()) == 2
+        assert page.locator("h1").inner_text().startswith("Which digits? ")
+        page.locator("#clean").click()
+        answered(page)
+        assert page.locator("#hint").inner_text() == "Draw a digit here, then another one over it"
+        draw(page, SEVEN)
+        page.wait_for_timeout(600)
+        read = """() => { const canvas = document.querySelector("#sheet canvas");
+          const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+          copy.getContext("2d").drawImage(canvas, 0, 0);
+          return [...copy.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]; }"""
+        colours = np.array(page.evaluate(read)).reshape(-1, 4)[:, :3]
+        inked = colours[colours.max(axis=1) > 60]
+        assert (np.ptp(inked, axis=1) > 30).any()  # some strokes are coloured
+        slide(page, "iteration", 1)
+        colours = np.array(page.evaluate(read)).reshape(-1, 4)[:, :3]
+        assert np.ptp(colours, axis=1).max() < 12  # and white where all are undecided
+
+
+def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
+    visit(page, "image=3")
+    (parent, _, capsule, _), *_ = answer(network(), FEW.pixels[3].numpy()).tops
+    page.locator("[aria-controls=more]").click()
+    assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
+    shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
+    assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
+    before = grey(page.locator("#bend > canvas"))
+    slide(page, "number-5", 0.2)
+    moved = torch.zeros(1, 10, 16)
+    moved[0, parent] = torch.tensor(capsule) + 0.2 * torch.eye(16)[4]
+    with torch.no_grad():
+        wanted = to_bytes(network().decoder(moved, torch.tensor([parent])))[0, 0]
+    assert np.abs(grey(page.locator("#bend > canvas")) - wanted.astype(int)).max() <= NEAR
+    page.locator("#back").click()
+    settle(page)
+    assert (grey(page.locator("#bend > canvas")) == before).all() and page.locator("#number-5").input_value() == "0"
+    page.locator("[aria-controls=more]").click()
+
+
+def state(page) -> dict:
+    """What a link is to keep."""
+    settle(page)
+    return page.evaluate(
+        f"""() => ({{
+          seen: {SEEN},
+          lengths: [...document.querySelectorAll("#parents .value")].map((each) => each.textContent),
+          sliders: [...document.querySelectorAll("#adjust input, #iteration, #epoch")].map((each) => each.value),
+          chosen: [...document.querySelectorAll("#images input")].findIndex((each) => each.checked),
+          label: document.querySelector("#pulls label").textContent,
+          parent: [...document.querySelectorAll("#parents button")].findIndex((each) => each.ariaPressed === "true"),
+          compared: document.querySelector("#compare details").open,
+          routings: [...document.querySelectorAll("#compare select")].map((each) => each.value),
+        }})"""
+    )
+
+
+def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
+    visit(page, "view=all&draw=")
+    draw(page, [(0.31, 0.22), (0.72, 0.19), (0.43, 0.87)], [(0.3, 0.5), (1.2, 0.55)], [(0.8, 0.8)])
+    slide(page, "turn", -30)
+    slide(page, "thick", 0.25)
+    slide(page, "iteration", 2)
+    page.locator("#parents button").nth(4).click()
+    page.locator(".stage > canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.locator("[aria-controls=more]").click()
+    page.locator("#compare summary").click()
+    page.locator("#compare select").nth(2).select_option("attention")
+    page.locator("#compare select").nth(1).select_option("1")
+    before = state(page)
+    assert before["compared"] and before["parent"] == 4 and before["label"].startswith("Child")
+    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
+    page.locator("[aria-controls=share]").click()
+    page.locator("#copy").click()
+    page.wait_for_function("() => document.querySelector('#note').textContent.startsWith('The link is copied')")
+    link = page.evaluate("window.copied")
+    page.wait_for_function("(link) => location.href === link", arg=link)  # the address follows by itself
+    with opened(chromium, text, end=link[link.index("#") :], reduced_motion="reduce") as other:
+        assert state(other) == before
+        other.reload()
+        answered(other)
+        assert state(other) == before
+    page.locator("[aria-controls=share]").click()
+
+
+LONG_STEP = base64.urlsafe_b64encode(b"\x01" + b"\xff" * 40 + b"\x01\x00").decode().rstrip("=")
+UNFIT = [
+    "image=<img src=x onerror=alert(1)>",
+    "image=1&image=2",
+    "draw=%%%",
+    "draw=gICA",  # a number that doesn't end
+    "draw=BQAA",  # a line of five points with one
+    f"draw={LONG_STEP}",
+    f"draw={'A' * 70000}",
+    "turn=NaN",
+    "iteration=11",
+    "__proto__=1",
+    "compare=dynamic.99.uniform.1",
+    "child=3&unknown=1",
+    "bend=17.5",
+    "pull=3.10",
+    "pull=3.1.3.2",
+]
+
+
+def test_fragments_that_do_not_fit_are_left_out_with_a_note(page):
+    visit(page, "image=2")
+    before = state(page)
+    for fragment in UNFIT:
+        page.evaluate("document.querySelector('#note').textContent = ''")
+        visit(page, fragment)
+        note = page.locator("#note").text_content()
+        assert note == "The end of this link doesn't fit this page, so it is left out.", fragment
+        assert state(page) == before, fragment
+
+
+def test_compared_lengths_and_couplings_are_those_of_python(page):
+    page.locator("[aria-controls=more]").click()
+    for one, other in ((("dynamic", 2), ("spherical", 7)), (("uniform", 3), ("attention", 3))):
+        visit(page, f"image=3&compare={one[0]}.{one[1]}.{other[0]}.{other[1]}")
+        assert "trained with dynamic routing, 3 rounds" in page.locator("#trained-with").inner_text()
+        bars = page.locator("#compare tbody .bar").evaluate_all(
+            "(bars) => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+        )
+        shown, couplings = np.array(bars).reshape(10, 2).T, []
+        for side, (routing, iterations) in enumerate((one, other)):
+            lengths, c = routed(FEW.pixels[3], {}, routing, iterations)
+            couplings.append(c)
+            assert shown[side] == pytest.approx(lengths, abs=5e-3)
+            cells = page.locator("#compare tfoot td").all_inner_texts()
+            assert float(cells[2 + side].split()[0]) == pytest.approx(float(-(c * np.log(c)).sum() / 16), abs=5e-3)
+            assert cells[side].split()[0] == str(lengths.argmax())
+        child, parent, *values = re.match(
+            r"child (\d+) → (\d): (\S+), (\S+)", page.locator("#differences li").first.inner_text()
+        ).groups()
+        apart = abs(couplings[0] - couplings[1])[int(child), int(parent)]
+        assert apart > abs(couplings[0] - couplings[1]).max() - 5e-3
+        got = [float(value) for value in values]
+        assert got == pytest.approx([float(c[int(child), int(parent)]) for c in couplings], abs=5e-3)
+    page.locator("[aria-controls=more]").click()
+
+
+def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
+    visit(page, "image=2&iteration=2&parent=6&view=all")
+    page.locator("[aria-controls=share]").click()
+    with page.expect_download() as download:
+        page.locator("#save-svg").click()
+    assert download.value.suggested_filename == "compact-on-mnist-run-test-3-epochs.svg"
+    root = ElementTree.fromstring(download.value.path().read_bytes())
+    graph = root.find(f"{SVG}g[@class='graph']")
+    lines = graph.findall(f"{SVG}path")
+    assert len(lines) == 160 and all("C" in line.get("d") for line in lines)
+    assert sum(float(line.get("stroke-opacity")) > 0.1 for line in lines) == 16
+    assert sorted(int(each.text) for each in graph.findall(f"{SVG}text")) == list(range(16))
+    texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    assert page.locator("h1").inner_text() in texts and any("mean" in text for text in texts)
+    assert all(any(value in text for text in texts) for value in shown_texts(page))
+    links = [value for each in root.iter() for key, value in each.attrib.items() if key.endswith("href")]
+    assert links and all(value.startswith("data:image/png;base64,") for value in links)
+    page.locator("[aria-controls=share]").click()
+
+
+def test_a_page_cut_short_says_so(chromium, text):
+    for share in (0.5, 0.99):
+        with opened(chromium, text[: int(share * len(text))], trouble="cut short") as page:
+            page.locator("#broken").wait_for()
+            assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
+            assert not page.locator("h1").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text, scheme):
+    touch = {"has_touch": True, "is_mobile": True, "color_scheme": scheme}
+    with opened(chromium, text, width=400, height=800, end="#compare=dynamic.3.spherical.2", **touch) as page:
+        box = page.locator("#sheet canvas").bounding_box()
+        page.touchscreen.tap(box["x"] + 50, box["y"] + 60)
+        answered(page)
+        assert page.locator("#shown").inner_text() == "Your drawing, changed" or (seen(page) > 128).any()
+        assert page.locator("#sheet canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
+        graph = page.locator(".stage").bounding_box()
+        assert graph["y"] + graph["height"] < 800 and page.evaluate("scrollY") == 0
+        check_accessible(page)

@@ -1,0 +1,95 @@
+"""Films of moving pictures: a GIF by Pillow, or an mp4 by imageio-ffmpeg."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from graphcaps.atomic import replacing
+from graphcaps.errors import GraphcapsError
+from graphcaps.viz import style
+from graphcaps.viz.routing.picture import Picture
+
+_COLORS = 216  # chosen by Pillow, beside the style's and a ramp of greys for images
+_NEAR = 6  # on a scale to 255; chosen colours this near to the others are left out, so that white paper stays white
+_FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
+
+
+def pixels(picture: Picture, position: float) -> np.ndarray:
+    """The picture at ``position`` as (height, width, 3) uint8."""
+    picture.show(position)
+    canvas = picture.figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg), "style.blank gives each figure one"
+    with style.applied(picture.medium):
+        canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def palette_of(samples: list[np.ndarray]) -> Image.Image:
+    """An image with a palette: the style's colours, greys, and those that cover the samples' colours best."""
+    sample = Image.fromarray(np.concatenate(samples))
+    chosen = sample.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
+    greys = [3 * [value] for value in range(0, 256, 15)]
+    known = np.array([*greys, *([round(255 * part) for part in to_rgb(name)] for name in style.COLORS)])
+    others = np.array(chosen).reshape(-1, 3)
+    others = others[(abs(others[:, None] - known).max(axis=-1) > _NEAR).all(axis=1)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(np.concatenate((known, others)).ravel().tolist())
+    return image
+
+
+def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
+    """Film ``picture``; one palette, taken from frames over the whole timeline, serves all frames.
+
+    Raises:
+        GraphcapsError: the file can't be written; an older one is then left as it was.
+    """
+    frames = picture.timeline.frames()
+    with replacing(path) as temporary:
+        palette = palette_of([pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)])
+
+        def images() -> Iterator[Image.Image]:
+            for frame in frames:
+                image = Image.fromarray(pixels(picture, frame.position))
+                yield image.quantize(palette=palette, dither=Image.Dither.NONE)
+                on_frame()
+
+        first, *others = images()
+        milliseconds = [round(1000 * frame.seconds) for frame in frames]
+        first.save(temporary, "GIF", save_all=True, append_images=others, duration=milliseconds, loop=0, disposal=1)
+
+
+def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
+    """Film ``picture`` at a constant rate; held frames are repeated.
+
+    Raises:
+        GraphcapsError: the file can't be written; an older one is then left as it was.
+    """
+    from imageio_ffmpeg import write_frames
+
+    with replacing(path) as temporary:
+        height, width = pixels(picture, 0.0).shape[:2]
+        options = {"fps": _FPS, "macro_block_size": 2, "quality": 8}
+        with contextlib.closing(write_frames(str(temporary), (width, height), **options)) as writer:
+            writer.send(None)
+            for frame in picture.timeline.frames():
+                image = pixels(picture, frame.position)
+                for _ in range(round(frame.seconds * _FPS)):
+                    writer.send(image)
+                on_frame()
+
+
+def check_video() -> None:
+    """Raise ``GraphcapsError`` if mp4 can't be written."""
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise GraphcapsError(
+            'format: expected imageio-ffmpeg for mp4, got none installed. pip install -e ".[video]", or use gif'
+        ) from None

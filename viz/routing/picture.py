@@ -1,0 +1,56 @@
+"""The base of moving pictures. ``viz/__init__.py`` says how to add one."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from graphcaps.viz import style
+from graphcaps.viz.routing.timeline import Timeline, caption, true_parent
+from graphcaps.viz.routing_trace import RoutingTrace
+
+
+class Picture:
+    """A picture of one image's routing, which moves over iterations or epochs and ends on the network's answer.
+
+    A subclass makes its figure in ``draw`` and sets it to a step in ``show``.
+
+    Args:
+        trace: what routing did.
+        over: iterations (of the last epoch) or epochs (each after the iterations of training).
+        image: index of an image of the trace.
+        medium: a screen or a column of a paper.
+
+    Attributes:
+        figure: the matplotlib figure.
+        timeline: the steps it moves through.
+
+    Raises:
+        InputError, GraphcapsError: as ``Timeline.of``.
+    """
+
+    figure: Figure
+
+    def __init__(
+        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
+    ):
+        self.trace, self.image, self.medium = trace, image, medium
+        self.timeline = Timeline.of(trace, over, image)
+        self.source = ", ".join(caption(trace, over, image))
+        self.names = style.short(trace.parent_names)
+        self.true = true_parent(trace, image)
+        with style.applied(medium):
+            self.draw()
+        self.show(self.timeline.end)
+
+    @staticmethod
+    def suits(trace: RoutingTrace) -> bool:
+        """Whether the picture is among all pictures of this trace."""
+        return True
+
+    def draw(self) -> None:
+        """Make the figure, with all that stays the same."""
+        raise NotImplementedError
+
+    def show(self, position: float) -> None:
+        """Set the figure to ``position``, in steps from 0; fractions lie between two steps."""
+        raise NotImplementedError

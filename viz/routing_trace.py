@@ -1,0 +1,261 @@
+"""The routing trace: logits, couplings and agreement of every iteration, on any graph, for a few images and epochs.
+
+``graphcaps.viz`` draws it. A trace has all that a picture needs, so drawing needs no model, no data set and no torch.
+Its file is one npz, written without pickle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from graphcaps.atomic import replacing
+from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
+
+FORMAT_VERSION = 2
+
+# Dims of each array: K epochs, R iterations, N images, E edges, I children, J parents, V nodes, S perturbation steps.
+_DIMS = {
+    "src": "E",
+    "dst": "E",
+    "epochs": "K",
+    "b": "K R N E",
+    "c": "K R N E",
+    "agreement": "K R N E",
+    "lengths": "K R N J",
+    "v": "K R N J D",
+    "parents": "J",
+    "nodes": "E 2",
+    "positions": "V 2",
+    "labels": "N",
+    "images": "N C H W",
+    "fields": "I 4",
+    "saliency": "N I H W",
+    "reconstructions": "N C H W",
+    "perturbed": "N D S C H W",
+    "steps": "S",
+}
+_BY_EPOCH = ("b", "c", "agreement", "lengths")
+_REQUIRED = ("src", "dst", "epochs", *_BY_EPOCH)
+_NAMES = ("class_names", "node_names")
+
+
+@dataclass(frozen=True)
+class RoutingTrace:
+    """Routing of N images at K epochs over R iterations on a graph of E edges from I children to J parents.
+
+    The images are those of a batch, or all trailing dims of the votes together; without such dims N is 1.
+    """
+
+    src: np.ndarray
+    """(E,) int32: child of each edge."""
+    dst: np.ndarray
+    """(E,) int32: parent of each edge."""
+    num_children: int
+    num_parents: int
+    epochs: np.ndarray
+    """(K,) int32, ascending: epochs of training done; 0 is untrained."""
+    b: np.ndarray
+    """(K, R, N, E) float16: the logits that made c."""
+    c: np.ndarray
+    """(K, R, N, E) float16 in [0, 1]: couplings; they sum to 1 over each child's edges."""
+    agreement: np.ndarray
+    """(K, R, N, E) float16: <u_hat, v>."""
+    lengths: np.ndarray
+    """(K, R, N, J) float32 in [0, 1): lengths of the parents."""
+    trained_iterations: int
+    """Iterations that the network is trained with; the trace may have more."""
+    v: np.ndarray | None = None
+    """(K, R, N, J, D) float16: the parents as routing sees them."""
+    parents: np.ndarray | None = None
+    """(J,) int32: the parents' numbers in their layer if the trace leaves out others; None: 0, 1, ..."""
+    nodes: np.ndarray | None = None
+    """(E, 2) int32: source and target node of each vote in a user's graph; parent j is capsule j % ``num_caps``."""
+    num_caps: int = 1
+    """Capsules of each of those nodes."""
+    positions: np.ndarray | None = None
+    """(V, 2) float32: x and y of those nodes, y upwards."""
+    node_names: tuple[str, ...] = ()
+    """V names of those nodes, or none."""
+    class_names: tuple[str, ...] = ()
+    """J names of the parents, or none if parents are not classes."""
+    images: np.ndarray | None = None
+    """(N, C, H, W) uint8."""
+    labels: np.ndarray | None = None
+    """(N,) int64: true classes."""
+    fields: np.ndarray | None = None
+    """(I, 4) int32: top, left, height, width in pixels of each child's receptive field (may reach over the border)."""
+    saliency: np.ndarray | None = None
+    """(N, I, H, W) float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
+    reconstructions: np.ndarray | None = None
+    """(N, C, H, W) uint8, last epoch: the decoder's picture of the longest capsule."""
+    perturbed: np.ndarray | None = None
+    """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
+    steps: np.ndarray | None = None
+    """(S,) float32 from -0.25 to 0.25."""
+    history: dict[str, list[float]] = field(default_factory=dict)
+    """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
+    about: dict[str, str | int | float] = field(default_factory=dict)
+    """Source of the trace: run, dataset, model, routing, ..."""
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.src)
+
+    @property
+    def num_iterations(self) -> int:
+        return self.c.shape[1]
+
+    @property
+    def num_images(self) -> int:
+        return self.c.shape[2]
+
+    @property
+    def answer_at(self) -> int:
+        """Index of the iteration that gave the network's answer; a trace may have later ones."""
+        return min(self.trained_iterations, self.num_iterations) - 1
+
+    @property
+    def parent_names(self) -> tuple[str, ...]:
+        """J names: of the classes, or ``parent 0``, ``parent 1``, ..."""
+        numbers = range(self.num_parents) if self.parents is None else self.parents
+        return self.class_names or tuple(f"parent {j}" for j in numbers)
+
+    def entropy(self) -> np.ndarray:
+        """(K, R, N) coupling entropy: -sum c ln c over a child's edges, the mean over children with edges, in nats."""
+        c = self.c.astype(np.float64)
+        per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
+        return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
+
+    def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Couplings by pair of linked nodes in a user's graph: means over parallel edges and the source's capsules.
+
+        Args:
+            c: (S, E) couplings of a trace with ``nodes``.
+
+        Returns:
+            (P, 2) int32 pairs of linked nodes, ascending; (S, P, num_caps) couplings with each capsule.
+        """
+        pairs, pair_of = np.unique(np.asarray(self.nodes), axis=0, return_inverse=True)
+        cells = pair_of.ravel() * self.num_caps + self.dst % self.num_caps
+        size = len(pairs) * self.num_caps
+        sums = np.stack([np.bincount(cells, state, size) for state in c])
+        means = sums / np.maximum(1, np.bincount(cells, None, size))
+        return pairs, means.reshape(len(c), len(pairs), self.num_caps)
+
+    def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
+        """The trace with one more epoch, that of ``routed``; later epochs are dropped.
+
+        Args:
+            epoch: epochs of training done.
+            routed: a trace of one epoch.
+            replace: fields to replace.
+
+        Raises:
+            InputError: ``routed`` has other edges or another number of images.
+        """
+        for name in ("src", "dst"):
+            same = np.array_equal(getattr(self, name), getattr(routed, name))
+            expect(same, f"trace: {name}", "those of the epochs before", "others", "Call the network on the same input")
+        shape, other = self.c.shape[1:], routed.c.shape[1:]
+        expect(shape == other, "trace: c", f"(1, {', '.join(map(str, shape))}), as the epochs before", (1, *other))
+        earlier = self.epochs < epoch
+        grown: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name)[earlier], getattr(routed, name)])
+            for name in (*_BY_EPOCH, *(["v"] if self.v is not None else []))
+        }
+        return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
+
+    def with_nodes(self, positions: ArrayLike | None = None, names: Sequence[str] = ()) -> RoutingTrace:
+        """The trace of a ``CapsuleConv`` with positions and names for the picture of its V nodes.
+
+        Args:
+            positions: (V, 2) x and y of each node, y upwards; None: networkx lays the graph out.
+            names: V words to write on the nodes, such as their classes; none: their numbers.
+
+        Raises:
+            InputError: a trace of another layer, or positions or names that don't fit its nodes.
+        """
+        expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
+        expect(not isinstance(positions, Mapping), "positions", "[positions[n] for n in graph]", "a dict")
+        at = None if positions is None else np.asarray(positions, np.float32)
+        trace = dataclasses.replace(self, positions=at, node_names=tuple(map(str, names)))
+        trace.check()
+        return trace
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one npz file, atomically and without pickle."""
+        plain = [each.name for each in dataclasses.fields(self) if each.name not in _DIMS]
+        head = {"format_version": FORMAT_VERSION, **{name: getattr(self, name) for name in plain}}
+        arrays = {name: getattr(self, name) for name in _DIMS if getattr(self, name) is not None}
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, head=np.array(json.dumps(head)), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> RoutingTrace:
+        """Read a file that ``save`` wrote; nothing in it is run.
+
+        Raises:
+            GraphcapsError: no file, a damaged one, or one of another format.
+        """
+        then = "Make one with: graphcaps train"
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                head = read_json(str(stored["head"]))
+                arrays = {name: stored[name] for name in _DIMS if name in stored}
+        except FileNotFoundError:
+            raise GraphcapsError(f"trace: expected a file at {path}, got none. {then}") from None
+        except Exception as error:  # a broken file makes numpy, zipfile and json raise nearly anything
+            raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {then}") from None
+        version = head.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
+        head.pop("tag_names", None)  # earlier files have it
+        try:
+            head.setdefault("node_names", [])
+            numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
+            check_json(head, **dict.fromkeys(_NAMES, list), history=dict, about=dict, **numbers)
+            trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
+            trace.check()
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {then}") from None
+        return trace
+
+    def check(self, image: int | None = None) -> None:
+        """Raise ``InputError`` if the arrays don't fit together, or don't include this image."""
+        known: dict[str, float] = {"I": self.num_children, "J": self.num_parents}
+        if self.node_names:
+            known["V"] = len(self.node_names)
+        sizes = {**known, "4": 4, "2": 2}
+        for name, dims in _DIMS.items():
+            array = getattr(self, name)
+            if array is None:
+                expect(name not in _REQUIRED, f"trace: {name}", f"({', '.join(dims.split())})", "none")
+                continue
+            shape = dict(zip(dims.split(), array.shape, strict=False))
+            wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in known else d for d in dims.split()) + ")"
+            fits = len(array.shape) == len(dims.split()) and all(sizes.get(d, n) == n for d, n in shape.items())
+            expect(fits, f"trace: {name}", wanted, array.shape)
+            sizes.update(shape)
+            known.update((d, n) for d, n in shape.items() if not d.isdigit())
+        counts = {"src": self.num_children, "dst": self.num_parents, "nodes": sizes.get("V", np.inf)}
+        for name, count in counts.items():
+            values = getattr(self, name)
+            inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
+            expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
+        if self.images is not None:
+            expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
+        named = len(self.class_names) in (0, self.num_parents)
+        expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
+        if image is not None:
+            last = self.num_images - 1
+            check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")
