@@ -140,7 +140,8 @@ def transparent(level):
 ON_A_SHEET = {
     **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (255, 180), (40, 0)]},
     **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(175, 215), (0, 40)]},
-    "in a frame of one pixel": blackened(np.s_[[0, -1]], np.s_[:, [0, -1]]),
+    "in a frame": blackened(np.s_[[10, -11], 10:-10], np.s_[10:-10, [10, -11]]),
+    "in a frame at the border": blackened(np.s_[[0, -1]], np.s_[:, [0, -1]]),
     "with dust": blackened(np.s_[20:24, 30:34], np.s_[220:223, 180:184]),
     "in a soft shadow": shaded(20),
     "at the edge of a shadow": shaded(0.2),
