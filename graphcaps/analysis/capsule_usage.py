@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
 from ..data import Batches
 from ..errors import required
 from ..graph import coupling_entropy, links
@@ -170,7 +169,7 @@ def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no
         batches: the images, taken in order.
         on_progress: called after each batch with the share of images done.
     """
-    tally = _Tally(model.capsules.graph(), model.child_types)
+    tally = _Tally(model.capsules, model.child_types)
     for batch in routed_batches(model, batches, on_progress):
         tally.add(batch)
     return tally.usage()
@@ -184,7 +183,7 @@ def capsule_usage_of_layers(
     between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
     layers: list[Any] = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
-    tallies = [_Tally(layer.graph(), count) for layer, count in zip(layers, types, strict=True)]
+    tallies = [_Tally(layer, count) for layer, count in zip(layers, types, strict=True)]
     for images, _ in in_eval_mode(model, batches, on_progress):
         u = model.primary(model.stem(overlaid(images)))
         for layer, tally in zip(layers, tallies, strict=True):
@@ -197,8 +196,9 @@ def capsule_usage_of_layers(
 class _Tally:
     """Largest values and sums for one layer's capsules, batch after batch."""
 
-    def __init__(self, graph: DGLGraph, num_types: int):
-        self.graph, self.num_types, self.edges = graph, num_types, links(graph)
+    def __init__(self, layer: RoutedLayer, num_types: int):
+        self.graph, self.num_types = layer.graph(), num_types
+        self.edges = links(self.graph)
         children, parents = self.edges.num_children, self.edges.num_parents
         self.degrees = torch.bincount(self.edges.src, minlength=children)  # (I,)
         self.child_length, self.child_coupling, self.entropy = torch.zeros(3, children, dtype=torch.float64)

@@ -12,7 +12,7 @@ import torch
 from ..atomic import write_text
 from ..data import DATASETS, DatasetSpec, to_float
 from ..errors import GraphcapsError
-from ..models import CapsNet, routing_network
+from ..models import CapsNet
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of
 from ..training import checkpoint
@@ -55,7 +55,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
-    model, epoch = routing_network(load(run), str(run)), checkpoint.read(best)[1]["state"]["epoch"]
+    model, epoch = load(run), checkpoint.read(best)[1]["state"]["epoch"]
     try:
         network = network_data(model, epoch)
     except GraphcapsError as error:

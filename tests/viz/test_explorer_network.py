@@ -115,20 +115,12 @@ def test_what_the_page_cannot_compute_is_named():
             network_data(model)
 
 
-def half_precision(model) -> dict:
-    """The weights of an early epoch, without the decoder."""
-    states = model.state_dict().items()
-    return {name: x.half() for name, x in states if x.is_floating_point() and not name.startswith("decoder.")}
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Run:
-    """A run folder with weights after three epochs, early ones of two, and a trace of five."""
+    """A run folder with weights after three epochs and a trace of five."""
     made = Run.create(TrainConfig(dataset="digits", out=tmp_path_factory.mktemp("runs"), name="live"))
     head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}, "limits": []}
     checkpoint.write(made.checkpoint("best"), checkpoint.model_tensors(network()), head)
-    for epoch in (1, 5):
-        checkpoint.write(made.checkpoint(f"epoch-{epoch}"), half_precision(trained("compact", SIZE, {})), {})
     few, trace = digits(), None
     splits = ImageSplits("digits", network().class_names, few, few, few)
     for epoch in (0, 1, 5):
