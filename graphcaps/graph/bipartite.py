@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..errors import expect
+from ..errors import check_whole, expect
 from .links import run_untraced
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
     >>> complete_graph(1152, 10).num_edges()
     11520
     """
-    for name, count in (("num_children", num_children), ("num_parents", num_parents)):
-        expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
+    check_whole("num_children", num_children)
+    check_whole("num_parents", num_parents)
     return run_untraced(lambda: _complete(num_children, num_parents, str(device))).local_var()
 
 
@@ -76,7 +76,7 @@ def bipartite_graph(
     ends = []
     for name, index, count in (("src", src, num_children), ("dst", dst, num_parents)):
         layer = "num_children" if name == "src" else "num_parents"
-        expect(isinstance(count, int) and count >= 0, layer, "an integer >= 0", count)
+        check_whole(layer, count, 0)
         index = torch.as_tensor(index)
         index = index.long() if index.numel() == 0 else index
         expect(index.dtype in (torch.int32, torch.int64), name, "int32 or int64", index.dtype)

@@ -14,7 +14,7 @@ import functools
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect, is_whole
+from ..errors import check_whole, expect, is_whole
 from .bipartite import bipartite_graph
 
 Pair = int | tuple[int, int]
@@ -99,8 +99,8 @@ def _checked(
     grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
     fits = kernel[0] <= grid[0] and kernel[1] <= grid[1]
     expect(fits, "kernel", f"at most the grid, {grid[0]} x {grid[1]}", f"{kernel[0]} x {kernel[1]}")
-    for name, count in (("child_types", child_types), ("parent_types", parent_types)):
-        expect(isinstance(count, int) and count >= 1, name, "an integer >= 1", count)
+    check_whole("child_types", child_types)
+    check_whole("parent_types", parent_types)
     return grid, kernel, stride, child_types, parent_types
 
 

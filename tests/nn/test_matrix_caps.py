@@ -9,7 +9,7 @@ import torch
 
 from graphcaps import InputError, complete_graph, local_graph, local_index, route
 from graphcaps.models import MatrixCapsNet
-from graphcaps.models.matrix import SMALLEST
+from graphcaps.models.matrix import MIN_SIDE
 from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
 from graphcaps.routing import Dynamic, MatrixVotes
 
@@ -109,4 +109,4 @@ def test_images_objects_and_routings_that_do_not_fit_are_named():
         with pytest.raises(InputError, match=text):
             make()
     assert MatrixConvCaps(3, 1, 1, 2, routing="em").routing.final_lambda == 0.08
-    MatrixCapsNet.from_preset("matrix-small", (1, SMALLEST, SMALLEST))(torch.zeros(1, 1, SMALLEST, SMALLEST))
+    MatrixCapsNet.from_preset("matrix-small", (1, MIN_SIDE, MIN_SIDE))(torch.zeros(1, 1, MIN_SIDE, MIN_SIDE))
