@@ -1,7 +1,7 @@
 """A page in a real browser without a network: the Chromium of the system, through playwright.
 
-As a program it makes pictures of pages: ``python tests/viz/browser.py RUN`` writes viz/gallery/explorer.webp, and
-``python tests/viz/browser.py karate.html``, the page of examples/karate_club.py, viz/gallery/karate.webp.
+As a program it makes pictures of pages in viz/gallery: ``python tests/viz/browser.py docs/explorer.html``, and the same
+with karate.html, the page of examples/karate_club.py.
 """
 
 from __future__ import annotations
@@ -172,17 +172,12 @@ def check_accessible(page) -> None:
 def main(shown: str) -> None:
     from PIL import Image
 
-    from graphcaps import viz
-    from graphcaps.training.run_folder import Run
-
     page = Path(shown)
-    name, height = ("explorer", 1200) if page.is_dir() else (page.stem, 830)
-    target = Path(__file__).parents[2] / "viz" / "gallery" / f"{name}.webp"
-    content = viz.explorer_page(Run.open(shown).trace(), 4) if page.is_dir() else page.read_text(encoding="utf-8")
-    with browser() as chromium:
-        looks = {"height": height, "device_scale_factor": 1.25, "color_scheme": "light"}
-        with opened(chromium, content, **looks) as opened_page:
-            Image.open(io.BytesIO(opened_page.screenshot())).save(target, quality=82, method=6)
+    target = Path(__file__).parents[2] / "viz" / "gallery" / f"{page.stem}.webp"
+    looks = {"height": 720, "device_scale_factor": 1.25, "color_scheme": "light"}
+    with browser() as chromium, opened(chromium, page.resolve(), **looks) as opened_page:
+        opened_page.wait_for_timeout(2000)  # ms, in which the decoder's pictures come
+        Image.open(io.BytesIO(opened_page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")
 
 

@@ -35,4 +35,4 @@ def test_a_trained_network_names_digits_drawn_with_the_mouse(chromium):
             draw(page, *([(x / 100, y / 100) for x, y in line] for line in lines))
             assert page.locator("#shown").inner_text() == "Your drawing"
             assert page.locator("#parents .longest .name").inner_text() == str(digit)
-            assert page.locator("#verdict").inner_text() == str(digit)
+            assert page.locator("#verdict").inner_text() == f"read as {digit}"

@@ -337,20 +337,6 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
 
 
-def test_the_curve_and_the_title_go_through_the_rounds(page):
-    assert text(page, "#entropy output") == "3: the answer"
-    page.locator("#iteration").fill("1", force=True)
-    settle(page)
-    assert text(page, "h1") == "Which capsule? 190 edges, all undecided"
-    box = page.locator("#entropy canvas").bounding_box()
-    page.mouse.move(box["x"] + 41 + 0.4 / 9.8 * (box["width"] - 54), box["y"] + 50)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 50, steps=3)
-    page.mouse.up()
-    settle(page)
-    assert text(page, "#entropy output") == "10: beyond training"
-
-
 @pytest.mark.parametrize("name", ["dynamic", "uniform, no squash, no bias", "unit votes, mutual, 5 iterations"])
 def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
     """The logit that iteration 2 computes is the one that iteration 3 begins with."""

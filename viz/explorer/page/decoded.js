@@ -1,7 +1,7 @@
-// What the decoder draws: of each child the vote for the parent it says, as the child's picture, of the parents what they
-// are in each round, and of one edge the vote below its numbers.
+// Pictures by the decoder: a child's picture is its vote for the parent it says, a parent's is its capsule in each round;
+// below the numbers of one edge its vote is drawn.
 
-let known = { of: null, pictures: new Map(), portraits: null }, // of an answer: bytes by "c CHILD PARENT" or "r ROUND PARENT"
+let known = { of: null, pictures: new Map(), portraits: null }, // an answer's pictures, bytes by "c CHILD PARENT" or "r ROUND PARENT"
   pending = null; // the list of names that were asked for last
 
 const decodeAll = newest(ask, "decode", ({ pictures }, { of, names }) => {
@@ -58,7 +58,7 @@ function portraitsByDecoder() {
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
 }
 
-// What the decoder draws, as ink on the page's paper.
+// A picture by the decoder as ink on the page's paper.
 function inked(picture) {
   if (!picture) return null;
   if (shape[0] === 3) return photograph({ shape, data: picture });

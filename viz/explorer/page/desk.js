@@ -59,7 +59,7 @@ class Desk {
     this.changed();
   }
 
-  // Where on the unturned sheet a pointer is.
+  // The pointer's place on the unturned sheet.
   place({ clientX, clientY }) {
     const { left, top, width } = this.canvas.getBoundingClientRect(),
       unit = width / this.width,

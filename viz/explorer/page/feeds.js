@@ -51,7 +51,7 @@ function feeds(network, inputs, child) {
   };
 }
 
-// What a place of the last convolution sees of the image: back through all of them.
+// The part of the image that a place of the last convolution sees, back through all of them.
 function fieldOf({ stem }, [row, column]) {
   let field = [row, column, 1, 1];
   for (const { kind, weight, stride } of [...stem].reverse()) {

@@ -1,4 +1,4 @@
-// Where a coupling comes from, in this image's numbers: one edge's logit, one child's softmax, one iteration in its four
+// The origin of a coupling in this image's numbers: one edge's logit, one child's softmax, one iteration in its four
 // lines, as graphcaps/routing/naive.py has them. Numbers are those of `routed`, live.js's newest answer.
 
 const CAPSULES = network.layers.at(-1),
@@ -6,7 +6,7 @@ const CAPSULES = network.layers.at(-1),
 let edgeNumbers; // by child and parent
 const view = new VoteView($("#votes canvas"));
 const explanations = []; // what other files add: each is called with the subject and the iteration
-let line = null, // of the four, which is spoken of
+let line = null, // the one of the four that is highlighted
   explained = null; // the edge, child and parent that the open drawer explains
 
 // Called when the layer has other edges.
@@ -70,7 +70,7 @@ function priorOf(e) {
   return (PRIOR ? PRIOR[e] : 0) + (graph.held[layer.src[e]] === layer.dst[e] ? HOLD : 0);
 }
 
-// What a formula in letters, and in numbers, begins with where there is a prior.
+// The beginning of a formula, in letters and in numbers, if there is a prior.
 function priorLetters(e) {
   return PRIOR || priorOf(e) ? `${words.prior} + ` : "";
 }
@@ -92,7 +92,7 @@ function short(value) {
   return value >= 1000 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(3);
 }
 
-// What an edge's logit is made of: the formula in letters (`start`: with the number that it starts from), in numbers, a
+// The terms of an edge's logit: the formula in letters (`start`: with the number that it starts from), in numbers, a
 // note, and the vector that the vote is held against, with its name.
 const RULES = {
   dynamic: (e, r) => {
@@ -151,7 +151,7 @@ const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
 
 const SOFTMAX = "c = e^b / Σ e^b";
 
-// What the softmax over a child's edges divides by.
+// The denominator of the softmax over a child's edges.
 function totalOf(edges, b) {
   return edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
 }

@@ -20,7 +20,7 @@ class Graph {
     Object.assign(this, { canvas, pull: null, held: {} });
   }
 
-  // What stays while time passes: the image's edges, the children and parents shown from top to bottom, and pictures of
+  // Take what stays while time passes: the image's edges, the children and parents shown from top to bottom, and pictures of
   // the children or null.
   take(image, { children, parents }, pictures) {
     const places = (list) => new Map(list.map((each, at) => [each, at]));
@@ -35,7 +35,7 @@ class Graph {
     this.room = height / this.children.length;
     const side = this.pictures ? Math.min(58, 0.94 * this.room, 0.2 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
-    this.wide = DIGIT * String(Math.max(...this.children)).length + 5; // of the numbers
+    this.wide = DIGIT * String(Math.max(...this.children)).length + 5; // pixels of the children's numbers
     this.numbered = this.room >= LINE;
     this.from = this.numbered ? this.wide : 0; // where children begin
     this.left = this.from + (this.side ? this.side + 5 : 12);
@@ -192,7 +192,7 @@ class Graph {
     this.canvas.addEventListener("pointercancel", end);
   }
 
-  // What lies under a point: {child}, {child, parent, edge}, or null.
+  // The item under a point: {child}, {child, parent, edge}, or null.
   under(x, y, chosen) {
     if (x < this.left + 4) {
       const child = this.children[Math.floor(y / this.room)];

@@ -86,7 +86,7 @@ class Layer {
     return squares.map((square, j) => (square / this.degree[j] > 1e-24 ? this.concentration / Math.sqrt(square / this.degree[j]) : 0));
   }
 
-  // What each of `rounds` iterations was: b, c and agreement (E,), s and v (J, D), lengths (J,). `held` is {child: parent},
+  // The state of each of `rounds` iterations: b, c and agreement (E,), s and v (J, D), lengths (J,). `held` is {child: parent},
   // by a large prior; the votes of a child that is held by none, LET_GO, become 0 in u_hat.
   route(u_hat, rounds = this.iterations, routing = this.routing, held = {}) {
     const { dim, src, dst } = this,

@@ -15,7 +15,7 @@ stored.looks &&= network.layers.length === 1; // saliency.js goes back from prim
 let shown = EMPTY, // the image that lies on the desk
   held = {}, // child: the parent that it was pulled to, or LET_GO
   routed = null, // the newest answer: u_hat (E, D), states of all rounds, tops
-  count = 0, // of questions
+  count = 0, // questions asked
   asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with saliency
   top1, // its longest parent
   underway = 0; // questions without an answer
@@ -27,7 +27,7 @@ function lastLayer({ layers }) {
   return { src: whole(src), dst: whole(dst), children, parents, dim: weight.shape[2], iterations, routing };
 }
 
-// Which edges of the last layer a stored image keeps.
+// The edges of the last layer that a stored image keeps.
 function edgesOf({ src, dst }) {
   const place = (e) => layer.src[e] * layer.parents + layer.dst[e],
     places = new Map([...layer.src.keys()].map((e) => [place(e), e]));
@@ -161,7 +161,7 @@ function changed(moment = null) {
   const altered = desk.lines.length > 0 || Object.values(desk.adjust).some((value) => value !== 0),
     { label, at } = shown,
     data = desk.pixels(),
-    page = at !== null && !altered && !Object.keys(held).length ? at : null; // of the trace as it is
+    page = at !== null && !altered && !Object.keys(held).length ? at : null; // an unchanged image of the trace
   explain({ pixels: data, rounds: ITERATIONS, tops: TOPS, held }, { count: ++count, label, page, data, moment });
   graph.held = held;
   $("#shown").textContent = at !== null && altered ? words.changed(shown.name) : shown.name;
@@ -201,7 +201,7 @@ function showAnswer(answer, about) {
   showBend(answer.tops[0]);
   const named = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name).join(" + "),
     mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
-  $("#verdict").textContent = blank ? "" : `${doubt ? words.perhaps(named) : named}${mark}`;
+  $("#verdict").textContent = blank ? "" : words.readAs(named, Boolean(doubt)) + mark;
   if (moment) {
     resume(moment);
     bendBy(moment.bend);
@@ -209,7 +209,7 @@ function showAnswer(answer, about) {
   showCompared(answer, { label, blank });
 }
 
-// What the decoder makes of as many of the longest capsules as an image shows objects, one over the other.
+// The decoder's pictures of as many of the longest capsules as an image shows objects, one over the other.
 function reconstructionOf({ tops }) {
   if (!network.decoder || tops.length < network.objects) return null;
   const [first, ...others] = tops.slice(0, network.objects).map(({ picture }) => picture);

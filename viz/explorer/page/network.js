@@ -144,7 +144,7 @@ class Network {
   decode(parent, capsule) {
     if (!this.decoder) return null;
     const D = capsule.length;
-    let x = Float64Array.from(capsule), // of one type for all layers, or the engine is three times slower
+    let x = Float64Array.from(capsule), // the same type for all layers, or the engine is three times slower
       from = parent * D; // the other parents' capsules are zero
     this.decoder.forEach(({ weight, scale, bias }, at) => {
       const [outs, ins] = weight.shape;

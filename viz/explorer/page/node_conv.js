@@ -2,7 +2,7 @@
 // graphcaps/nn/graph_conv.py has them. Edge e goes from node src[e] to node dst[e] and is a child of the layer. Capsule l
 // of node n is its parent n * K + l, and the vote of e for it is number e * K + l.
 
-// Of each edge the number of the one that goes back, -1 where there is none: of several the first of the first, as
+// For each edge the number of the one that goes back, or -1: among parallel edges the first goes with the first, as in
 // reverse_edges of graphcaps/graph/nodes.py.
 function reversesOf(src, dst) {
   const between = new Map();
@@ -64,7 +64,7 @@ class NodeLayer extends Layer {
     return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
   }
 
-  // Where votes are compared with the direction of s alone, v is this direction; found when it is asked for.
+  // If votes are compared with the direction of s alone, v is this direction, computed when it is first read.
   route(u_hat, rounds) {
     const states = super.route(u_hat, rounds, this.routing, this.held());
     if (this.routing === "dynamic") return states;

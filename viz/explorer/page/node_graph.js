@@ -4,7 +4,7 @@ const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
   FEW = 300, // nodes, of more only those chosen have names beside them
   HEADED = 9, // pixels of an arrow's head
-  OUTLINE = 2.5, // of an edge that goes to another capsule than in the graph as it was given
+  OUTLINE = 2.5, // pixels around an edge that goes to another capsule than in the given graph
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
 class NodeGraph extends Graph {
@@ -39,7 +39,7 @@ class NodeGraph extends Graph {
     return this.conv.whole?.[node] === false ? 0.55 * this.radius : this.radius;
   }
 
-  // Where an edge's line begins and ends; of a loop its ring {x, y, radius}.
+  // The beginning and end of an edge's line, or the ring of a loop, {x, y, radius}.
   line(e) {
     const [u, v] = [this.src[e], this.dst[e]],
       [from, to] = [this.spots[u], this.spots[v]];
@@ -204,7 +204,7 @@ class NodeGraph extends Graph {
     context.textAlign = "left";
   }
 
-  // What lies under a point: {node}, {edge}, or null.
+  // The item under a point: {node}, {edge}, or null.
   under(x, y) {
     let best = null,
       nearest = Infinity;
@@ -223,7 +223,7 @@ class NodeGraph extends Graph {
   }
 }
 
-// Of a point from the line between two others.
+// The distance of a point from the line between two others.
 function distance([x, y], [x0, y0], [x1, y1]) {
   const square = (x1 - x0) ** 2 + (y1 - y0) ** 2,
     t = square ? Math.min(1, Math.max(0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / square)) : 0;

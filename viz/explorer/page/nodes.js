@@ -11,7 +11,7 @@ const ROUNDS = Math.max(10, stored.iterations), // iterations shown
 const graph = new NodeGraph($(".stage > canvas"));
 let layer,
   routed,
-  given, // of each edge of the graph as it was given the capsule that it goes to most
+  given, // for each edge of the given graph the capsule with its largest coupling
   past = [], // {name, back()}: how to undo changes, the newest last
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
@@ -104,7 +104,7 @@ function parentShown() {
 }
 
 function draw() {
-  if (now.child !== null) [now.other, now.node] = [layer.ends.src[now.child], layer.ends.dst[now.child]]; // of the plane
+  if (now.child !== null) [now.other, now.node] = [layer.ends.src[now.child], layer.ends.dst[now.child]]; // the plane of votes may have chosen the edge
   const c = at(image.c, now);
   image.order = inEdges(nodeShown());
   $("#clear").hidden = now.node === null && now.capsule === null && now.other === null;
@@ -132,7 +132,7 @@ function drawHead(c) {
   for (const e of image.linked) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (own[l] >= Math.min(2, (conv.K + 1) / 2) / conv.K) counts[l]++; // as a child of the image's page says a parent
+    if (own[l] >= Math.min(2, (conv.K + 1) / 2) / conv.K) counts[l]++; // the rule of the image's page: twice an equal share
   }
   const title = words.title(counts, trace.edges);
   if ($("h1").textContent !== title) $("h1").textContent = title;
@@ -189,7 +189,7 @@ function drawCapsules(c) {
   });
 }
 
-// What arrives at the chosen node, edge by edge, and what the node makes of it.
+// The edges that arrive at the chosen node, and the formula of its output.
 function drawArrivals(c) {
   const { node } = now,
     { K } = conv,
@@ -217,7 +217,7 @@ function drawArrivals(c) {
   });
 }
 
-// What the layer makes of a node's sums, in letters and in its numbers.
+// The layer's output for a node, in letters and in numbers.
 function outputOf(node) {
   const { K, bias, squash, normalise } = conv,
     degree = layer.degree[node * K],

@@ -1,4 +1,4 @@
-// What formulas.js has to know of CapsuleConv: its output, mutual logits, and what a vote is made of. Then the page opens.
+// The formulas that only CapsuleConv has: its output, mutual logits, and the terms of a vote. Then the page opens.
 
 const plainOutput = readout,
   ofOneWay = RULES.spherical;

@@ -1,14 +1,14 @@
 // The page: its controls, and show(trace), which draws a trace wherever it comes from.
 // Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
 
-const ENOUGH = 0.3; // of a pixel that belongs to parents: it has their full colour
+const ENOUGH = 0.3; // share of a pixel that must belong to parents for their full colour
 const graph = new Graph($(".stage > canvas"));
 let chooser, // the images to choose from
   heat,
   photo,
   fold, // the children and parents that are shown
   looks = null, // pictures of where children look, or null
-  // What other files replace: pictures of the children, or null; the picture of a parent at this moment; maps of the pixels
+  // Other files replace these: pictures of the children, or null; the picture of a parent at this moment; maps of the pixels
   // that belong to parents at a moment; and how the image is drawn, with a tint and the field of a child.
   portraits = () => looks,
   pictureOf = () => null,

@@ -13,7 +13,7 @@ function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
-// Of an image as it stands in a trace's JSON, the parent that it was taken for, or "". The network's answer is the longest
+// The parent that an image of a trace's JSON was taken for, or "". The network's answer is the longest
 // parent after the rounds of training.
 function wrongOf({ trained, parents }, each) {
   const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
@@ -74,7 +74,7 @@ function drawTitle(blank) {
   if ($("h1").textContent !== title) $("h1").textContent = title;
 }
 
-// What the parents stand for.
+// The noun that the parents stand for.
 function noun() {
   if (!photo) return "parent";
   return trace.parents.every(({ name }) => /^\d$/.test(name)) ? "digit" : "class";

@@ -2,7 +2,7 @@
 
 const LEAST = 0.01; // a map whose largest number is below this is noise
 const SHARP = 4; // power of the cosine that a place fades by
-const LITTLE = 0.1; // of the most that any pixel is seen, added to what each is: fades what hardly any child sees
+const LITTLE = 0.1; // share of the most seen pixel, added to all: fades pixels that hardly any child sees
 
 // A canvas of the image's own size, made by paint(x) => [red, green, blue, alpha] for pixel x.
 function raster(height, width, paint) {
@@ -65,7 +65,7 @@ function windows(places, height, width) {
   return found;
 }
 
-// Where the children of one image look that chose a parent: by their saliency, or by the places that they see.
+// Maps of the pixels that the children of each parent see: by their saliency, or by the places that they see.
 // maps(parents, moment) are in [0, 1], and 1 is the most of any parent after the rounds of training.
 class Heat {
   constructor(trace, image) {

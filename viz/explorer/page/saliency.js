@@ -1,4 +1,4 @@
-// Where each child looks: |d length of u_i / d pixel|, the largest over channels, as graphcaps/trace/recording.py has it.
+// The pixels that each child depends on: |d length of u_i / d pixel|, the largest over channels, as graphcaps/trace/recording.py has it.
 // For networks whose last layer's children are primary capsules.
 
 const BLUR = 1.5; // standard deviation in pixels: gradients speckle
@@ -28,7 +28,7 @@ function saliency(network, pixels) {
   return result;
 }
 
-// Of each child, the slope of |u_i| along the features before squash: 2 s / (1 + n^2)^2, where |u| = n^2 / (1 + n^2).
+// For each child, the slope of |u_i| along the features before squash: 2 s / (1 + n^2)^2, where |u| = n^2 / (1 + n^2).
 function slopesOfLengths(u, { dim, types }) {
   const children = u.length / dim,
     positions = children / types;

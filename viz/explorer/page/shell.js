@@ -1,4 +1,4 @@
-// What both pages do alike: time, the curve that is dragged along it, the choice, doors, light and dark. A page has draw(),
+// The common part of both pages: time, the curve that is dragged along it, the choice, doors, light and dark. A page has draw(),
 // which draws the moment `now`, and renew(), which follows a change of colours.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
@@ -157,7 +157,7 @@ function storage(use) {
   }
 }
 
-// What a page draws with: the colours of its style, and of the parents.
+// The look that a page draws with: the colours of its style, and of the parents.
 function lookWith(colors) {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim(),

@@ -1,4 +1,4 @@
-// What the page shows, as text for the end of a link, "image=3&turn=-20&iteration=2&child=5", and back. Every part may be
+// The state of the page as text for the end of a link, "image=3&turn=-20&iteration=2&child=5", and back. Every part may be
 // missing. Whoever sends a link may have written anything into it, so only what fits this page is taken.
 //
 //   image      place in the chooser, from 0       draw       lines on the desk, packed
@@ -67,7 +67,7 @@ function unpackedLines(text, grid) {
   return lines.flat(2).every((value) => Math.abs(value) <= FARTHEST) ? lines : null;
 }
 
-// Of each part of the text: what it stands for, or null where it doesn't fit. `limits` has images, iterations, epochs,
+// The value of each part of the text, or null if it doesn't fit. `limits` has images, iterations, epochs,
 // children, parents, grid where there is a desk, sliders {name: most}, bend {numbers, most} where there is a decoder, and
 // the names of routings.
 const PARTS = {

@@ -1,4 +1,4 @@
-// What every file of a page uses: its elements, colours, and numbers in words.
+// Helpers for every file of a page: its elements, colours, and numbers in words.
 
 const $ = (selector) => document.querySelector(selector);
 const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours

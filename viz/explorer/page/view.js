@@ -3,10 +3,10 @@
 
 const SHEET = { width: 1200, height: 820, edge: 32 };
 const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
-  TOP = 104, // of the image, the graph and the parents
-  SIDE = 330, // of the image
-  TALL = 440, // of the graph
-  ROWS_WIDE = 220; // of the parents
+  TOP = 104, // y of the image, the graph and the parents
+  SIDE = 330, // the image's width
+  TALL = 440, // the graph's height
+  ROWS_WIDE = 220; // the width of the parents' rows
 const SHARPNESS = 2; // points per pixel of a PNG
 const below = []; // what other files add at the bottom: {height(), draw(context, top, write)}; a height of 0 is left out
 
@@ -77,7 +77,7 @@ function cut(text, font, width) {
   return `${letters.join("")}…`;
 }
 
-// What writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
+// A function that writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
 function writer(context) {
   return (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = INNER } = {}) => {
     const font = `${weight} ${size}px ${family()}`;

@@ -1,8 +1,8 @@
 // The votes for one parent in the plane: along the parent, and across it where the votes differ most. The plane stays
 // while iterations pass, since votes do; what changes is how much each counts.
 
-const SQUARINGS = 12, // of a matrix: 2^12 steps of the power method
-  ROWS = 24, // of the table in sight without scrolling
+const SQUARINGS = 12, // squarings of a matrix: 2^12 steps of the power method
+  ROWS = 24, // rows of the table in sight without scrolling
   MANY_VOTES = 100; // arrows that would hide one another
 
 function dot(x, y) {
@@ -128,7 +128,7 @@ class VoteView {
     context.setLineDash([]);
     const many = points.length > MANY_VOTES;
     for (const n of [...edges.keys()].sort((a, b) => c[a] - c[b])) {
-      const part = c[n]; // as wide as in the graph, so equal couplings look equal here too
+      const part = c[n]; // the width is that of the graph, so equal couplings look equal here too
       context.globalAlpha = (many ? 0.06 : 0.45) + (many ? 0.75 : 0.5) * part;
       context.lineWidth = (many ? 0.5 : 1) + 3 * part;
       context.strokeStyle = context.fillStyle = color;

@@ -138,7 +138,7 @@ const words = {
   changed: (name) => `${name}, changed`,
   cantAnswer: (error) => `The network can't answer: ${error}.`,
   threadStopped: "the page's thread has stopped",
-  perhaps: (names) => `perhaps ${names}`,
+  readAs: (names, doubtful) => `${doubtful ? "perhaps" : "read as"} ${names}`,
   capsuleOf: (name, count) => `Vary the ${name}: its capsule is ${counted(count, "number", "numbers")}`,
   number: (d) => `number ${d}`,
   and: " and ",
