@@ -1,7 +1,8 @@
 # make demo         train a small capsule network on handwritten digits and show its routing: animations and a page
 # make test         one of everything in minutes: lint, types, doctests, every fact, pages, a notebook
-# make test-all     everything: test, test-long, test-oldest and test-newer, one after the other
-# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, the wheel, the site
+# make test-all     everything: test, test-long, test-wheel, test-oldest and test-newer, one after the other
+# make test-long    more: more graphs, float32, code that breaks a fact for the tests to find, the site
+# make test-wheel   the wheel in an environment that has nothing else: the README's ten lines
 # make test-oldest  the quick tests on the oldest libraries that pyproject.toml allows
 # make test-newer   facts, layers, samplers and trainings on Python 3.13 or 3.14, for which DGL has no wheel
 # make types        the type checker alone
@@ -9,27 +10,27 @@
 # make gpu          on a machine with a GPU: print the targets, run the tests that need it, train for one epoch
 #
 # Each makes its virtual environment first. PYTHON=/path/to/python names the Python (3.10 to 3.14) to make it from.
-# TORCH=cpu asks for a torch without CUDA, TORCH=default for pip's own choice; TORCH_INDEX=URL says where else to look.
+# Without an NVIDIA driver torch comes without CUDA, if TORCH_INDEX=URL answers; TORCH=cpu asks for that in any case,
+# TORCH=default for pip's own choice.
 
-# The most tested first.
+# The most tested Python comes first.
 PYTHON ?= python3.12 python3.11 python3.10 python3.13 python3.14 python3
 VENV ?= .venv
 OLDEST = .venv-oldest
 NEWER = .venv-newer
 TORCH ?= auto
-TORCH_INDEX ?=
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 INSTALL = sh .ci/install
 STAGE = @sh .ci/stage
-INSTALLING = "Installing into $(@D): minutes, mostly for torch; its default build is 3 GB to download the first time"
+INSTALLING = "Installing into $(@D): minutes, mostly for torch; with CUDA it is 3 GB to download the first time"
 PAGE = runs/demo/figures/explorer.html
-# Stealing, because the slowest tests stand together: else one worker has them all at the end. Failures are named last,
-# where a log that is cut still has them.
+# Workers steal tests, because the slowest stand together. Failures are named last, where a log that is cut still has them.
 PYTEST = -m pytest -n 2 --dist worksteal -rsfE
 # torch would start a thread per core in each of pytest's workers.
 test test-long test-oldest test-newer: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-all test-long test-oldest test-newer types docs gpu lower-bounds
+.PHONY: help demo test test-all test-long test-wheel test-oldest test-newer types docs gpu lower-bounds
 
 help:
 	@sed '/^$$/q; s/^# *//' Makefile
@@ -43,8 +44,8 @@ demo: $(VENV)/installed
 	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types
-	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py
-	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py
+	$(VENV)/bin/ruff check graphcaps viz experiments tests notebooks examples docs/*.py setup.py
+	$(VENV)/bin/ruff format --check graphcaps viz experiments tests notebooks examples docs/*.py setup.py
 	$(VENV)/bin/python $(PYTEST)
 
 test-long: $(VENV)/installed-dev
@@ -53,48 +54,50 @@ test-long: $(VENV)/installed-dev
 test-all:
 	$(MAKE) test
 	$(MAKE) test-long
+	$(MAKE) test-wheel
 	$(MAKE) test-oldest
 	$(MAKE) test-newer
 
-# mypy is shown the package as the wheel has it, with viz inside: links in build/types.
+test-wheel: $(VENV)/bin/python
+	$(STAGE) 'The wheel, alone in an environment: minutes' \
+		sh .ci/bare-wheel $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' build/bare
+	@rm -rf build/bare
+
+# mypy checks the package as the wheel has it, with viz inside, by links in build/types.
 types: $(VENV)/installed-dev
 	@rm -rf build/types && mkdir -p build/types/graphcaps
 	@for part in graphcaps/*; do ln -s "$(CURDIR)/$$part" build/types/graphcaps/; done
 	@ln -s "$(CURDIR)/viz" build/types/graphcaps/viz
 	@cd build/types && $(abspath $(VENV))/bin/python -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p graphcaps
 
-# Sphinx's warnings are errors. Python's own, of what torch will drop one day, say nothing about a page.
+# Sphinx's warnings are errors. Python's own are about what torch will drop one day, not about a page.
 docs: $(VENV)/installed-dev
 	@rm -rf site
 	$(VENV)/bin/python -W ignore::FutureWarning -m sphinx -q -E -W --keep-going -d build/docs docs site
 	@printf 'Open this page in a browser: %s\n' '$(CURDIR)/site/index.html'
 
-# On CUDA are those of test_fused_gpu that start no process of their own (names with alone), and what has cuda in its
-# name, which facts have only where torch finds a GPU. All stages run, whichever fails; those that did are named last.
+# All stages run, whichever fails; the failed ones are named last.
 gpu: $(VENV)/installed-dev
 	@failed=; \
 	sh .ci/stage 'The targets: five minutes' \
 		$(VENV)/bin/python -m experiments.bench gpu --json runs/bench-gpu.json || failed="$$failed targets"; \
-	sh .ci/stage 'The kernels against the oracle, and batches drawn on the GPU' $(VENV)/bin/python -m pytest -rsfE -m '' \
-		-k 'cuda or test_fused_gpu and not alone' tests/routing/test_fused_gpu.py tests/test_data_batches.py \
-		|| failed="$$failed kernels"; \
-	sh .ci/stage 'The facts on the GPU' $(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py \
-		|| failed="$$failed facts"; \
+	sh .ci/stage 'The facts, and batches drawn on the GPU' \
+		$(VENV)/bin/python -m pytest -rsfE -k cuda tests/test_facts.py tests/test_data_batches.py || failed="$$failed facts"; \
 	sh .ci/stage 'An epoch of the network of the paper, as graphcaps train routes it' \
 		$(VENV)/bin/graphcaps train --model paper --epochs 1 --device cuda || failed="$$failed training"; \
 	test -z "$$failed" || { echo "make gpu: failed:$$failed" >&2; exit 1; }
 
-# What a page or a stopwatch shows doesn't depend on the libraries' age.
+# Pages and timings don't depend on the libraries' age.
 NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_notebooks.py)
 
 test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
-# What asks DGL for something: there its C++ is called through ctypes.
-ASKS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
+# Tests that call DGL, whose C++ is called through ctypes there.
+CALLS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
 
 test-newer: $(NEWER)/installed-dev
-	$(NEWER)/bin/python $(PYTEST) $(ASKS_DGL:%=tests/%.py)
+	$(NEWER)/bin/python $(PYTEST) $(CALLS_DGL:%=tests/%.py)
 
 LOWER_BOUNDS = sed -n '/^dependencies = \[/,/^\]/ s/^ *"\([a-z-]*\)>=\([0-9.]*\)\([^"]*\)".*/\1==\2\3/p' pyproject.toml
 
@@ -108,20 +111,21 @@ $(VENV)/bin/python $(OLDEST)/bin/python $(NEWER)/bin/python:
 	@python=$$(sh .ci/find-python $(PYTHON)) && echo "Making $(@:/bin/python=) from $$python" && \
 		rm -rf $(@:/bin/python=) && "$$python" -m venv $(@:/bin/python=)
 
-# A stamp newer than pyproject.toml says that an environment is up to date; the install is editable, so code needs none.
+# A stamp that is newer than pyproject.toml says that an environment is up to date. The install is editable, so code
+# needs no stamp.
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' .
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' -e .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' '.[dev]'
+	$(STAGE) $(INSTALLING) $(INSTALL) $(VENV)/bin/python $(TORCH) '$(TORCH_INDEX)' -e '.[dev]'
 	@touch $@ $(VENV)/installed
 
 $(NEWER)/installed-dev: pyproject.toml | $(NEWER)/bin/python
-	$(STAGE) $(INSTALLING) $(INSTALL) $(NEWER)/bin/python $(TORCH) '$(TORCH_INDEX)' '.[dev]'
+	$(STAGE) $(INSTALLING) $(INSTALL) $(NEWER)/bin/python $(TORCH) '$(TORCH_INDEX)' -e '.[dev]'
 	@touch $@
 
 $(OLDEST)/installed-dev: pyproject.toml | $(OLDEST)/bin/python
 	$(LOWER_BOUNDS) > $(OLDEST)/lower-bounds.txt
-	$(INSTALL) $(OLDEST)/bin/python default '' '.[dev]' -c $(OLDEST)/lower-bounds.txt
+	$(INSTALL) $(OLDEST)/bin/python default '' -e '.[dev]' -c $(OLDEST)/lower-bounds.txt
 	@touch $@

@@ -24,20 +24,27 @@ version = release = __version__
 
 # The menu: captions and pages, in a reader's order. A page that isn't in it is a warning, so an error.
 MENU = {
-    "Start": ["install", "notation"],
-    "Train and see": ["commands", "explorer", "watch", "graph-page"],
-    "Use": ["layers", "routings", "networks", "by-hand", "datasets", "analysis", "export"],
-    "Results": [
-        "results",
+    "Tutorial": ["demo", "train", "see", "draw", "own-pictures", "own-graph"],
+    "How to": [
+        "install",
+        "machines",
+        "layers",
+        "by-hand",
+        "watch",
+        "graph-page",
+        "analysis",
         "compare",
-        "matters",
-        "relations",
-        "benchmarks",
-        "reference/experiments-README",
-        "reference/experiments-LOG",
+        "export",
+        "reference/CONTRIBUTING",
     ],
-    "How it is built": ["architecture", "reference/fused", "testing", "promises"],
     "Reference": [
+        "commands",
+        "networks",
+        "routings",
+        "datasets",
+        "explorer",
+        "notation",
+        "promises",
         "reference/graphcaps",
         "reference/nn",
         "reference/pyg",
@@ -45,6 +52,21 @@ MENU = {
         "reference/graph",
         "reference/trace",
         "reference/viz",
+        "reference/CHANGELOG",
+    ],
+    "Explanations": [
+        "faq",
+        "results",
+        "matters",
+        "relations",
+        "limits",
+        "libraries",
+        "benchmarks",
+        "architecture",
+        "reference/fused",
+        "testing",
+        "reference/experiments-README",
+        "reference/experiments-LOG",
     ],
 }
 
@@ -75,9 +97,10 @@ html_copy_source = False
 html_show_sphinx = False
 
 
-def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the menu to the first page, and lead links that leave docs/ to their place in the site."""
-    text = source[0]
+def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the menu to the first page, lead links that leave docs/ to their place in the site, keep numbers together."""
+    text = re.sub(r"(?<=[\d.]) \+- (?=\d)", "\u00a0±\u00a0", source[0])
+    text = re.sub(r"\(([-+][\d.]+) to ([-+][\d.]+)\)", "(\\1\u00a0to\u00a0\\2)", text)
     if page == "index":
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
@@ -85,6 +108,7 @@ def adapt_links(_app: Sphinx, page: str, source: list[str]) -> None:
     for there, here in (("README", "index"), ("graphcaps/routing/engines/cpu/README", "reference/fused")):
         text = text.replace(f"](../{there}.md", f"]({here}.md")
     text = re.sub(r"\]\(\.\./experiments/(README|LOG)\.md", r"](reference/experiments-\1.md", text)
+    text = re.sub(r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", r"](reference/\1.md", text)
     source[0] = text
 
 
@@ -95,4 +119,4 @@ def copy_explorer(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.connect("build-finished", copy_explorer)
-    app.connect("source-read", adapt_links)
+    app.connect("source-read", adapt_page)

@@ -79,7 +79,7 @@ def translate(lines: list[str]) -> list[str]:
 
 
 def translate_docstring(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Called by autodoc with each docstring, before napoleon."""
+    """Autodoc calls this with each docstring, before napoleon does."""
     lines[:] = translate(lines)
 
 

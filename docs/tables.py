@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -17,46 +18,146 @@ sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
 from experiments.bench import markdown as bench  # noqa: E402
-from graphcaps.models.pretrained import PRETRAINED, path_of, read  # noqa: E402
+from graphcaps.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def plan_table(name: str) -> str:
-    """What the trainings of a plan have given, and how many there are."""
-    found = table.read(name)
-    about = "trainings, accuracies in %, mean +- standard deviation over seeds."
-    return f"{table.images(found)}\n\n{found['trained']} of {found['asked']} {about}"
+def select(text: str, columns: Sequence[int], rows: Container[str] = (), without: Container[str] = ()) -> str:
+    """Some columns of a Markdown table, and the rows whose first cell is (not) among the names; other lines stay.
+
+    >>> print(select("| a | b | c |\\n|---|---|---|\\n| x | 1 | 2 |\\n| y | 3 | 4 |", (0, 2), without=("x",)))
+    | a | c |
+    |---|---|
+    | y | 4 |
+    """
+    kept, number = [], 0
+    for line in text.splitlines():
+        number = number + 1 if line.startswith("|") else 0
+        if not number:
+            kept.append(line)
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if number > 2 and (cells[0] in without or (rows and cells[0] not in rows)):
+            continue
+        chosen = [cells[i] for i in columns]
+        kept.append("|---" * len(chosen) + "|" if number == 2 else f"| {' | '.join(chosen)} |")
+    return "\n".join(kept)
 
 
-# The README's table: some rows and columns of the one on docs/matters.md.
-README_COLUMNS = ("uniform", "dynamic", "spherical", "no capsules")
-README_ROWS = ("MNIST", "the same digits, moved further than in training", "Cora", "8 latent factors")
-
-
-def readme_table(overview: dict) -> str:
-    """What the README shows of all tasks."""
-    rows = [
-        {**row, "title": row["title"].replace("the same digits", "digits in 40 x 40")}
-        for row in overview["rows"]
-        if row["title"] in README_ROWS
+def mnist_table() -> str:
+    """Every accuracy on MNIST that the pages know: a row per network and command, equal couplings beside routings."""
+    lines = [
+        "| network | epochs | seeds | uniform | dynamic | others | trained by |",
+        "|---|---|---|---|---|---|---|",
     ]
-    return table.overview({**overview, "rows": rows}, README_COLUMNS)
+
+    def accuracy(each: Sequence[float], against_uniform: dict | None = None) -> str:
+        text = f"{100 * statistics.fmean(each):.2f}" + (f" +- {100 * statistics.stdev(each):.2f}" if each[1:] else "")
+        if against_uniform is None:
+            return text
+        gap, low, high = (100 * number for number in (against_uniform["difference"], *against_uniform["interval"]))
+        return f"{text}, {gap:+.2f} ({low:+.2f} to {high:+.2f})"
+
+    def add(network: str, command: str, epochs: int, seeds: int, cells: dict[str, str]) -> None:
+        others = "<br>".join(f"{name}: {cell}" for name, cell in cells.items() if name not in ("uniform", "dynamic"))
+        shown = f"0 to {seeds - 1}" if seeds > 1 else "0"
+        pair = f"{cells.get('uniform', '-')} | {cells.get('dynamic', '-')}"
+        lines.append(f"| {network} | {epochs} | {shown} | {pair} | {others or '-'} | `{command}` |")
+
+    trained: dict[tuple, dict[str, list[float]]] = {}
+    for row in (row for row in table.read("trainings") if row["dataset"] == "mnist"):
+        routing = re.search(r" --routing (\w+)", row["command"])
+        command = re.sub(r" --(seed|device) \w+", "", row["command"]).replace(" --routing uniform", "")
+        network = trained.setdefault((f"`{row['model']}`", command, row["epochs"]), {})
+        network.setdefault(routing[1] if routing else "dynamic", []).append(row["test_accuracy"])
+    for (network, command, epochs), routings in trained.items():
+        cells = {name: accuracy(each) for name, each in routings.items()}
+        add(network, command, epochs, max(map(len, routings.values())), cells)
+    numbers = Run.open("mnist").result() or {}
+    right = accuracy([numbers["test_correct"] / numbers["test_images"]])
+    add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": right})
+
+    for plan in ("parts", "routings"):
+        by_rate: dict[str, list[dict]] = {}
+        for row in table.read(plan)["rows"]:
+            rate = row["settings"].get("learning_rate")
+            by_rate.setdefault(f", rate {rate}" if rate else "", []).append(row)
+        for rate, rows in by_rate.items():
+            first, seeds = rows[0]["settings"], len(rows[0]["seeds"])
+            each = {row["name"]: [seed["accuracy"]["test"] for seed in row["seeds"]] for row in rows}
+            cells = {name.partition(",")[0]: accuracy(accuracies) for name, accuracies in each.items()}
+            add(f"`{first['model']}`{rate}", f"python -m experiments {plan}", first["epochs"], seeds, cells)
+    (row,) = (row for row in table.read("overview")["rows"] if row["task"] == "mnist")
+    shown = [cell for cells in row["cells"].values() for cell in cells]
+    each = {cell["name"]: accuracy(cell["each"], cell if "difference" in cell else None) for cell in shown}
+    add("`parts`", row["command"], 3, row["of"], each)
+    return "\n".join(lines)
+
+
+def affnist_table() -> str:
+    """What networks trained on digits anywhere in the frame give on affNIST-style images."""
+    titles = "| network | parameters | all 10,000, % | against uniform | within, % | beyond, % | images/s |"
+    lines = select(table.images(table.read("affnist")), (0, 1, 6, 7, 9, 12, 16)).splitlines()
+    return "\n".join([titles, *lines[1:]])
+
+
+def relations_table() -> str:
+    """Task and information of each network on the graphs that other people made, a column for each graph."""
+    graphs: dict[str, dict[str, str]] = {}
+    for line in table.relations(table.read("relations")).splitlines()[4:]:
+        graph, network, task, information = (cell.strip() for cell in line.strip("|").split("|")[:4])
+        both = [cell for cell in (task, information.partition(" ")[0]) if cell != "-"]
+        graphs.setdefault(graph or list(graphs)[-1], {})[network] = ", ".join(both)
+    shown = [graph for graph in graphs if not graph.endswith("drawn")]
+    names = dict.fromkeys(name for graph in shown for name in graphs[graph])
+    lines = [f"| network | {' | '.join(shown)} |", "|---" * (1 + len(shown)) + "|"]
+    lines += [f"| {name} | {' | '.join(graphs[graph].get(name, '-') for graph in shown)} |" for name in names]
+    return "\n".join(lines)
+
+
+def defaults_table() -> str:
+    """What the default of graph layers gains over equal couplings."""
+    text = select(table.defaults(table.read("defaults")), range(4)).replace("kappa from 0.1", "default")
+    return re.sub(r"\| [\d.]+ \+- [\d.]+, ", "| ", text)
+
+
+def drawings_table() -> str:
+    """What `graphcaps predict` says of some kinds of drawings; the results have all."""
+    digits, others = table.drawings(table.read("drawings")).split("\n\n| no digit")
+    return f"{select(digits, range(4), DRAWINGS)}\n\n{select('| no digit' + others, range(2), DRAWINGS)}"
+
+
+def overview_table(columns: Sequence[str] = (), rows: Container[str] = ()) -> str:
+    """All tasks but MNIST, whose accuracies stand in a table of their own; or some of them."""
+    found = table.read("overview")
+    chosen = [row for row in found["rows"] if row["task"] != "mnist" and (not rows or row["title"] in rows)]
+    if rows:  # without the row that "the same" speaks of
+        chosen = [{**row, "title": row["title"].replace("the same digits", "digits in 40 x 40")} for row in chosen]
+    return table.overview({**found, "rows": chosen}, columns)
+
+
+def bench_table(found: dict) -> str:
+    """The benchmark's tables but that of growing graphs, and of the targets those that were missed."""
+    *parts, targets = bench.bench_tables(found).split("\n\n")
+    first = next(i for i, part in enumerate(parts) if part.startswith("Engine fused as"))
+    title, rule, *rows = targets.splitlines()
+    missed = [row for row in rows if "**missed**" in row]
+    summary = f"{len(rows) - len(missed)} of {len(rows)} targets were met. These were missed:"
+    shown = select("\n".join([title, rule, *missed]), (0, 1, 2))
+    text = "\n\n".join([*parts[:first], *parts[first + 2 :], summary, shown])
+    return re.sub(r"Training steps \(.*?\), images/s", "Training steps, images/s", text)
 
 
 def pretrained_table() -> str:
     """The networks that come with graphcaps, by the heads of their files."""
-    lines = [
-        "| name | test images right | before rounding | coupling entropy | bytes | command |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name in PRETRAINED:
-        numbers = read(name)[0]["numbers"]
-        right = f"{numbers['test_correct']:,} of {numbers['test_images']:,}"
-        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{path_of(name).stat().st_size:,}"
-        made = f"`{numbers['command']}` (seed {numbers['seed']})"
-        lines.append(f"| `{name}` | {right} | {numbers['test_correct_in_float32']:,} | {entropy} | {size} | {made} |")
+    lines = ["| name | trained by | coupling entropy | bytes |", "|---|---|---|---|"]
+    for name in pretrained_names():
+        run = Run.open(name)
+        numbers = run.result() or {}
+        entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{run.checkpoint('best').stat().st_size:,}"
+        lines.append(f"| `{name}` | `{numbers['command']}` (seed {numbers['seed']}) | {entropy} | {size} |")
     return "\n".join(lines)
 
 
@@ -114,9 +215,9 @@ def rooms() -> dict[str, set[str]]:
     arrows: dict[str, set[str]] = {}
     for name in known:
         room = name.split(".")[1:2]
-        if room and room[0] not in ("__main__", "_version"):
+        if room and room[0] != "__main__":
             into = {target.split(".")[1] for target in imported_by(name, known) if target.count(".")}
-            arrows.setdefault(room[0], set()).update(into - {room[0], "_version"})
+            arrows.setdefault(room[0], set()).update(into - {room[0]})
     ordered: dict[str, set[str]] = {}
     while len(ordered) < len(arrows):
         free = sorted(room for room, needs in arrows.items() if room not in ordered and needs <= ordered.keys())
@@ -127,39 +228,52 @@ def rooms() -> dict[str, set[str]]:
 
 
 def rooms_table() -> str:
-    """The rooms, lowest first: what each is and which others it imports."""
-    known, lines = modules(), ["| room | what it is | imports |", "|---|---|---|"]
-    for room, needs in rooms().items():
+    """The rooms, lowest first, and what each is."""
+    known, lines = modules(), ["| room | what it is |", "|---|---|"]
+    for room in rooms():
         file = known[f"graphcaps.{room}"]
         package = file.parent if file.name == "__init__.py" else file
         path = f"{package.relative_to(ROOT)}" + "/" * (package != file)
-        lines.append(f"| `{path}` | {purpose(file)} | {', '.join(sorted(needs)) or '-'} |")
+        lines.append(f"| `{path}` | {re.split(r'[;.](?: |$)', purpose(file))[0]} |")
     return "\n".join(lines)
+
+
+README_COLUMNS = ("uniform", "dynamic", "spherical", "no capsules")
+README_ROWS = ("the same digits, moved further than in training", "Cora", "8 latent factors")
+DRAWINGS = (
+    "all 10,000 test images, as they are",
+    "clean: paper 255, ink 0",
+    "paper 255, ink 215",
+    "paper 60, ink 200",
+    "in a drawn box",
+    "a soft shadow",
+    "a shadow with an edge",
+    "tilted, on a darker table",
+    "thin strokes of a pencil",
+    "photo: tilted, soft shadow, noise",
+    "letters, 28 x 28",
+    "letters drawn large",
+    "noise, 280 x 280",
+    "pieces of photographs",
+)
 
 
 def tables() -> dict[str, str]:
     """Name of the marker -> the text between it and the next ``<!-- end -->``."""
-    overview, benchmarks = table.read("overview"), table.read("bench-cpu")
+    benchmarks = table.read("bench-cpu")
     return {
-        "readme": readme_table(overview),
-        "train": table.trainings(table.read("trainings")),
-        "prune": table.pruning(table.read("pruning")),
+        "readme": overview_table(README_COLUMNS, README_ROWS),
+        "mnist": mnist_table(),
+        "affnist": affnist_table(),
         "transformed": table.transformed(table.RESULTS / "evaluate"),
-        "equivariance": table.equivariance(table.RESULTS / "evaluate"),
-        "compare": plan_table("routings"),
-        "affnist": plan_table("affnist"),
-        "parts": plan_table("parts"),
-        "bench": bench.bench_tables(benchmarks),
+        "bench": bench_table(benchmarks),
         "nodes": bench.nodes_table(benchmarks),
         "busy": bench.busy_table(benchmarks),
-        "factors": table.graphs(table.read("factors")),
-        "motifs": table.graphs(table.read("motifs")),
-        "labels": table.labels(table.read("labels")),
-        "defaults": table.defaults(table.read("defaults")),
-        "relations": table.relations(table.read("relations")),
-        "strokes": table.strokes(table.read("strokes")),
-        "drawings": table.drawings(table.read("drawings")),
-        "matters": table.overview(overview),
+        "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
+        "defaults": defaults_table(),
+        "relations": relations_table(),
+        "drawings": drawings_table(),
+        "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),
         "rooms": rooms_table(),
     }

@@ -14,8 +14,8 @@ anything is trained. Imports no torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -24,20 +24,18 @@ from graphcaps.errors import InputError, check_name, expect, is_whole
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
-OTHERS = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
-"""Settings that are the seeds' or the machine's, and not a plan's."""
+MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
+"""Settings that the seed and the machine determine, not a plan."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One network of the table: ``name``, and ``settings`` of ``TrainConfig`` that differ from the defaults."""
 
     name: str
     settings: dict
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A grid of trainings."""
 
     name: str
@@ -48,7 +46,7 @@ class Plan:
 
     @property
     def cells(self) -> list[tuple[Row, int]]:
-        """All trainings, a row and a seed each, a whole table of the first seed first."""
+        """All trainings, a row and a seed each."""
         return [(row, seed) for seed in self.seeds for row in self.rows]
 
 
@@ -72,45 +70,40 @@ def read_plan(source: str) -> Plan:
     """
     path = PLANS / f"{source}.yaml" if source in plan_names() else Path(source)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
     try:
-        return _checked(found, path.stem)
+        return _checked(entries, path.stem)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
 
-def _checked(found: object, name: str) -> Plan:
-    if not isinstance(found, dict):
-        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(found).__name__}")
-    for entry in found:
+def _checked(entries: object, name: str) -> Plan:
+    if not isinstance(entries, dict):
+        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(entries).__name__}")
+    for entry in entries:
         check_name("entry", entry, ENTRIES)
-    networks, seeds, on = found.get("networks"), found.get("seeds", [0]), found.get("test_on", [])
+    networks, seeds, on = entries.get("networks"), entries.get("seeds", [0]), entries.get("test_on", [])
     if not (isinstance(networks, dict) and networks):
         raise InputError(f"networks: expected a name and settings for each, got {networks}")
     whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
-    expect(whole and len(set(seeds)) == len(seeds), "seeds", "a list of different integers >= 0", seeds)
-    expect(on in ([], ["affnist"]), "test_on", "[affnist]", on)
-    names = [*networks]
-    against = found.get("against", names[0])
-    expect(against in names, "against", f"one of the rows {'; '.join(names)}", against)
-    shared = found.get("train") or {}
-    configs = [_config(*row, shared) for row in networks.items()]
-    rows = tuple(Row(name, {**shared, **(own or {})}) for name, own in networks.items())
-    twice = [row.name for row, config in zip(rows, configs, strict=True) if configs.count(config) > 1]
-    expect(not twice, "networks", "rows with different settings", "; ".join(twice))
-    datasets = {config.dataset for config in configs}
+    expect(whole, "seeds", "a list of integers >= 0", seeds)
+    against = entries.get("against", [*networks][0])
+    expect(against in networks, "against", f"one of the rows {'; '.join(networks)}", against)
+    rows = tuple(Row(name, {**(entries.get("train") or {}), **(own or {})}) for name, own in networks.items())
+    datasets = {_dataset(row) for row in rows}
     expect(len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", sorted(datasets))
-    wanted = "dataset mnist40 for affnist, whose images have 40 x 40 pixels"
-    expect(not on or datasets == {"mnist40"}, "test_on", wanted, sorted(datasets))
+    wanted = "[affnist], and dataset mnist40, whose images have 40 x 40 pixels as well"
+    expect(on == [] or (on, datasets) == (["affnist"], {"mnist40"}), "test_on", wanted, f"{on}, {sorted(datasets)}")
     return Plan(name, rows, tuple(seeds), tuple(on), against)
 
 
-def _config(name: str, own: dict | None, shared: dict) -> TrainConfig:
+def _dataset(row: Row) -> str:
+    """The data set of a row whose settings ``graphcaps train`` takes."""
     try:
-        config = TrainConfig(**OTHERS, **{**shared, **(own or {})})
+        config = TrainConfig(**MACHINE, **row.settings)
         config.check()
-        return config
     except (InputError, TypeError) as error:
-        raise InputError(f"{name}: {error}") from None
+        raise InputError(f"{row.name}: {error}") from None
+    return config.dataset

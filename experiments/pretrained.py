@@ -1,4 +1,4 @@
-"""A run's network as the file that comes with graphcaps; ``graphcaps/models/pretrained.py`` says what is in it."""
+"""The file of a network that comes with graphcaps, made of a run; ``graphcaps/models/pretrained.py`` describes it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import GraphcapsError
-from graphcaps.models.objects import overlaid
+from graphcaps.models.answers import overlaid
 from graphcaps.models.pretrained import path_of
 from graphcaps.progress import bar
 from graphcaps.trace.recording import one_of_each_class, to_bytes
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run, load_routing
 
-LARGEST = 400_000  # bytes
-HARD = 10  # test images that are hard for the network, which the explorer offers
+MAX_BYTES = 400_000
+HARD = 10
+"""Hard test images that the explorer offers."""
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors with half precision in place of float32; raise ``GraphcapsError`` where a number is too large."""
+    """The tensors with half precision instead of float32; raise ``GraphcapsError`` if a number is too large."""
     half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     for name, tensor in half.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -34,12 +35,12 @@ def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def answers_sha256(predicted: torch.Tensor) -> str:
-    """Of the answers to the test images in their order, a byte each, or K ascending ones."""
+    """The sha256 of the answers to the test images in their order, a byte each, or K ascending ones."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def write(run: Run, data: Path) -> str:
-    """Write the network of a finished run into the package, and return what was measured and its sha256 as text."""
+    """Write the network of a finished run into the package, and return the measured numbers and its sha256 as text."""
     path, result = path_of(run.config.dataset), run.result()
     if result is None:
         raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")
@@ -72,15 +73,15 @@ def write(run: Run, data: Path) -> str:
     head = {
         "preset": model.preset,
         "class_names": model.class_names,
-        "limits": model.limits._replace(likeness=None),  # of the reconstruction
+        "limits": model.limits._replace(likeness=None),  # likeness needs the decoder
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
         "numbers": numbers,
     }
     checkpoint.write(path, tensors, head)
     size = path.stat().st_size
-    if size > LARGEST:
-        raise GraphcapsError(f"{path}: expected at most {LARGEST:,} bytes, got {size:,}")
+    if size > MAX_BYTES:
+        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
     lines = [f"{name}: {value}" for name, value in numbers.items()]
     return "\n".join([*lines, f"{path}: {size:,} bytes, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"])
 

@@ -1,10 +1,10 @@
-"""Trainings: each is done once, by whichever process comes to it, and its result lies in a file of its own.
+"""Trials: each is run once, by the process that comes to it first, and its result lies in a file of its own.
 
-    cache/<hash of the settings>.json     what a training gave, and its settings
-    cache/<hash of the settings>.lock     held by the process that trains it
+    cache/<hash of the settings>.json     a trial's settings and its result
+    cache/<hash of the settings>.lock     held by the process that runs it
 
-A trial is a function of a ``Place`` and of settings that are plain values. Nothing but its settings names it: after a
-change of the code, delete the cache.
+A trial is a function of a ``Place`` and of settings that are plain values. Its name in the cache depends on function
+and settings alone: delete the cache after a change of the code.
 """
 
 from __future__ import annotations
@@ -12,50 +12,46 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, product
 from math import isfinite
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import filelock
+import joblib
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import table
 from graphcaps.atomic import write_text
-from graphcaps.errors import GraphcapsError
+from graphcaps.errors import GraphcapsError, check_name
 from graphcaps.progress import bar
-from graphcaps.threads import cores
 from graphcaps.training.loop import Interrupted
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where trials run, which their results don't depend on.
+    """Where trials run; their results don't depend on it.
 
     Args:
         data: folder with the data sets.
         cache: folder of finished trials, and of the run folders of networks for images.
         device: where networks for images are trained; those for graphs are on the CPU.
-        processes: for trials of one thread; default: one per core; 0 trains nothing.
+        processes: for trials of one thread; default: one per core.
     """
 
     data: Path
     cache: Path
     device: str = "auto"
     processes: int | None = None
-
-
-class Missing(GraphcapsError):
-    """A trial is not in the cache, and none was to be run."""
 
 
 def key(function: Callable[..., dict], settings: dict) -> str:
@@ -65,119 +61,96 @@ def key(function: Callable[..., dict], settings: dict) -> str:
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:
-    """A trial's result, or None where there is none that can be read."""
+    """A trial's result, or None if there is none that can be read."""
     try:
         return json.loads((place.cache / f"{key(function, settings)}.json").read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def trial(function: Callable[..., dict], settings: dict, place: Place, wait: bool = True) -> dict | None:
-    """A trial's result, from the cache or made now; None where another process is making it and ``wait`` is False."""
-    if (found := cached(function, settings, place)) is not None:
-        return found
+def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
+    """Run a trial if its result isn't in the cache; wait while another process runs it."""
     place.cache.mkdir(parents=True, exist_ok=True)
     name = place.cache / key(function, settings)
-    try:
-        with filelock.FileLock(f"{name}.lock").acquire(timeout=-1 if wait else 0):
-            if cached(function, settings, place) is None:
-                result = function(place, **settings)
-                write_text(f"{name}.json", json.dumps({"settings": settings, "result": result}) + "\n")
-    except filelock.Timeout:
-        return None
-    return cached(function, settings, place)
+    with filelock.FileLock(f"{name}.lock"):
+        if cached(function, settings, place) is None:
+            result = function(place, **settings)
+            write_text(f"{name}.json", json.dumps({"settings": settings, "result": result}) + "\n")
 
 
 def run(
-    function: Callable[..., dict],
-    trials: Sequence[dict],
-    place: Place,
-    title: str,
-    parallel: bool = True,
-    after: Callable[[], object] = lambda: None,
+    function: Callable[..., dict], trials: Sequence[dict], place: Place, title: str, parallel: bool = True
 ) -> list[dict]:
-    """The results of all trials, in order. What another process is at comes last, and is waited for.
+    """The results of all trials, in order. New ones are run in random order, so that two processes share the work.
 
     Args:
         function: importable by name; from a ``Place`` and a trial's settings to plain values.
-        trials: settings, plain.
-        title: what the progress is of.
-        parallel: on one thread each, side by side, so that numbers don't depend on how many cores there are. Else one
-            after the other, with all threads.
-        after: called after each trial.
+        trials: settings, plain values.
+        title: shown beside the progress.
+        parallel: run trials side by side, on one thread each, so that numbers don't depend on how many cores there are.
+            Otherwise one after the other, with all threads.
 
     Raises:
-        Missing: trials aren't in the cache, and ``place.processes`` is 0.
         GraphcapsError: what trials raised, after all others have ended; ``Interrupted`` at once.
     """
-    found = {k: result for k, settings in enumerate(trials) if (result := cached(function, settings, place))}
-    left = [k for k in range(len(trials)) if k not in found]
-    if left and place.processes == 0:
-        raise Missing(f"{place.cache}: expected {len(trials)} trials of {title}, got {len(found)}")
-    failed: dict[int, GraphcapsError] = {}
+    left = [settings for settings in trials if cached(function, settings, place) is None]
+    jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
+    errors = []
     with bar(title, show=parallel and bool(left)) as on_progress:
-        for wait in (False, True):
-            jobs = {k: (function, trials[k], place, wait) for k in left}
-            for k, result in _results(jobs, place.processes or cores()) if parallel else _in_turn(jobs):
-                if isinstance(result, GraphcapsError):
-                    failed[k] = result
-                elif result is not None:
-                    found[k] = result
-                    on_progress(len(found) / len(trials))
-                    after()
-            left = [k for k in left if k not in found and k not in failed]
-    if failed:
-        raise GraphcapsError("; ".join(f"{title}, {trials[k]}: {error}" for k, error in failed.items()))
-    return [found[k] for k in range(len(trials))]
+        workers = min(place.processes or joblib.cpu_count(only_physical_cores=True), len(jobs)) if parallel else 1
+        for n, error in enumerate(_attempts(jobs, workers), 1):
+            errors += [f"{title}, {error}"] if error else []
+            on_progress(n / len(jobs))
+    if errors:
+        raise GraphcapsError("; ".join(errors))
+    return [result for settings in trials if (result := cached(function, settings, place)) is not None]
 
 
-def _in_turn(jobs: dict[int, tuple]) -> Iterator[tuple[int, dict | GraphcapsError | None]]:
-    for k, job in jobs.items():
-        try:
-            yield k, trial(*job)
-        except Interrupted:
-            raise
-        except GraphcapsError as error:
-            yield k, error
-
-
-def _results(jobs: dict[int, tuple], processes: int) -> Iterator[tuple[int, dict | GraphcapsError | None]]:
-    """Of trials on one thread each, as they end."""
-    if min(processes, len(jobs)) <= 1:
-        with _one_thread():
-            yield from _in_turn(jobs)
+def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
+    """The error of each trial, or "", as the trial ends."""
+    if processes <= 1:
+        yield from (_attempt(*job) for job in jobs)
         return
-    pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn"), initializer=_start_process)
-    with pool:
-        futures = {pool.submit(trial, *job): k for k, job in jobs.items()}
+    with ProcessPoolExecutor(processes, get_context("spawn"), _start_process) as pool:
+        futures = [pool.submit(_attempt, *job) for job in jobs]
         try:
-            for future in as_completed(futures):
-                try:
-                    yield futures[future], future.result()
-                except GraphcapsError as error:
-                    yield futures[future], error
+            yield from (future.result() for future in as_completed(futures))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once; the process that started it reports
-    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process without a traceback; its parent reports
 
 
-@contextmanager
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if one_thread else threads)
     try:
-        yield
+        trial(function, settings, place)
+    except Interrupted:
+        raise
+    except GraphcapsError as error:
+        return f"{settings}: {error}"
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+    return ""
+
+
+# What tasks on graphs share
+
+
+def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The names, each of which must be known; all that are known if none is given."""
+    known = [*dict.fromkeys(known)]
+    for name in names:
+        check_name("task", name, known)
+    return [*(names or known)]
 
 
 def best_setting(fits: Sequence[Sequence[dict]]) -> int:
-    """Index of the setting whose trainings did best on validation: by mean accuracy, then by mean loss."""
+    """Index of the setting whose trainings did best on validation: by mean score, then by mean loss."""
     scores = [(fmean(fit["val_accuracy"] for fit in row), -fmean(fit["val_loss"] for fit in row)) for row in fits]
     return max(range(len(scores)), key=scores.__getitem__)
 
@@ -188,75 +161,63 @@ def choose_and_test(
     trial_seeds: Sequence[int],
     seeds: int,
     place: Place,
-    **common,
+    common: dict,
 ) -> dict[str, tuple[dict, list[dict]]]:
-    """Of each network the settings that do best on validation, and its trainings with them.
+    """Each network's settings that do best on validation, and its trainings with them.
 
     Args:
-        function: a trial of ``network``, ``settings``, ``seed`` and what is ``common`` to all.
-        settings: of each network those that are tried.
+        function: a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``.
+        settings: those that are tried, by network.
         trial_seeds: each setting is trained from each of them.
-        seeds: what was chosen is trained from 0 to seeds - 1.
+        seeds: the chosen settings are trained from 0 to seeds - 1.
     """
 
-    def trials(network: str, tried: Sequence[dict], of: Iterable[int]) -> list[dict]:
-        return [common | {"network": network, "settings": each, "seed": seed} for each, seed in product(tried, of)]
+    def fitted(tried: dict[str, list[dict]], starts: Iterable[int], what: str) -> Iterator[dict]:
+        named = [(network, each) for network, several in tried.items() for each in several]
+        jobs = [
+            common | {"network": network, "settings": each, "seed": seed}
+            for (network, each), seed in product(named, starts)
+        ]
+        return iter(run(function, jobs, place, f"{', '.join(settings)}: {what}"))
 
-    jobs = [job for network, tried in settings.items() for job in trials(network, tried, trial_seeds)]
-    fits, chosen, size = iter(run(function, jobs, place, f"{', '.join(settings)}: settings")), {}, len(trial_seeds)
+    fits, best, size = fitted(settings, trial_seeds, "settings"), {}, len(trial_seeds)
     for network, tried in settings.items():
-        chosen[network] = tried[best_setting([[*islice(fits, size)] for _ in tried])]
-    jobs = [job for network, best in chosen.items() for job in trials(network, [best], range(seeds))]
-    fits = iter(run(function, jobs, place, f"{', '.join(settings)}: seeds"))
-    return {network: (best, [*islice(fits, seeds)]) for network, best in chosen.items()}
+        best[network] = [tried[best_setting([[*islice(fits, size)] for _ in tried])]]
+    fits = fitted(best, range(seeds), "seeds")
+    return {network: (only, [*islice(fits, seeds)]) for network, (only,) in best.items()}
 
 
-def rows(
-    function: Callable[..., dict],
-    settings: dict[str, list[dict]],
-    trial_seeds: Sequence[int],
-    seeds: int,
-    place: Place,
-    labels: Callable[[int], Tensor],
-    **common,
-) -> dict[str, dict]:
-    """``choose_and_test``, and of each network a row, see ``table.row``, from the test labels of each seed.
-
-    A ``picture`` in a result, of what is to be drawn, is in the row as the first seed has it.
-    """
-    made = {}
-    for network, (chosen, fits) in choose_and_test(function, settings, trial_seeds, seeds, place, **common).items():
-        right = [accuracy(each, labels(seed)) for seed, each in enumerate(fits)]
-        made[network] = table.row(network, fits, right, [chosen])
-        if "picture" in fits[0]:
-            made[network]["picture"] = fits[0]["picture"]
-    return made
+def accuracy(scores: Tensor, labels: Tensor) -> float:
+    """Share of the items (n, *) whose highest score, of scores (n, J, *), is that of their label."""
+    return (scores.argmax(dim=1) == labels).double().mean().item()
 
 
 def fit(
     model: nn.Module,
     losses: Callable[[], Iterable[Tensor]],
-    validate: Callable[[], tuple[Tensor, Tensor]],
-    predict: Callable[[], Tensor],
+    answers: Callable[[Any], tuple[Tensor, Tensor]],
+    val: object,
+    test: object,
     *,
     lr: float,
     weight_decay: float = 0.0,
     epochs: int,
     patience: int,
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    score: Callable[[Tensor, Tensor], float] = accuracy,
 ) -> dict:
     """Train with Adam; the lowest validation loss chooses the epoch, whose weights the model then has.
 
-    Predictions meet the test labels only after everything was chosen.
+    The test part is read only after everything was chosen.
 
     Args:
         losses: those of an epoch, each computed when it is asked for; a step is made after each.
-        validate: scores (n, J, *) and labels (n, *) of the validation part.
-        predict: scores of the test part.
+        answers: from a part of the data to scores (n, J, *) and labels (n, *).
+        val, test: the parts.
         patience: epochs without a lower loss, after which training ends.
     """
     adam, start = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay), time.perf_counter()
-    best, weights, lowest = {"epoch": 0}, {}, float("inf")
+    best, weights, lowest = 0, {}, float("inf")
     for epoch in range(1, epochs + 1):
         model.train()
         for each in losses():
@@ -265,23 +226,16 @@ def fit(
             adam.step()
         model.eval()
         with torch.no_grad():
-            scores, labels = validate()
-            value = loss(scores, labels).item()
+            value = loss(*answers(val)).item()
         if not isfinite(value):
             raise GraphcapsError(f"epoch {epoch}: expected a finite validation loss, got {value}")
         if value < lowest:
-            accuracy = (scores.argmax(dim=1) == labels).double().mean().item()
-            lowest, weights = value, copy.deepcopy(model.state_dict())
-            best = {"val_accuracy": accuracy, "val_loss": value, "epoch": epoch}
-        if epoch - best["epoch"] >= patience:
+            best, lowest, weights = epoch, value, copy.deepcopy(model.state_dict())
+        if epoch - best >= patience:
             break
     model.load_state_dict(weights)
     with torch.no_grad():
-        predicted = predict().argmax(dim=1).tolist()
+        reached, tested = score(*answers(val)), score(*answers(test))
     parameters, seconds = sum(weight.numel() for weight in model.parameters()), time.perf_counter() - start
-    return best | {"parameters": parameters, "seconds": seconds, "predicted": predicted}
-
-
-def accuracy(result: dict, labels: Tensor) -> float:
-    """Share of the test items whose predicted class is their label."""
-    return (torch.tensor(result["predicted"]) == labels).double().mean().item()
+    about = {"val_accuracy": reached, "val_loss": lowest, "epoch": best, "parameters": parameters, "seconds": seconds}
+    return about | {"test": tested}

@@ -1,4 +1,4 @@
-"""Tables: what was measured as plain numbers, and the Markdown that is made of them. Imports no torch."""
+"""Tables: results as plain numbers, and the Markdown that is made of them. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,72 +9,66 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-import numpy as np
+import pandas as pd
 
-from experiments.statistics import difference, mcnemar, paired
+from experiments.statistics import paired
 from graphcaps.atomic import write_text
 from graphcaps.errors import expect
 
 RESULTS = Path(__file__).parent / "results"
-COUNTS, SHARES = ("dead", "starved"), ("entropy", "away")  # of a layer's capsules, and of its couplings
 
 
-def write(name: str, found: dict, folder: Path) -> str:
-    """Write ``NAME.json`` and, made of it, ``NAME.md``; return the latter's text."""
-    text = markdown(found)
-    write_text(folder / f"{name}.json", json.dumps(found, indent=1) + "\n")
+def write(name: str, result: dict, folder: Path) -> str:
+    """Write ``NAME.json`` and the table made of it, ``NAME.md``; return the table."""
+    text = markdown(result)
+    write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
     return text
 
 
 def read(name: str) -> dict:
-    """What was measured of an experiment and is committed.
+    """The committed result of an experiment.
 
     Raises:
-        InputError: nothing is.
+        InputError: there is none.
     """
     path = RESULTS / f"{name}.json"
     expect(path.is_file(), "results", f"{path.name} in {RESULTS}", "none", f"Run: python -m experiments {name}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def markdown(found: dict) -> str:
-    """The table of a result, by what it holds."""
+def markdown(result: dict) -> str:
+    """The table of a result, whose kind one of its entries tells."""
     kinds: dict[str, Callable[[dict], str]] = {
         "plan": images,
         "parts": graphs,
         "columns": overview,
         "strength": pruning,
-        "labellings": strokes,
         "drawings": drawings,
         "relations": relations,
         "labels": labels,
         "defaults": defaults,
     }
-    return next(made(found) for kind, made in kinds.items() if kind in found)
+    return next(made(result) for kind, made in kinds.items() if kind in result)
 
 
 # Numbers
 
 
-def row(network: str, fits: Sequence[dict], test: Sequence[float], chosen: Sequence[dict]) -> dict:
-    """One network of a table.
+def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequence[float] | None = None) -> dict:
+    """One network's line of a table, as plain numbers.
 
     Args:
         network: its name.
-        fits: its trainings with the settings that were chosen, see ``run.fit``.
-        test: test accuracies, in [0, 1]: one per training or, where several belong together, their means.
+        fits: its trainings with the chosen settings, as ``run.fit`` returns them.
         chosen: the settings; one choice, or one per fold.
-
-    Returns:
-        all of it, plain; ``test_sd`` is None of one test accuracy. Where fits have ``information``, how well each
-        layer's couplings give away the factor of an edge, also its spread as ``recovered``, and ``concentration``,
-        kappa of each fit's layers.
+        test: test scores in [0, 1]; default: those of ``fits``.
     """
-    found = {
+    test = [fit["test"] for fit in fits] if test is None else test
+    made = {
         "name": network,
         "test_mean": fmean(test),
-        "test_sd": stdev(test) if len(test) > 1 else None,
+        "test_sd": spread(test)["sd"],
         "test": [*test],
         "validation": fmean(fit["val_accuracy"] for fit in fits),
         "parameters": max(fit["parameters"] for fit in fits),
@@ -83,56 +77,38 @@ def row(network: str, fits: Sequence[dict], test: Sequence[float], chosen: Seque
         "settings": [*chosen],
         "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
     }
-    if "information" in fits[0]:
+    if "information" in fits[0]:  # how well each layer's couplings tell the factor of an edge
         layers = enumerate(zip(*(fit["information"] for fit in fits), strict=True), 1)
-        found["recovered"] = {f"layer {n}": spread(each) for n, each in layers}
-        found["concentration"] = [fit["concentration"] for fit in fits]
-    return found
+        made["recovered"] = {f"layer {n}": spread(each) for n, each in layers}
+        made["concentration"] = [fit["concentration"] for fit in fits]
+    return made | ({"picture": fits[0]["picture"]} if "picture" in fits[0] else {})
+
+
+def rows(trained: dict[str, tuple[dict, list[dict]]]) -> dict[str, dict]:
+    """A ``row`` for each network, from what ``run.choose_and_test`` returns."""
+    return {network: row(network, fits, [settings]) for network, (settings, fits) in trained.items()}
 
 
 def spread(values: Sequence[float]) -> dict:
-    """Mean and standard deviation, None of one value, and the values.
-
+    """
     >>> spread([0.25])
     {'mean': 0.25, 'sd': None, 'each': [0.25]}
     """
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": [*values]}
 
 
-def margin(ours: Sequence[float], theirs: Sequence[float]) -> dict:
-    """Mean of the differences, pair by pair, and its standard error, None of one pair.
-
-    >>> margin([0.75, 0.5], [0.25, 0.5])
-    {'mean': 0.25, 'standard_error': 0.25}
-    """
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
-    return {"mean": fmean(differences), "standard_error": error}
-
-
 def margins(network: str, rows: dict[str, dict]) -> dict[str, dict]:
-    """``margin`` of one row over each of the others."""
-    others = [other for other in rows if other != network]
-    return {f"{network} over {other}": margin(rows[network]["test"], rows[other]["test"]) for other in others}
+    """Mean and standard error of a network's lead over each of the others, pair by pair.
 
-
-def compared(name: str, cells: list[dict], pairs: list[tuple[dict, dict]]) -> dict:
-    """A network on one set of images: its accuracies, and its difference to another network of the same seeds.
-
-    Args:
-        name: of the set of images, in ``right`` of each cell.
-        cells: its trainings, ``right`` (N,) bool.
-        pairs: a training of its and one of the other's, per seed that both have.
+    >>> margins("a", {"a": {"test": [0.75, 0.5]}, "b": {"test": [0.25, 0.5]}})
+    {'a over b': {'mean': 0.25, 'standard_error': 0.25}}
     """
-    right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
-    found = {"count": right.shape[1], **spread(right.mean(axis=1).tolist())}
-    del found["each"]
-    if pairs:
-        ours, theirs = (np.stack([pair[k]["right"][name] for pair in pairs]) for k in (0, 1))
-        gap, low, high = difference(ours, theirs)
-        each = [mcnemar(*both) for both in zip(ours, theirs, strict=True)]
-        found |= {"difference": gap, "interval": [low, high], "mcnemar": each}
-    return found
+    made = {}
+    for other in (other for other in rows if other != network):
+        lead = spread([a - b for a, b in zip(rows[network]["test"], rows[other]["test"], strict=True)])
+        error = None if lead["sd"] is None else lead["sd"] / len(lead["each"]) ** 0.5
+        made[f"{network} over {other}"] = {"mean": lead["mean"], "standard_error": error}
+    return made
 
 
 # Words
@@ -145,6 +121,13 @@ def settings_text(settings: dict) -> str:
     """
     words = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
     return ", ".join(name.replace("_", " ") + f" {word}" * (settings[name] is not True) for name, word in words.items())
+
+
+def protocol(counted: str, settings: int, how: str, repeated: bool) -> str:
+    """How a table's numbers were made: trainings, choice of settings, choice of the epoch."""
+    spread = ", mean +- standard deviation" * repeated
+    chosen = f"Settings: of {settings} for each, the one with the {how}"
+    return f"{counted}{spread}. {chosen}. Epoch: the lowest validation loss."
 
 
 def counted(number: int, one: str) -> str:
@@ -171,311 +154,244 @@ def interval(gap: float, low: float, high: float) -> str:
     return f"{gap * 100:+.2f} ({low * 100:+.2f} to {high * 100:+.2f})"
 
 
-def lines(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def lines(titles: str, rows: Sequence[Sequence[object]]) -> str:
     """A Markdown table.
 
-    >>> print(lines(["", "a"], [["b", 1]]))
+    >>> print(lines(" | a", [["b", 1]]))
     | | a |
     |---|---|
     | b | 1 |
     """
-    head, *body = ["|" + "".join(f" {cell} |" if cell != "" else " |" for cell in cells) for cells in (titles, *rows)]
-    return "\n".join([head, "|" + "---|" * len(titles), *body])
-
-
-# Tables
-
-
-def images(results: dict) -> str:
-    """Of a plan, one line per network. Accuracies in %, mean +- sd over seeds, on so many images; differences in points
-    with their 95 % interval."""
-    titles, rows = ["network", "parameters", "seeds"], []
-    for name, called in results["images"].items():
-        count = results["rows"][0]["images"][name]["count"]
-        titles += [f"{called} accuracy ({count:,})", f"against {results['against']}", "McNemar p"]
-    for row in results["rows"]:
-        cells = [row["name"], f"{row['parameters']:,}", len(row["seeds"])]
-        for name in results["images"]:
-            cells += _accuracies(row["images"][name])
-        cells += [f"{fmean(seed[key] for seed in row['seeds']):,.0f}" for key in ("seconds", "images_per_second")]
-        routed = row["settings"].get("routing") != "uniform" and row["seeds"][0]["capsules"] is not None
-        usage = _capsules([seed["capsules"] for seed in row["seeds"]]) if routed else ["-"] * 4
-        rows.append([*cells, *usage])
-    return lines([*titles, "seconds", "images/s", *COUNTS, *SHARES], rows)
-
-
-def _accuracies(found: dict) -> list[str]:
-    accuracy = percent(found["mean"], found["sd"])
-    if "difference" not in found:
-        return [accuracy, "-", "-"]
-    chances = [f"{p:.2g}" for p in found["mcnemar"]]
-    if len(chances) > 5:
-        chances = [f"{min(found['mcnemar']):.2g} to {max(found['mcnemar']):.2g}"]
-    return [accuracy, interval(found["difference"], *found["interval"]), ", ".join(chances)]
-
-
-def _capsules(seeds: list[list[dict]]) -> list[str]:
-    """Means over the seeds, of each layer from below: dead and starved of its capsules, entropy of undecided, couplings
-    away from uniform.
-
-    >>> layer = {"dead": 0, "starved": 2, "capsules": 26, "entropy": 0.9, "away": 0.75}
-    >>> _capsules([[layer], [layer | {"starved": 3}]])
-    ['0 of 26', '2.5 of 26', '90.0%', '75.0%']
-    """
-    layers = [{key: fmean(each[key] for each in same) for key in same[0]} for same in zip(*seeds, strict=True)]
-    number = "{:,.1f}".format
-    counts = [
-        ", ".join(f"{number(layer[key]).removesuffix('.0')} of {layer['capsules']:,.0f}" for layer in layers)
-        for key in COUNTS
-    ]
-    return counts + [", ".join(f"{layer[key]:.1%}" for layer in layers) for key in SHARES]
-
-
-def graphs(found: dict) -> str:
-    """Of a task on graphs: a table for each of its parts, the margins, and how it was done."""
-    spent = f"{found['minutes']:.1f} min in {found['processes']} processes of one thread"
-    if "kept" in found:
-        spent += f", with {found['kept']} trainings kept from before"
-    parts = [f"`{found['command']}`, {spent}:"]
-    for part in found["parts"]:
-        parts += [f"{part[of]} {of}:" for of in ("factors", "motifs") if of in part]
-        rows = []
-        for each in part["rows"]:
-            settings, times = next(iter(each["chosen"].items()))
-            settings += f" ({times} of {sum(each['chosen'].values())} folds)" * (len(each["chosen"]) > 1)
-            test = percent(each["test_mean"], each["test_sd"]).partition(" ")
-            rows.append(
-                [each["name"], f"**{test[0]}**{test[1]}{test[2]}", f"{each['validation'] * 100:.2f}"]
-                + [f"{each['parameters']:,}", f"{each['epochs']:.0f}", settings]
-            )
-        titles = ["", f"test {found['measure']}", "validation", "parameters", "epochs", "settings"]
-        over = "; ".join(
-            f"{name} {percent(each['mean'], each['standard_error'], '+')}" for name, each in part["margins"].items()
-        )
-        known = "".join(
-            f" {each['name'].capitalize()}: {_recovered(each)}." for each in part["rows"] if "recovered" in each
-        )
-        known += f" {_known(part['known'])}." if "known" in part else ""
-        margins = f"Margins and their standard errors, points: {over}.{known} {part['protocol']}"
-        parts += [lines(titles, rows), margins]
-    return "\n\n".join(parts)
+    cells = [titles.split(" | "), *rows]
+    head, *body = ["|" + "".join(f" {cell} |" if cell != "" else " |" for cell in row) for row in cells]
+    return "\n".join([head, "|" + "---|" * len(cells[0]), *body])
 
 
 def _score(score: dict) -> str:
     return f"{score['mean']:.3f}" + (f" +- {score['sd']:.3f}" if score["sd"] is not None else "")
 
 
-def _recovered(row: dict) -> str:
-    """How well a row's couplings give away the factor, or the motif, of an edge.
+# Tables
 
-    >>> _recovered({"recovered": {"layer 1": {"mean": 0.5, "sd": 0.01}, "layer 2": {"mean": 0.25, "sd": None}}})
-    'adjusted mutual information of couplings and true factors: 0.500 +- 0.010 in layer 1, 0.250 in layer 2'
+
+def images(results: dict) -> str:
+    """A line per network of a plan. Accuracies in %, mean +- sd over seeds; differences in points with their 95 %
+    interval."""
+    titles, rows = ["network", "parameters", "seeds"], []
+    for name, called in results["images"].items():
+        count = results["rows"][0]["images"][name]["count"]
+        titles += [f"{called} accuracy ({count:,})", f"against {results['against']}", "McNemar p"]
+    for row in results["rows"]:
+        seeds = pd.DataFrame(row["seeds"])
+        cells = [row["name"], f"{row['parameters']:,}", len(seeds)]
+        for name in results["images"]:
+            cells += _accuracies(row["images"][name])
+        cells += [f"{seeds[key].mean():,.0f}" for key in ("seconds", "images_per_second")]
+        routed = row["settings"].get("routing") != "uniform" and row["seeds"][0]["capsules"] is not None
+        rows.append([*cells, *(_capsules([*seeds["capsules"]]) if routed else ["-"] * 4)])
+    return lines(" | ".join([*titles, "seconds", "images/s", "dead", "starved", "entropy", "away"]), rows)
+
+
+def _accuracies(image_set: dict) -> list[str]:
+    accuracy = percent(image_set["mean"], image_set["sd"])
+    if "difference" not in image_set:
+        return [accuracy, "-", "-"]
+    chances = [f"{p:.2g}" for p in image_set["mcnemar"]]
+    if len(chances) > 5:
+        chances = [f"{min(image_set['mcnemar']):.2g} to {max(image_set['mcnemar']):.2g}"]
+    return [accuracy, interval(image_set["difference"], *image_set["interval"]), ", ".join(chances)]
+
+
+def _capsules(seeds: list[list[dict]]) -> list[str]:
+    """Means over the seeds, for each layer: dead and starved capsules, entropy, couplings away from uniform.
+
+    >>> layer = {"dead": 0, "starved": 2, "capsules": 26, "entropy": 0.9, "away": 0.75}
+    >>> _capsules([[layer], [layer | {"starved": 3}]])
+    ['0 of 26', '2.5 of 26', '90.0%', '75.0%']
     """
+    layers = pd.concat(map(pd.DataFrame, seeds)).groupby(level=0).mean()
+    of = " of " + layers["capsules"].map("{:,.0f}".format)
+    parts = [layers[key].map("{:,.1f}".format).str.removesuffix(".0") + of for key in ("dead", "starved")]
+    parts += [layers[key].map("{:.1%}".format) for key in ("entropy", "away")]
+    return [", ".join(part) for part in parts]
+
+
+def graphs(result: dict) -> str:
+    """A task on graphs: a table for each of its parts, the margins, and how it was done."""
+    spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread"
+    if "kept" in result:
+        spent += f", with {result['kept']} trainings kept from before"
+    parts = [f"`{result['command']}`, {spent}:"]
+    for part in result["parts"]:
+        parts += [f"{part[of]} {of}:" for of in ("factors", "motifs") if of in part]
+        rows = []
+        for each in part["rows"]:
+            settings, times = next(iter(each["chosen"].items()))
+            settings += f" ({times} of {sum(each['chosen'].values())} folds)" * (len(each["chosen"]) > 1)
+            mean, *sd = percent(each["test_mean"], each["test_sd"]).split(" ", 1)
+            cells = [each["name"], " ".join([f"**{mean}**", *sd]), f"{each['validation'] * 100:.2f}"]
+            rows.append([*cells, f"{each['parameters']:,}", f"{each['epochs']:.0f}", settings])
+        parts.append(lines(f" | test {result['measure']} | validation | parameters | epochs | settings", rows))
+        leads = (f"{name} {percent(*lead.values(), '+')}" for name, lead in part["margins"].items())
+        known = "".join(
+            f" {each['name'].capitalize()}: {_recovered(each)}." for each in part["rows"] if "recovered" in each
+        )
+        if "known" in part:
+            accuracy, score = part["known"]["accuracy"], part["known"]["score"]
+            known += " Told how the graphs were drawn, belief propagation has micro-F1 "
+            known += f"{percent(accuracy['mean'], accuracy['sd'])}, information {_score(score)}."
+        parts.append(f"Margins and their standard errors, points: {'; '.join(leads)}.{known} {part['protocol']}")
+    return "\n\n".join(parts)
+
+
+def _recovered(row: dict) -> str:
     layers = [f"{_score(score)} in {where}" for where, score in row["recovered"].items()]
     return f"adjusted mutual information of couplings and true factors: {', '.join(layers)}"
 
 
-def _known(known: dict) -> str:
-    accuracy, score = known["accuracy"], known["score"]
-    found = f"micro-F1 {percent(accuracy['mean'], accuracy['sd'])}, information {_score(score)}"
-    return f"Told how the graphs were drawn, belief propagation has {found}"
-
-
-def relations(found: dict) -> str:
-    """A line per graph and network: the task's score, and what couplings say of the kinds of edges."""
+def relations(result: dict) -> str:
+    """A line per graph and network: the task's score, and what couplings tell about the kinds of edges."""
     rows, before = [], None
-    for row in found["relations"]:
+    for row in result["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
-        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
-        order = [(trained, "information"), (untrained, "information"), (trained, "unseen"), (trained, "precision")]
-        scores = [_score(of[key]) if key in of else "-" for of, key in (*order, (untrained, "precision"))]
-        data = row["data"] if row["data"] != before else ""
-        rows.append([data, row["name"], task, *scores, *(row.get("chosen") or {"-": 1})])
+        states = [row.get(state) or {} for state in ("trained", "untrained")]
+        scores = [of.get(key) for key in ("information", "unseen", "precision") for of in states]
+        del scores[3]  # couplings before training know no training nodes
+        texts = [_score(score) if score else "-" for score in scores]
+        rows.append([row["data"] * (row["data"] != before), row["name"], task, *texts, *(row.get("chosen") or "-")])
         before = row["data"]
-    titles = ["graph", "network", "task", "information", "untrained", "at no training node", "precision", "untrained"]
-    return f"`{found['command']}`:\n\n{lines([*titles, 'settings'], rows)}"
+    scores = "information | untrained | at no training node | precision | untrained"
+    return f"`{result['command']}`:\n\n{lines(f'graph | network | task | {scores} | settings', rows)}"
 
 
-def labels(found: dict) -> str:
+def labels(result: dict) -> str:
     """A line per graph and way to read classes, a column per network: micro-F1, and how far beliefs are ahead."""
-    rows, tasks = [], _by_task(found["labels"], "heads")
-    names = dict.fromkeys(row["name"] for row in found["labels"])
-    for (data, heads), networks in tasks.items():
-        ours = networks["beliefs"]
-        ahead = paired(ours["test"], networks["uniform"]["test"])
-        cells = [networks.get(name) for name in names]
-        scores = [percent(row["test_mean"], row["test_sd"]) if row else "-" for row in cells]
-        rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", _score(spread(ours["couplings"]))])
-    return f"`{found['command']}`:\n\n{lines(['graph', 'factors', *names, 'ahead of uniform', 'information'], rows)}"
+    frame, rows = pd.DataFrame(result["labels"]), []
+    names = [*frame["name"].unique()]
+    for (data, heads), each in frame.groupby(["data", "heads"], sort=False):
+        each = each.set_index("name")
+        ahead = paired(each["test"]["beliefs"], each["test"]["uniform"])
+        scores = [percent(*each.loc[name, ["test_mean", "test_sd"]]) if name in each.index else "-" for name in names]
+        couplings = _score(spread(each["couplings"]["beliefs"]))
+        rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", couplings])
+    titles = " | ".join(["graph", "factors", *names, "ahead of uniform", "information"])
+    return f"`{result['command']}`:\n\n{lines(titles, rows)}"
 
 
-def defaults(found: dict) -> str:
+def defaults(result: dict) -> str:
     """A line per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
-    rows, tasks = [], _by_task(found["defaults"], "layout")
-    for where, routings in tasks.items():
-        cells = []
-        for name, row in routings.items():
-            overlap = 1 / 9 if where[1] == "readout" else 0.0  # of ten folds
-            gap = paired(row["test"], routings["uniform"]["test"], overlap) if name != "uniform" else None
-            cells.append(percent(row["test_mean"], row["test_sd"]) + (f", {interval(*gap)}" if gap else ""))
+    frame, rows = pd.DataFrame(result["defaults"]), []
+    for where, each in frame.groupby(["data", "layout"], sort=False):
+        uniform, cells = each.set_index("name")["test"]["uniform"], []
+        for row in each.itertuples():
+            overlap = 1 / 9 if row.layout == "readout" else 0.0  # ten folds
+            gap = paired(row.test, uniform, overlap) if row.name != "uniform" else None
+            cells.append(percent(row.test_mean, row.test_sd) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
-    return f"`{found['command']}`:\n\n{lines(['graph', 'layout', *routings], rows)}"
-
-
-def _by_task(rows: list[dict], how: str) -> dict[tuple[str, str], dict[str, dict]]:
-    """(data, how) -> name -> row."""
-    tasks: dict[tuple[str, str], dict[str, dict]] = {}
-    for row in rows:
-        tasks.setdefault((row["data"], row[how]), {})[row["name"]] = row
-    return tasks
+    return f"`{result['command']}`:\n\n{lines(' | '.join(['graph', 'layout', *frame['name'].unique()]), rows)}"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
-    """A row per task, a column per routing, or some ``columns`` of it.
+    """A row per task, a column per routing; ``columns`` picks some.
 
-    In a cell stand the mean and standard deviation in %, and the difference to uniform in points with its 95 %
-    interval, bold where 0 is outside. "-": there is no such network. Empty: not trained yet.
+    A cell has mean and standard deviation in %, and the difference to uniform in points with its 95 % interval, bold
+    where 0 is outside. "-": there is no such network.
     """
     columns, rows = columns or results["columns"], []
     for row in results["rows"]:
-        texts = [
-            "-" if some is None else "<br>".join(_cell(one, row) for one in some)
-            for some in map(row["cells"].get, columns)
-        ]
+        cells = [row["cells"].get(column) for column in columns]
+        texts = ["-" if some is None else "<br>".join(_cell(one, row) for one in some) for some in cells]
         title = row["title"] + (f", {row['measure']}" if row["measure"] != "accuracy" else "")
         rows.append([title, f"{row['of']} {row['unit']}", *texts])
-    return lines(["task", "of", *columns], rows)
+    return lines(" | ".join(["task", "of", *columns]), rows)
 
 
 def _cell(one: dict, row: dict) -> str:
     """
-    >>> found = {"name": "GAT", "each": [0.5, 0.75], "mean": 0.625, "sd": 0.1768}
-    >>> found |= {"difference": 0.125, "interval": [-0.25, 0.5]}
-    >>> _cell(found, {"cells": {"no capsules": [found]}, "of": 3})
-    'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00), 2 of 3'
+    >>> gat = {"name": "GAT", "each": [0.5, 0.75], "mean": 0.625, "sd": 0.1768}
+    >>> gat |= {"difference": 0.125, "interval": [-0.25, 0.5]}
+    >>> _cell(gat, {"cells": {"no capsules": [gat]}})
+    'GAT: 62.50 +- 17.68, +12.50 (-25.00 to +50.00)'
     """
-    # The name is said where a column has several networks, and always of those without capsules.
+    # The second network of a column is named, and so is each without capsules.
     named = [each for column, cells in row["cells"].items() for each in (cells or [])[column != "no capsules" :]]
     words = [f"{one['name']}: " * (one in named) + percent(one["mean"], one["sd"])]
     if "difference" in one:
         low, high = one["interval"]
         gap = interval(one["difference"], low, high)
         words.append(gap if low <= 0 <= high else f"**{gap}**")
-    if len(one["each"]) != row["of"]:
-        words.append(f"{len(one['each'])} of {row['of']}")
     return ", ".join(words)
 
 
-def pruning(found: dict) -> str:
+def pruning(result: dict) -> str:
     """A line per number of edges that a child keeps, the controls beside it."""
-    about = (
-        f"`{found['command']}`: {found['model']} on {found['dataset']}, strength from {found['train_images']:,} images"
-    )
-    titles = [
-        "edges per child",
-        "edges",
-        "validation accuracy",
-        "test accuracy",
-        "wrong",
-        "test, random",
-        "test, weakest",
-    ]
+    about = f"{result['model']} on {result['dataset']}, strength from {result['train_images']:,} images"
     rows = []
-    for row in found["rows"]:
+    for row in result["rows"]:
         best, drawn, controls = row["strongest"], [score["test_accuracy"] for score in row["random"]], ["-", "-"]
         if drawn:
             controls = [f"{fmean(drawn):.2%} ({min(drawn):.2%} to {max(drawn):.2%})"]
             controls += [f"{row['weakest']['test_accuracy']:.2%}"]
-        wrong = f"{found['test_images'] - best['test_correct']:,} of {found['test_images']:,}"
+        wrong = f"{result['test_images'] - best['test_correct']:,} of {result['test_images']:,}"
         accuracies = [f"{best['val_accuracy']:.2%}", f"{best['test_accuracy']:.2%}"]
         rows.append([row["k"] or "all", row["edges"], *accuracies, wrong, *controls])
-    return f"{about}\n\n{lines(titles, rows)}"
+    titles = "edges per child | edges | validation accuracy | test accuracy | wrong | test, random | test, weakest"
+    return f"`{result['command']}`: {about}\n\n{lines(titles, rows)}"
 
 
-def drawings(found: dict) -> str:
-    """A line per kind of drawing, the test images as they are first; then how much of what is no digit is answered."""
-    test, names = found["test"], ("right", "doubted", "wrong")
+def drawings(result: dict) -> str:
+    """A line per kind of drawing, the test images as they are first; then how many non-digits are answered."""
+    test, count = result["test"], result["count"]
     about = (
-        f"`{found['command']}`, of `{found['of']}`. % of the first {found['count']} test digits of each kind, and of "
-        f"{found['count']} images that show no digit; limits of doubt from validation images"
+        f"`{result['command']}`, of `{result['of']}`. % of the first {count} test digits of each kind, and of "
+        f"{count} images that show no digit; limits of doubt from validation images"
     )
-    whole = [f"all {test['images']:,} test images, as they are", *(f"{100 * test[name]:.1f}" for name in names)]
-    rows = [[row["name"], *(f"{100 * row[name]:.1f}" for name in names)] for row in found["drawings"]]
-    rest = [[row["name"], f"{100 * row['answered']:.1f}"] for row in found["no_digits"]]
-    shown = lines(["drawing", "right", "doubted", "wrong without a doubt"], [whole, *rows])
-    return "\n\n".join([about, shown, lines(["no digit", "answered without a doubt"], rest)])
+    rows = [test | {"name": f"all {test['images']:,} test images, as they are"}, *result["drawings"]]
+    cells = [[row["name"], *(f"{100 * row[key]:.1f}" for key in ("right", "doubted", "wrong"))] for row in rows]
+    answered = [[row["name"], f"{100 * row['answered']:.1f}"] for row in result["no_digits"]]
+    shown = lines("drawing | right | doubted | wrong without a doubt", cells)
+    return "\n\n".join([about, shown, lines("no digit | answered without a doubt", answered)])
 
 
-def strokes(found: dict) -> str:
-    """A line per labelling of pixels: what it says of strokes, and its lead over as many clusters of positions."""
-    first, training, seeds = found["trained"][0], found["training"], {each["seed"] for each in found["trained"]}
-    right = [each["test_accuracy"] for each in found["trained"]]
-    about = (
-        f"`{found['command']}`: {training['epochs']} epochs of {training['train_images']:,} images of "
-        f"{training['dataset']}, seeds {min(seeds)} to {max(seeds)}, {first['device']}, "
-        f"{counted(first['threads'], 'thread')}, {first['precision']}; test accuracy {min(right):.2%} to "
-        f"{max(right):.2%}; strokes of {sum(found['images']):,} test images"
-    )
+def trainings(runs: list[dict]) -> str:
+    """Runs of ``graphcaps train``: what each reached, how long it took, and the command that repeats it."""
     rows = []
-    for row in found["labellings"]:
-        numbers = [f"{row['clusters']:.1f}", _score(row["own"]), _score(row["alone"])]
-        rows.append([row["network"], row["labels"], row["state"], *numbers, *(f"{gap:+.2f}" for gap in row["digits"])])
-    digits = [f"{digit} ({count})" for digit, count in enumerate(found["images"])]
-    titles = ["network", "labels", "state", "labels in an image", "information", "of position, as many", *digits]
-    return f"{about}\n\n{lines(titles, rows)}"
-
-
-def trainings(rows: list[dict]) -> str:
-    """Of ``graphcaps train``: what each run reached, how long it took, and the command that repeats it."""
-    titles = [
-        "model",
-        "data",
-        "epochs",
-        "test accuracy (95 % interval)",
-        "wrong",
-        "parameters",
-        "time",
-        "device",
-        "command",
-    ]
-    cells = []
-    for row in rows:
-        low, high = row["test_interval_95"]
-        routing = re.search(r"--routing (\w+)", row["command"])
-        cells.append(
-            [
-                row["model"] + (f", {routing[1]}" if routing else ""),
-                row["dataset"],
-                row["epochs"],
-                f"**{row['test_accuracy']:.2%}** ({low:.2%} to {high:.2%})",
-                f"{row['test_images'] - row['test_correct']} of {row['test_images']:,}",
-                f"{row['parameters']:,}",
-                f"{row['seconds'] / 60:.1f} min",
-                f"{row['device']}, {counted(row['threads'], 'thread')}, {row['precision']}, engine {row['engine']}",
-                f"`{row['command']}` (seed {row['seed']}, commit {row['commit']})",
+    for run in runs:
+        low, high = run["test_interval_95"]
+        routing = re.search(r"--routing (\w+)", run["command"])
+        wrong = f"{run['test_images'] - run['test_correct']} of {run['test_images']:,}"
+        threads = counted(run["threads"], "thread")
+        rows.append(
+            [run["model"] + (f", {routing[1]}" if routing else ""), run["dataset"], run["epochs"]]
+            + [f"**{run['test_accuracy']:.2%}** ({low:.2%} to {high:.2%})", wrong, f"{run['parameters']:,}"]
+            + [
+                f"{run['seconds'] / 60:.1f} min",
+                f"{run['device']}, {threads}, {run['precision']}, engine {run['engine']}",
             ]
+            + [f"`{run['command']}` (seed {run['seed']}, commit {run['commit']})"]
         )
-    return lines(titles, cells)
+    titles = "model | data | epochs | test accuracy (95 % interval) | wrong | parameters | time | device | command"
+    return lines(titles, rows)
 
 
 def transformed(folder: Path) -> str:
-    """Of ``graphcaps evaluate --on`` with transformed test images: a line per transform."""
+    """A line per transform of ``graphcaps evaluate --on``, for example with rotated test images."""
     rows = []
     for name in ("rotated", "shifted", "noisy", "scrambled"):
-        found = json.loads((folder / f"{name}.json").read_text())
-        cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in found["rows"]]
-        cells[found["clean"]] = f"**{cells[found['clean']]}**"
-        rows.append([name, found["says"], ", ".join(cells)])
-    return lines(["test images", "severity", "accuracy, % (mean winning score); bold: as they are"], rows)
+        result = json.loads((folder / f"{name}.json").read_text())
+        cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in result["rows"]]
+        cells[result["clean"]] = f"**{cells[result['clean']]}**"
+        rows.append([name, result["says"], ", ".join(cells)])
+    return lines("test images | severity | accuracy, % (mean winning score); bold: as they are", rows)
 
 
 def equivariance(folder: Path) -> str:
-    """Of ``graphcaps evaluate --on equivariance``: a line per parameter."""
-    found, rows = json.loads((folder / "equivariance.json").read_text()), []
-    for name, part in found["parameters"].items():
+    """A line per parameter of ``graphcaps evaluate --on equivariance``."""
+    result, rows = json.loads((folder / "equivariance.json").read_text()), []
+    for name, part in result["parameters"].items():
         values = f"{part['values'][0]} to {part['values'][-1]} {part['unit']}, {len(part['values'])} steps"
         keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
         rows.append([name, values, *(f"{part[key]['mean']:.2f} +- {part[key]['sd']:.2f}" for key in keys)])
-    titles = ["parameter", "values", "moved, of the length", "fit", "permuted", "read-out", "permuted"]
     about = "mean +- standard deviation, over images (moved, fit) or classes (read-out)"
-    return f"{lines(titles, rows)}\n\n{found['images']:,} images, {about}."
+    titles = "parameter | values | moved, of the length | fit | permuted | read-out | permuted"
+    return f"{lines(titles, rows)}\n\n{result['images']:,} images, {about}."

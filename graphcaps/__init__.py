@@ -5,11 +5,12 @@ Names are imported when first used, so that ``import graphcaps`` and ``graphcaps
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from ._dgl_import import install
-from ._lazy import attach
-from ._version import __version__
+from ._dgl import install
+
+__version__ = "0.1.0"
 
 install()
 
@@ -58,14 +59,13 @@ if TYPE_CHECKING:
     from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
     from .trace import RoutingTrace, watch
     from .training.run_folder import load
-    from .training.start import train
+    from .training.train import train
 
 
-if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-    _HOMES = {
+if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
+    _MODULES = {
         "": "nn routing viz",
         "_dgl": "dgl",
-        "_version": "__version__",
         "config": "TrainConfig",
         "errors": "GraphcapsError InputError",
         "explore.graph_page": "explore_graph",
@@ -75,6 +75,15 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "RoutingTrace watch",
         "training.run_folder": "load",
-        "training.start": "train",
+        "training.train": "train",
     }
-    __getattr__, __dir__ = attach(__name__, _HOMES)
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+    def __getattr__(name: str):
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        module = importlib.import_module(f"{__name__}.{_MODULE_OF[name] or name}")
+        return getattr(module, name) if _MODULE_OF[name] else module
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

@@ -1,36 +1,131 @@
-"""The one place that imports DGL. `graphcaps._dgl_import` sees to it that it can be imported."""
+"""The one place that imports DGL, when it is first used, and with any torch.
+
+DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
+exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
+``import dgl`` fails although nothing here uses GraphBolt. `install`, which ``import graphcaps`` calls, puts an empty
+module in its place where, and only where, GraphBolt fails. That helps anybody's ``import dgl``, and costs nothing
+before.
+"""
 
 from __future__ import annotations
 
 import functools
-import importlib
-import types
+import importlib.util
+import sys
+import sysconfig
+from typing import TYPE_CHECKING, Any
 
-from ._dgl_wheel import line
 from .errors import GraphcapsError
 
+if TYPE_CHECKING:
+    import dgl
+    from dgl import DGLGraph, function, ops
+    from dgl.nn.functional import edge_softmax
 
-def _import_dgl() -> types.ModuleType:
+__all__ = ["DGLGraph", "dgl", "edge_softmax", "function", "has_cuda", "install", "install_command", "ops"]
+
+GRAPHBOLT = "dgl.graphbolt"
+NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer ones
+
+
+def __getattr__(name: str) -> Any:
+    """Import DGL when one of its names is first used."""
+    if name not in ("DGLGraph", "dgl", "edge_softmax", "function", "ops"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     try:
-        return importlib.import_module("dgl")
+        dgl = importlib.import_module("dgl")
     except ModuleNotFoundError as error:
         if error.name != "dgl":
             raise
-        raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {line()}") from error
-
-
-dgl = _import_dgl()
-function = importlib.import_module("dgl.function")
-ops = importlib.import_module("dgl.ops")
-edge_softmax = importlib.import_module("dgl.nn.functional").edge_softmax
-DGLGraph = dgl.DGLGraph
+        raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {install_command()}") from error
+    names = {"dgl": dgl, "DGLGraph": dgl.DGLGraph, "function": importlib.import_module("dgl.function")}
+    names |= {"ops": importlib.import_module("dgl.ops")}
+    names |= {"edge_softmax": importlib.import_module("dgl.nn.functional").edge_softmax}
+    globals().update(names)
+    return names[name]
 
 
 @functools.cache
 def has_cuda() -> bool:
     """Whether the installed DGL was built with CUDA (the wheels on the Python package index are not)."""
+    dgl = __getattr__("dgl")
     try:
         dgl.graph(([0], [0])).to("cuda")
     except (dgl.DGLError, RuntimeError, AssertionError):  # DGL without CUDA, no device, torch without CUDA
         return False
     return True
+
+
+def install_command() -> str:
+    """The shell command that installs DGL for this Python.
+
+    One file in DGL's wheels is bound to a Python: the accelerator of its calls, ``dgl/_ffi/_cy3``. Without it, DGL
+    calls its library by ctypes. So a newer Python gets the wheel for 3.12, which pip installs only with ``--target``.
+    """
+    if sys.version_info[:2] <= NEWEST_PYTHON:
+        return "pip install dgl"
+    has_pip = importlib.util.find_spec("pip") is not None  # an environment that uv made has none
+    pip = f'"{sys.executable}" -m pip' if has_pip else "uv pip"
+    only = f"--python-version {'.'.join(map(str, NEWEST_PYTHON))} --only-binary=:all:"
+    return f'{pip} install --no-deps --target "{sysconfig.get_path("platlib")}" {only} "dgl>=2.1"'
+
+
+class GraphBoltFinder:
+    """Finds ``dgl.graphbolt`` as the other finders do, and has `GraphBoltLoader` load it."""
+
+    def __init__(self):
+        self.searching = False
+
+    def find_spec(self, name: str, path=None, target=None):
+        """See ``importlib.abc.MetaPathFinder``."""
+        if name == "dgl":
+            import os
+
+            # DGL asks for a backend and writes a file into the home folder unless this is set.
+            os.environ.setdefault("DGLBACKEND", "pytorch")
+        if name != GRAPHBOLT or self.searching:
+            return None
+        self.searching = True  # ask the other finders, not this one again
+        try:
+            spec: Any = importlib.util.find_spec(name)
+        finally:
+            self.searching = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = GraphBoltLoader(spec.loader)
+        return spec
+
+
+class GraphBoltLoader:
+    """Another loader; where it fails, the module is left empty."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name: str):
+        return getattr(self.loader, name)
+
+    def exec_module(self, module) -> None:
+        """See ``importlib.abc.Loader``."""
+        import contextlib
+        import io
+
+        module.__spec__.loader = module.__loader__ = self.loader
+        empty = dict(vars(module))
+        # A half-imported GraphBolt prints warnings before it fails; they are about a module that isn't used.
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(printed):
+                self.loader.exec_module(module)
+        except (ImportError, OSError):
+            for name in [name for name in sys.modules if name.startswith(f"{GRAPHBOLT}.")]:
+                del sys.modules[name]
+            vars(module).clear()
+            vars(module).update(empty, __doc__="Empty: the installed GraphBolt doesn't load.")
+        else:
+            sys.stderr.write(printed.getvalue())
+
+
+def install() -> None:
+    """Let every later ``import dgl`` go through `GraphBoltFinder`."""
+    if not any(isinstance(finder, GraphBoltFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, GraphBoltFinder())

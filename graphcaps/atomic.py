@@ -1,58 +1,52 @@
-"""Writing files whole: a crash or a full disk leaves the old file or the new one, never half of one."""
+"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half of one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import GraphcapsError
 
-UNFINISHED = ".unfinished-"  # what names of files and folders begin with that are being made
+UNFINISHED = ".unfinished-"  # prefix of files and folders that are being made
+
+
+def unfinished(path: Path) -> Path:
+    """A new name beside ``path``, with its suffix, for a file or folder that is being made."""
+    return path.with_name(f"{UNFINISHED}{path.stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; when the block ends well, it is synced and takes the place of ``path``.
+    """Yield a temporary path beside ``path``; when the block ends well, its file is synced and renamed to ``path``.
 
-    With ``before``, what stood at ``path`` stands there then. Between the two renamings nothing stands at ``path``.
+    With ``before``, an old file at ``path`` is renamed to it first; between the two renamings there is no ``path``.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
     """
     path = Path(path)
-    temporary = None
+    temporary = unfinished(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.stem}-", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, permitted(0o666))  # mkstemp makes files only their owner can read
         if before is not None and path.exists():
             os.replace(path, before)
         os.replace(temporary, path)
     except OSError as error:
         raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error
     finally:
-        if temporary is not None:
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def permitted(mode: int) -> int:
-    """The rights of a new file or folder, as the umask leaves them."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return mode & ~umask
 
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder for the block; where the block fails, the folders that were made go again unless they hold files.
+    """Make a folder for the block; if the block fails, remove the folders that were made unless they hold files.
 
     Raises:
         OSError: it can't be made.
@@ -69,7 +63,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what writers that were killed left in ``folder``; nobody may be writing there."""
+    """Remove the files that killed writers left in ``folder``; nobody may be writing there."""
     for leftover in folder.glob(f"{UNFINISHED}*"):
         leftover.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What went wrong, said so that the reader knows what to do: name, wanted, got, next step."""
+"""Errors that tell the reader what to do: name, wanted, got, next step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-ROUNDING = 0.01  # what half precision, or an image that was resized, may be beyond [0, 1]
+ROUNDING = 0.01  # how far half precision, or resizing an image, may leave [0, 1]
 
 
 class GraphcapsError(Exception):
@@ -50,7 +50,7 @@ def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:
 
 
 def check_whole(name: str, value: object, least: int = 1, most: int | None = None, wanted: str = "") -> None:
-    """Raise ``InputError`` unless ``is_whole(value, least, most)``; ``wanted`` says it in other words.
+    """Raise ``InputError`` unless ``is_whole(value, least, most)``; ``wanted`` replaces the usual text.
 
     >>> check_whole("iterations", 0)
     Traceback (most recent call last):
@@ -61,12 +61,6 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     """
     bounds = f">= {least}" if most is None else f"from {least} to {most}"
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
-
-
-def check_most(name: str, value: int, most: int) -> None:
-    """Raise ``InputError`` where a number is larger than ``most``; of a long one only its beginning is said."""
-    got = repr(value)
-    expect(value <= most, name, f"at most {most}", got[:20] + "..." * (len(got) > 20))
 
 
 def check_flag(name: str, value: object) -> None:
@@ -85,7 +79,7 @@ def check_callable(name: str, value: object) -> None:
 
 
 def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
-    """Give ``value``; raise ``InputError`` unless it is a tensor of real numbers, by default dense floating ones.
+    """Give ``value``; raise ``InputError`` unless it is a tensor of real numbers, by default dense and floating point.
 
     >>> check_tensor("u", [1.0])
     Traceback (most recent call last):
@@ -107,35 +101,37 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
 
 
 def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = False) -> None:
-    """Raise ``InputError`` where a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN is let through.
+    """Raise ``InputError`` if a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN passes.
 
-    Elsewhere the numbers are not looked at, unless ``everywhere``: that waits for the device. Nor are they inside
-    ``torch.func.vmap`` and ``torch.compile``, which have none to look at.
+    On other devices the check needs ``everywhere``, since it waits for the device. There is no check inside
+    ``torch.func.vmap`` and ``torch.compile``, which have no values.
     """
-    ends = ends_of(values, everywhere)
-    if ends is not None and (ends[0] < -ROUNDING or ends[1] > 1 + ROUNDING):
-        raise InputError(f"{name}: expected numbers in [0, 1], got {ends[0]:g} to {ends[1]:g}" + (then and f". {then}"))
+    bounds = min_max(values, everywhere)
+    if bounds is not None and (bounds[0] < -ROUNDING or bounds[1] > 1 + ROUNDING):
+        got = f"{bounds[0]:g} to {bounds[1]:g}"
+        raise InputError(f"{name}: expected numbers in [0, 1], got {got}" + (then and f". {then}"))
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:
-    """Raise ``InputError`` where whole numbers aren't classes from 0 to J - 1.
+    """Raise ``InputError`` unless whole numbers are classes from 0 to J - 1.
 
-    On a GPU this waits for the device: there a label outside ends the whole process, without saying which.
+    On a GPU this waits for the device: there, a label outside would end the whole process without naming the label.
     """
-    ends = ends_of(labels, everywhere=True)
-    inside = ends is None or (ends[0] >= 0 and ends[1] < num_classes)
-    expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", ends and f"{ends[0]:.0f} to {ends[1]:.0f}")
+    bounds = min_max(labels, everywhere=True)
+    inside = bounds is None or (bounds[0] >= 0 and bounds[1] < num_classes)
+    got = bounds and f"{bounds[0]:.0f} to {bounds[1]:.0f}"
+    expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", got)
 
 
-def ends_of(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
-    """The least and the largest of a tensor's numbers, NaN where one is; None where they can't be looked at.
+def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
+    """The least and the largest of a tensor's numbers, NaN if one is; None if they can't be read.
 
-    Numbers on other devices than the CPU are looked at only ``everywhere``, which waits for the device.
+    Numbers on other devices than the CPU are read only ``everywhere``, which waits for the device.
     """
     from torch.compiler import is_compiling
 
-    looked_at = values.device.type == "cpu" or (everywhere and values.device.type != "meta")
-    if not looked_at or not values.numel() or is_compiling():
+    readable = values.device.type == "cpu" or (everywhere and values.device.type != "meta")
+    if not readable or not values.numel() or is_compiling():
         return None
     try:
         low, high = values.detach().aminmax()
@@ -145,7 +141,7 @@ def ends_of(values: Tensor, everywhere: bool = False) -> tuple[float, float] | N
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
-    """Give ``value``; raise ``InputError`` as ``expect`` does where it is None."""
+    """Give ``value``; raise ``InputError`` as ``expect`` does if it is None."""
     if value is None:
         raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
     return value
@@ -160,10 +156,10 @@ def check_name(kind: str, name: str, known: Sequence[str]) -> None:
 
 
 def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
-    """The object in a JSON text, whose ``wanted`` entries are there: of a type, or a number from the least to the most.
+    """The object in a JSON text; ``wanted`` gives entries that it must have, by type or by least and largest number.
 
     Raises:
-        ValueError: it isn't one; the text says why.
+        ValueError: there is no such object; the text says why.
 
     >>> read_json('{"share": 0.5}', share=(0, 1))
     {'share': 0.5}

@@ -8,18 +8,17 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 import graphcaps
-from graphcaps.cli import COMMANDS, main
+from graphcaps.cli import main
+from graphcaps.cli.commands import COMMANDS
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
 
@@ -99,7 +98,7 @@ def test_a_terminal_shows_a_bar_and_brackets_in_a_path_are_text(capsys, monkeypa
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sys.stderr.getvalue())
     assert status == 0 and out.startswith("\ntest accuracy ")
     assert "run '[/bold] [red]/digits-compact-1'\n" in shown
-    assert re.search(r"epoch 2/2 \S+ loss \d\.\d{4}  accuracy \d+\.\d\d%  [\d,]+ img/s \d:\d\d:\d\d", shown)
+    assert re.search(r"epoch 2/2, step 3/3 \S+ loss \d\.\d{4}  accuracy \d+\.\d\d%  [\d,]+ img/s \d:\d\d:\d\d", shown)
     assert re.search(r"epoch 2/2  loss \d\.\d{4}  train \d+\.\d\d%  validation", shown)
 
 
@@ -124,8 +123,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
         # the default: it may not be the run's
         ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data and --device (a run"
          " keeps its settings), got --batch-size. Drop them"),
-        ("train --batch-size 121 --dataset digits", 2, "batch_size: expected from 1 (processes) to 120 (training imag"),
-        ("evaluate", 1, "run: expected a run folder in runs, got none. Train one: graphcaps train --dataset digits"),
+        ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
 
@@ -144,7 +142,7 @@ def test_a_mistake_is_answered_in_words(capsys, words, code, text):
 def test_debug_shows_the_traceback():
     done = process("train", "--epochs", "0", "--debug")
     assert done.returncode == 1 and done.stderr.startswith("Traceback")
-    assert done.stderr.endswith("InputError: epochs: expected an integer >= 1, got 0\n")
+    assert done.stderr.endswith("InputError: epochs: expected an integer from 1 to 1000000, got 0\n")
 
 
 @pytest.mark.parametrize(
@@ -211,13 +209,6 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
             assert (done.returncode, done.stderr) == (1, ""), word
 
 
-def test_runs_of_an_empty_or_missing_folder_say_how_to_train_one(capsys, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for folder in ("empty", "missing"):
-        wanted = f"no runs in {folder}. Train one: graphcaps train --dataset digits\n"
-        assert call(capsys, "runs", "--out", folder) == (0, wanted, "")
-
-
 def test_runs_are_listed_newest_first_with_what_they_reached(capsys, finished):
     out = finished[0].parent
     config = graphcaps.TrainConfig(dataset="digits", model="paper", out=out, name="begun", epochs=7)
@@ -273,28 +264,6 @@ def test_evaluate_on_transformed_images_writes_numbers_and_pictures(capsys, fini
     assert [Image.open(picture).width for picture in files[1::2]] == [1440, 1800]
 
 
-def test_evaluate_on_affnist_wants_a_network_of_40_by_40_pixels_and_says_how_to_train_one(capsys, finished):
-    run = Run.open(finished[0])
-    code, out, printed = call(capsys, "evaluate", run.path, "--on", "noisy,affnist")
-    wanted = "run: expected one trained on mnist40, got digits. Train one: graphcaps train --dataset mnist40"
-    assert (code, out, printed) == (2, "", f"graphcaps: {wanted}\n")
-
-
-def test_evaluate_on_affnist_puts_it_beside_the_runs_own_test_images(capsys, finished, monkeypatch):
-    run, asked = Run.open(finished[0]), []
-    other = graphcaps.data.Images(small.digits().test.pixels[:30].flip(3), small.digits().test.labels[:30])
-    read = lambda root, split: asked.append((root, split)) or (other, "affNIST-style")  # noqa: E731
-    monkeypatch.setattr("graphcaps.data.load_affnist", read, raising=False)
-    monkeypatch.setattr("graphcaps.data.within", lambda images: images.labels.new_tensor(range(30)) < 12, raising=False)
-    monkeypatch.setattr("graphcaps.cli.evaluate_on.AFFNIST_FROM", "digits")
-    code, out, _ = call(capsys, "evaluate", run.path, "--on", "affnist", "--data", "there", "--device", "cpu")
-    rows = json.loads((run.path / "evaluate" / "affnist.json").read_text())["rows"]
-    assert code == 0 and asked == [(Path("there"), "test")] and "\naffNIST-style " in out
-    names = ["digits", "affNIST-style", "affNIST-style (within)", "affNIST-style (beyond)"]
-    assert [(row["name"], row["images"]) for row in rows] == list(zip(names, (41, 30, 12, 18), strict=True))
-    assert rows[2]["correct"] + rows[3]["correct"] == rows[1]["correct"]
-
-
 @pytest.mark.long
 def test_export_writes_a_file_and_says_how_far_its_answers_are(capsys, finished):
     path = finished[0] / "export" / "network.pt2"
@@ -330,19 +299,6 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
         assert image.size == (1800, 840)
 
 
-def test_explain_parts_needs_no_data_and_capsules_no_trace(capsys, finished, monkeypatch, tmp_path):
-    run = shutil.copytree(finished[0], tmp_path / "copy")
-    (run / "trace.npz").unlink()
-    assert call(capsys, "explain", run, "--what", "capsules")[0] == 0
-    code, _, printed = call(capsys, "explain", run)
-    assert code == 1 and printed.startswith("graphcaps: trace: expected a file at ")
-    monkeypatch.setattr("graphcaps.data.load_images", None)
-    assert call(capsys, "explain", finished[0], "--what", "parts", "--keep", 0.5)[0] == 0
-    for words, name in ((("--image", 10), "image"), (("--keep", 0), "keep")):
-        code, out, printed = call(capsys, "explain", finished[0], "--what", "parts", *words)
-        assert (code, out) == (2, "") and printed.startswith(f"graphcaps: {name}: expected ")
-
-
 def write_digit(path: Path, index: int, light: bool = False) -> None:
     pixels = small.digits().test.pixels[index, 0].numpy()
     Image.fromarray(255 - pixels if light else pixels).resize((60, 60), Image.Resampling.NEAREST).save(path)
@@ -362,18 +318,6 @@ def test_predict_prints_one_line_per_image(capsys, finished, tmp_path):
     assert [" (inverted: its ground is light)" in line for line in lines] == [False, False, True]
 
 
-def test_predict_gives_what_the_network_gives(capsys, finished, tmp_path):
-    model, test = graphcaps.load(finished[0]), small.digits().test
-    for k in range(5):
-        Image.fromarray(test.pixels[k, 0].numpy()).save(tmp_path / f"{k}.png")
-    _, out, _ = call(capsys, "predict", finished[0], *(f"{k}.png" for k in range(5)), "--invert", "no", "--top", "99")
-    lengths = model(graphcaps.data.to_float(test.pixels[:5])).lengths.detach().numpy()
-    for line, own in zip(out.splitlines(), lengths, strict=True):
-        found = re.findall(r"(\d) (0\.\d{3})", line.split(": ")[1])
-        assert [int(k) for k, _ in found] == np.argsort(-own, kind="stable").tolist()
-        np.testing.assert_allclose([float(length) for _, length in found], np.sort(own)[::-1], atol=6e-4)
-
-
 def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys, finished, tmp_path, monkeypatch):
     (tmp_path / "sub" / "deeper").mkdir(parents=True)
     for k, name in enumerate(("sub/deeper/b.png", "sub/a.png", "c.png")):
@@ -390,26 +334,11 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     assert set(found[0]) == {"image", "answer", "doubts", "classes", "inverted"} and found[0]["inverted"] is False
 
 
-def test_predict_refuses_what_is_no_image_after_the_good_ones(capsys, finished, tmp_path):
-    write_digit(tmp_path / "good.png", 0)
-    (tmp_path / "text.png").write_text("GIF, said the file")
-    code, out, printed = call(capsys, "predict", finished[0], "good.png", "text.png")
-    assert code == 2 and out.startswith("good.png: ") and "Traceback" not in printed
-    assert printed.startswith("graphcaps: text.png: expected an image file that Pillow reads, got: cannot identify")
-
-
 def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):
     code, out, _ = call(capsys, *shlex.split("viz --random 20x10 --iterations 3 --what entropy"))
     assert code == 0 and out == "figures-random/entropy.gif\n"
     with Image.open(tmp_path / "figures-random" / "entropy.gif") as movie:
         assert movie.n_frames > 3
-
-
-def test_viz_draws_a_run_into_a_folder(capsys, finished):
-    code, out, _ = call(capsys, "viz", finished[0], "--what", "sheet", "--to", "x")
-    assert code == 0 and out == "x/sheet.png\n"
-    with Image.open(out.strip()) as sheet:
-        assert min(sheet.size) > 200
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,10 +25,10 @@ FLAGS = "train --dataset digits --epochs 1 --batch-size 21 --device cpu --precis
 IMAGES = 63
 
 
-def started(command: list, **options) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def started(command: list, **variables: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables
     return subprocess.Popen(
-        [*map(str, command)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        [*map(str, command)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 
@@ -62,58 +63,47 @@ def assert_alike(run: Run, one: Run) -> None:
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), part
 
 
-STOPPING = """
-import signal, sys
+# A training in which a process gets a signal at one of its steps.
+SIGNALLED = """
+import os, sys
 from graphcaps.cli import main
 from graphcaps.training import loop
 
+number, at, rank = map(int, os.environ["SIGNAL"].split())
 whole, steps = loop.training_step, iter(range(9))
 
-def stopping(*arguments):
-    if next(steps) == 1:
-        signal.raise_signal(signal.SIGTERM)
+def signalled(*arguments):
+    if next(steps) == at and rank in (-1, int(os.environ["RANK"])):
+        os.kill(os.getpid(), number)
     return whole(*arguments)
 
-loop.training_step = stopping
-assert main(sys.argv[1:]) == 128 + signal.SIGTERM
+loop.training_step = signalled
+sys.exit(0 if main(sys.argv[1:]) == 128 + number else 1)
 """
+
+
+def signalled(folder: Path, number: int, step: int, rank: int, *more) -> subprocess.Popen:
+    """Two processes, of which one (-1: each) gets a signal at a step."""
+    (folder / "signalled.py").write_text(SIGNALLED)
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, folder / "signalled.py", *flags(folder, "two"), *more]
+    return started(command, SIGNAL=f"{int(number)} {step} {rank}")
 
 
 @pytest.mark.long
 def test_two_processes_that_were_stopped_in_mid_epoch_train_the_network_that_one_does(tmp_path, alone):
-    together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
-    (tmp_path / "stopping.py").write_text(STOPPING)
-    ended(started([*together, tmp_path / "stopping.py", *flags(tmp_path, "two")]))
+    ended(signalled(tmp_path, signal.SIGTERM, 1, -1))
     run = Run.open(tmp_path / "two")
     state = checkpoint.read(run.checkpoint("last"))[1]["state"]
     assert (state["step"], state["seen"]) == (2, 42)  # of three steps, of 63 images
+    together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
     ended(started([*together, "-m", "graphcaps", "train", "--resume", run.path]))
     assert run.result()["processes"] == 2
     assert_alike(run, alone)
 
 
-DYING = """
-import os, signal, sys
-from graphcaps.cli import main
-from graphcaps.training import loop
-
-whole, steps = loop.training_step, iter(range(9))
-
-def dying(*arguments):
-    if os.environ["RANK"] == "1" and next(steps) == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(*arguments)
-
-loop.training_step = dying
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.long
 def test_a_process_that_dies_ends_the_others_and_the_run_goes_on_with_one(tmp_path):
-    (tmp_path / "dying.py").write_text(DYING)
-    command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, tmp_path / "dying.py", *flags(tmp_path, "two")]
-    process = started([*command, "--epochs", 2])
+    process = signalled(tmp_path, signal.SIGKILL, 4, 1, "--epochs", 2)
     _, said = process.communicate(timeout=600)
     run = Run.open(tmp_path / "two")
     (ours,) = [line for line in said.splitlines() if line.startswith("graphcaps: ")]  # what else is said is torchrun's

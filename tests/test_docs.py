@@ -18,16 +18,15 @@ from experiments.__main__ import ON_GRAPHS, OTHERS
 from experiments.__main__ import parser as experiments
 from experiments.plan import plan_names, read_plan
 from graphcaps import cli
+from graphcaps.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
-MOST_LINES, MOST_WORDS = 200, 1600
-SMALL = 1_000_000  # bytes
-# What stands in a command for the reader's own choice, where graphcaps takes some words only.
+# Placeholders of the pages' commands, and a value that graphcaps takes.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
-TRAINS = ("by-hand", "watch")  # for seconds
+TRAINS = ("by-hand", "own-pictures", "train", "watch")  # for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -61,7 +60,7 @@ def in_code(text: str) -> list[str]:
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
-    """Where the page's links and pictures lead inside the project: file and anchor."""
+    """The files and anchors inside the project that the page's links and pictures lead to."""
     found = []
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page])):
         if not re.match(r"[a-z]+:", target):
@@ -71,14 +70,15 @@ def links(page: Path) -> list[tuple[Path, str]]:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as GitHub makes them: lower case, blanks become hyphens, other signs are dropped."""
+    """The headings' anchors as GitHub makes them: lower case, hyphens for blanks, other signs are dropped."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_is_read_in_five_minutes():
-    assert len(PAGES[README].splitlines()) <= MOST_LINES
-    assert len(PAGES[README].split()) <= MOST_WORDS
+def test_the_readme_is_read_in_five_minutes_and_the_pages_stay_short():
+    words = {page: len(text.split()) for page, text in PAGES.items()}
+    assert len(PAGES[README].splitlines()) <= 200 and words.pop(README) <= 1300
+    assert sum(words.values()) <= 28_000
 
 
 @every_page
@@ -105,13 +105,6 @@ def test_the_tables_are_those_of_the_committed_results_and_of_the_code():
     assert changed == [], "run: python docs/tables.py"
 
 
-def test_all_rows_of_a_table_have_as_many_cells():
-    prose = re.sub(r"^```.*?^```", "", "\n\n".join(PAGES.values()), flags=re.DOTALL | re.MULTILINE)
-    for table in re.findall(r"(?:^\|.*\n)+", prose, re.MULTILINE):
-        rows = table.splitlines()
-        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {rows[0].count("|")}, rows[0]
-
-
 def test_every_module_says_what_it_is():
     assert [name for name, file in tables().modules().items() if not tables().purpose(file)] == []
 
@@ -130,12 +123,6 @@ def test_every_file_that_a_page_names_is_there():
         for path in (path for code in in_code(text) for path in re.findall(named, code)):
             where = "graphcaps/routing/" if path.endswith("/NAME.py") else path  # a file that the reader writes
             assert {where, f"{where}/"} & known, f"{page.name} names {path}"
-
-
-def test_every_picture_is_small():
-    for page, text in PAGES.items():
-        for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text):
-            assert (page.parent / picture).stat().st_size < SMALL, picture
 
 
 def says_so(printed: str, comment: str) -> bool:
@@ -162,7 +149,7 @@ def says_so(printed: str, comment: str) -> bool:
     ],
 )
 def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
-    """A page's blocks run one after the other, each with the names of those before it or anew."""
+    """A page's blocks run one after the other, each with the names of those before it."""
     monkeypatch.chdir(tmp_path)  # files that are saved
     names: dict = {}
     for code in PYTHON[page]:
@@ -180,7 +167,7 @@ def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
 
 def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
     plans = re.findall(r"^```yaml\n(.*?)^```", PAGES[ROOT / "docs" / "compare.md"], re.DOTALL | re.MULTILINE)
-    for plan, trainings in zip(plans, (6, 12), strict=True):
+    for plan, trainings in zip(plans, (6,), strict=True):
         (tmp_path / "mine.yaml").write_text(plan)
         assert len(read_plan(str(tmp_path / "mine.yaml")).cells) == trainings
 
@@ -196,7 +183,7 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def parsed(monkeypatch) -> list[dict]:
-    """Commands do nothing but note what they were given."""
+    """The arguments of each command that is called; commands do nothing else."""
     given = []
 
     def idle(command):
@@ -206,14 +193,14 @@ def parsed(monkeypatch) -> list[dict]:
 
         return noted
 
-    idled = {name: idle(command) for name, command in cli.COMMANDS.items()}
+    idled = {name: idle(command) for name, command in COMMANDS.items()}
     monkeypatch.setattr("graphcaps.cli.commands.COMMANDS", idled)
     return given
 
 
 def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
     found = {tuple(words) for text in PAGES.values() for words in commands(text)}
-    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == cli.COMMANDS.keys()
+    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == COMMANDS.keys()
     for words in found:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
@@ -244,13 +231,3 @@ def test_every_target_of_make_and_every_extra_of_pip_exists():
             assert match[1] in targets, f"{page.name}: make {match[1]}"
         for extra in re.findall(r'pip install -e "?\.\[(\w+)\]', code):
             assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {code}"
-
-
-def test_graphcaps_is_installed_with_e_in_every_text():
-    """A copy in site-packages would run in place of the folder."""
-    wrong = []
-    for path in sorted(tracked()):
-        if path.endswith((".py", ".md", ".ipynb", ".yml", "Makefile")):
-            text = (ROOT / path).read_text(encoding="utf-8").replace("\\", "")
-            wrong += [(path, line) for line in re.findall(r'pip install (?!.*-e )"?(?:graphcaps|\.)(?:\[|\W).*', text)]
-    assert wrong == []

@@ -9,12 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from experiments.data import cora, tu
-
-from .experiments import planetoid, rings
+from .experiments import small_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,11 +31,7 @@ def copied(tmp_path, monkeypatch):
     """A folder with copies of the scripts, and small graphs where they look for Cora and MUTAG."""
     for path in SCRIPTS.glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    (tmp_path / "cora").mkdir()
-    np.savez(tmp_path / "cora" / "cora.npz", **planetoid.arrays())
-    rings.write(tmp_path / "tu" / "MUTAG")
-    monkeypatch.setattr(cora, "WORDS", planetoid.WORDS)
-    monkeypatch.setitem(tu.NAMES, "MUTAG", rings.NAMES)
+    small_data.write(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -69,23 +62,6 @@ def test_the_script_of_mini_batches_runs_when_copied_in_processes_of_its_own(cop
     said = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert said.returncode == 0, said.stderr[-2000:]
     check("mini_batches", said.stdout)
-
-
-@pytest.mark.parametrize(
-    ("asked", "rank", "said"),
-    [
-        ("", None, "start: expected torchrun, got python alone. Run: torchrun --nproc-per-node 2 distributed.py"),
-        ("--edges 50 --nodes 100", "0", "--edges: expected at least one for each of 100 nodes, got 50. Ask for more"),
-    ],
-)
-def test_the_script_for_several_processes_says_what_it_needs(copied, monkeypatch, capsys, asked, rank, said):
-    monkeypatch.delenv("RANK", raising=False)
-    if rank is not None:
-        monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr(sys, "argv", ["distributed.py", *asked.split()])
-    with pytest.raises(SystemExit, match="2"):
-        runpy.run_path("distributed.py", run_name="__main__")
-    assert capsys.readouterr().err.endswith(f"distributed.py: error: {said}\n")
 
 
 def check(name: str, text: str) -> None:

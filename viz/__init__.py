@@ -6,9 +6,8 @@ and a line into ``PICTURES``. Names are imported when first used, so that the co
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
-
-from graphcaps._lazy import attach
 
 PICTURES = {
     "entropy": "how undecided the children are",
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 
 
 if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-    _HOMES = {
+    _MODULES = {
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
@@ -76,4 +75,12 @@ if not TYPE_CHECKING:  # so that a checker knows a misspelt name
         **{f"routing.{name}": class_name(name) for name in PICTURES},
         "style": "color save",
     }
-    __getattr__, __dir__ = attach(__name__, _HOMES)
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+    def __getattr__(name: str):
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

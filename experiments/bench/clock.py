@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 
 import torch
 
-SHORTEST = 0.01  # seconds: a quicker call is repeated until a sample takes about so long
+SHORTEST = 0.01
+"""Seconds that a sample takes at least: a quicker call is repeated."""
 
 
 def interleaved(
@@ -35,24 +35,17 @@ def interleaved(
     return samples
 
 
-def quartiles(samples: list[float], scale: float = 1e3) -> dict[str, float]:
-    """Median and quartiles of the samples times ``scale``: milliseconds, if not said otherwise."""
-    low, median, high = statistics.quantiles(samples, n=4, method="inclusive") if samples[1:] else samples * 3
-    return {"median": scale * median, "low": scale * low, "high": scale * high}
-
-
 def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
     """Seconds that ``times`` calls take together."""
-    if device != "cuda":
-        began = time.perf_counter()
-        for _ in range(times):
-            call()
-        return time.perf_counter() - began
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    start.record()
+    if device == "cuda":
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+    began = time.perf_counter()
     for _ in range(times):
         call()
+    if device != "cuda":
+        return time.perf_counter() - began
     end.record()
     end.synchronize()
     return start.elapsed_time(end) / 1000

@@ -1,12 +1,12 @@
-"""Benchmark ``first``: how long a process's first call takes, where no kernel was ever compiled, and where all were."""
+"""Benchmark ``first``: how long a process's first call takes, with no compiled kernel on the disk, and with all."""
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+import pandas as pd
 import torch
 
 from graphcaps import CapsNet, complete_graph, dgl, dynamic_routing, nn
@@ -17,14 +17,6 @@ from .memory import in_process
 from .tables import Row, Table
 
 ROUNDS = 3
-
-
-def readme() -> torch.Tensor:
-    return dynamic_routing(complete_graph(20, 10), torch.randn(200, 32, 16), return_graph=True)[0]
-
-
-def given() -> torch.Tensor:
-    return dynamic_routing(complete_graph(20, 10), torch.randn(200, 32, 16).requires_grad_())
 
 
 def conv(mutual: bool = False) -> torch.Tensor:
@@ -38,8 +30,10 @@ def compact() -> torch.Tensor:
 
 
 CALLS: dict[str, Callable[[], torch.Tensor]] = {
-    "ten lines of the README": readme,
-    "given votes": given,
+    "ten lines of the README": lambda: dynamic_routing(
+        complete_graph(20, 10), torch.randn(200, 32, 16), return_graph=True
+    )[0],
+    "given votes": lambda: dynamic_routing(complete_graph(20, 10), torch.randn(200, 32, 16).requires_grad_()),
     "CapsuleConv": conv,
     "CapsuleConv, mutual": lambda: conv(mutual=True),
     "compact": compact,
@@ -47,15 +41,15 @@ CALLS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 def first(setup: Setup) -> Iterator[Table]:
-    rows = [Row(name, "small: what is compiled takes the time") for name in CALLS]
+    rows = [*map(Row, CALLS)]
     for row in rows:
         samples = []
         for _ in range(ROUNDS):
             with tempfile.TemporaryDirectory() as folder:
                 new, row.note = in_process(measure, row.name, folder, device=setup.device)
-                kept, _ = in_process(measure, row.name, folder, device=setup.device)
-            samples.append(new | {"both, from the cache": sum(kept.values())})
-        row.numbers = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+                again, _ = in_process(measure, row.name, folder, device=setup.device)
+            samples.append(new | {"both, from the cache": sum(again.values())})
+        row.numbers = pd.DataFrame(samples).median().to_dict()
     yield Table("first calls", f"medians of {ROUNDS} processes, Numba's import included; float32", "s", rows)
 
 
@@ -65,7 +59,7 @@ def measure(name: str, folder: str, device: str) -> dict[str, float]:
     import numba
 
     numba.config.CACHE_DIR = folder
-    found, forward = CALLS[name](), time.perf_counter()
-    if found.requires_grad:
-        found.sum().backward()
+    result, forward = CALLS[name](), time.perf_counter()
+    if result.requires_grad:
+        result.sum().backward()
     return {"forward": forward - began, "backward": time.perf_counter() - forward}

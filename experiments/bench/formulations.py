@@ -1,7 +1,6 @@
-"""Dynamic routing as other code writes it, and on graphcaps' own engines; what is timed is first held against DGL's.
+"""Dynamic routing as other code writes it, and on graphcaps' own engines; none is timed before it equals DGL's.
 
-Einsum is as fast as its style allows: with votes (B, I, J, D), (I, B, J, D) or (I, J, B, D) in the place of
-(B, J, I, D) it takes up to twice the time.
+Einsum is as fast as its style allows: other layouts of the votes than (B, J, I, D) take up to twice the time.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, 
 
 from .inputs import Case
 
-# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times what sums over some thousand
-# edges and three rounds of exp make of it.
+# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times its growth in sums over some
+# thousand edges and three rounds of exp.
 TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
+Tensors = tuple[torch.Tensor, ...]
 
 
 class Formulation(NamedTuple):
     """One way to write dynamic routing."""
 
     name: str
-    about: str
-    layout: Callable[..., tuple[torch.Tensor, ...]]  # (case, tensors) -> tensors as it wants them, before the clock
+    layout: Callable[[Case, Tensors], Tensors]  # to its own layout of the tensors, before the clock
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
     kinds: tuple[str, ...] = ("given", "linear", "sparse")  # of votes that it takes
 
@@ -48,47 +47,35 @@ def compiled_einsum() -> Callable[..., torch.Tensor]:
     return torch.compile(einsum, dynamic=False)
 
 
-def einsum_layout(case: Case, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def einsum_layout(case: Case, tensors: Tensors) -> Tensors:
     *u, of_edges = tensors
     grid = of_edges.unflatten(0, (case.graph.num_src_nodes(), case.graph.num_dst_nodes()))  # (I, J, ...)
     return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
 
 
-EINSUM = Formulation(
-    "einsum",
-    "batched matrix products on votes (B, J, I, D)",
-    einsum_layout,
-    lambda case, *tensors: einsum(case.iterations, *tensors),
-    kinds=("given", "linear"),
+def by_image(case: Case, tensors: Tensors) -> Tensors:
+    """Votes (B, I, J, D), as a view (E, B, D)."""
+    return (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),)
+
+
+def on_engine(name: str, case: Case, *tensors: torch.Tensor) -> torch.Tensor:
+    votes = LinearVotes(*tensors) if case.linear else tensors[0]
+    with graphcaps.engine(name):
+        return dynamic_routing(case.graph, votes, case.iterations)
+
+
+DGL, TORCH, FUSED = (
+    Formulation(name, lambda case, tensors: tensors, functools.partial(on_engine, name))
+    for name in ("dgl", "torch", "fused")
 )
-COMPILED = EINSUM._replace(
-    name="einsum, compiled",
-    about="the same under torch.compile",
-    route=lambda case, *tensors: compiled_einsum()(case.iterations, *tensors),
+EINSUM, COMPILED = (
+    Formulation(name, einsum_layout, route, ("given", "linear"))
+    for name, route in (
+        ("einsum", lambda case, *tensors: einsum(case.iterations, *tensors)),
+        ("einsum, compiled", lambda case, *tensors: compiled_einsum()(case.iterations, *tensors)),
+    )
 )
-
-
-def engine(name: str, about: str) -> Formulation:
-    """One of graphcaps' engines."""
-
-    def route(case: Case, *tensors: torch.Tensor) -> torch.Tensor:
-        votes = LinearVotes(*tensors) if case.linear else tensors[0]
-        with graphcaps.engine(name):
-            return dynamic_routing(case.graph, votes, case.iterations)
-
-    return Formulation(name, about, lambda case, tensors: tensors, route)
-
-
-DGL = engine("dgl", "graphcaps on DGL's built-in kernels")
-TORCH = engine("torch", "graphcaps on torch: batched products on complete graphs, else scatter")
-FUSED = engine("fused", "graphcaps, few passes over the votes; linear votes are not built")
-BY_IMAGE = FUSED._replace(
-    name="fused, by image",
-    about="the same on votes (B, I, J, D), as a view (E, B, D)",
-    layout=lambda case, tensors: (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),),
-    kinds=("given",),
-)
-FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, BY_IMAGE)
+FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, Formulation("fused, by image", by_image, FUSED.route, ("given",)))
 
 
 def results(way: Formulation, case: Case) -> list[torch.Tensor]:
@@ -98,7 +85,7 @@ def results(way: Formulation, case: Case) -> list[torch.Tensor]:
     return [x.detach().cpu().float() for x in (v, *torch.autograd.grad(v, leaves, case.cotangent))]
 
 
-def why_not(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
+def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
     """Why the formulation can't run here, or "".
 
     Raises:
@@ -109,7 +96,7 @@ def why_not(way: Formulation, case: Case, wanted: list[torch.Tensor], precision:
     except InputError as error:  # an engine that says what it needs
         return str(error)
     except Exception as error:
-        if way is not COMPILED:  # which needs a compiler
+        if way is not COMPILED:  # torch.compile needs a compiler
             raise
         return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
     for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):

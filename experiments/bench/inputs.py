@@ -1,4 +1,4 @@
-"""What the benchmarks route: sizes, graphs and random votes, the same for every formulation."""
+"""The input of the benchmarks: sizes, graphs and random votes, the same for every formulation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}
 
 
 class Setup(NamedTuple):
-    """Where and how large; ``ceilings`` are the machine's, as measured in this run."""
+    """Device and sizes; ``ceilings`` are the machine's, as measured in this run."""
 
     device: str
     sizes: Sizes
@@ -48,7 +48,7 @@ class Setup(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A graph and what is routed on it: ``tensors`` is (u_hat (E, *, D),) or (u (I, *, P), weight (E, P, D))."""
+    """A graph and its votes: ``tensors`` is (u_hat (E, *, D),) or (u (I, *, P), weight (E, P, D))."""
 
     graph: DGLGraph
     tensors: tuple[torch.Tensor, ...]
@@ -95,10 +95,9 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
 def random_graph(edges: int, order: str) -> DGLGraph:
     """Edges drawn uniformly between E / 10 children and E / 100 parents, in one of ``ORDERS``."""
     generator = torch.Generator().manual_seed(SEED)
-    children, parents = max(2, edges // 10), max(2, edges // 100)
-    src = torch.randint(children, (edges,), generator=generator)
-    dst = torch.randint(parents, (edges,), generator=generator)
+    sizes = max(2, edges // 10), max(2, edges // 100)
+    src, dst = (torch.randint(size, (edges,), generator=generator) for size in sizes)
     if order != "random":
         by = torch.argsort(dst if order == "parent-sorted" else src, stable=True)
         src, dst = src[by], dst[by]
-    return bipartite_graph(src, dst, children, parents)
+    return bipartite_graph(src, dst, *sizes)

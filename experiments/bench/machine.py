@@ -1,4 +1,4 @@
-"""The machine: what it is, how its allocator behaves, and the ceilings that its memory and its matrix products set."""
+"""The machine: its hardware and versions, its allocator, and the ceilings that its memory and matrix products set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+import numba
 import torch
 
 import graphcaps
@@ -32,16 +33,11 @@ def return_freed_memory() -> None:
 
 
 def _mallopt(*settings: tuple[int, int]) -> bool:
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all(mallopt(*setting) == 1 for setting in settings)
+    return platform.libc_ver()[0] == "glibc" and all(ctypes.CDLL(None).mallopt(*each) == 1 for each in settings)
 
 
 def description(device: str, allocator: str) -> dict[str, str | int]:
     """Versions and hardware, to stand beside measured numbers."""
-    import numba
-
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {
@@ -60,7 +56,7 @@ def description(device: str, allocator: str) -> dict[str, str | int]:
 
 
 def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
-    """What the machine can do at most, the fastest of ten tries of each.
+    """The machine's highest rates, the fastest of ten tries of each.
 
     Returns:
         copy_gb_s: 1e9 bytes per second of copying one large tensor to another; bytes read and bytes written count.
@@ -72,10 +68,8 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
 
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)
-    found = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
-    for dtype in (torch.float32, torch.bfloat16):
-        a = torch.ones(sizes.square, sizes.square, dtype=dtype, device=device)
-        product = torch.empty_like(a)
-        seconds = fastest(lambda a=a, product=product: torch.mm(a, a, out=product))
-        found[f"{str(dtype).removeprefix('torch.')}_gflop_s"] = 2 * sizes.square**3 / 1e9 / seconds
-    return found
+    rates = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
+    for name in ("float32", "bfloat16"):
+        a = torch.ones(sizes.square, sizes.square, dtype=getattr(torch, name), device=device)
+        rates[f"{name}_gflop_s"] = 2 * sizes.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
+    return rates

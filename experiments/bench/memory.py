@@ -1,9 +1,9 @@
 """Benchmark ``memory``: peak memory of one forward+backward above what was allocated before it.
 
 On CUDA torch's allocator is asked. On a CPU each row is measured in a fresh process, from the kernel's high-water mark
-of resident memory, which is reset before the call; every large buffer is given back when it is freed. What is built at
-the first call with a graph (index caches) counts; compiled code doesn't. The last row, a tensor of the votes' size made
-and dropped, shows that the method measures what it should.
+of resident memory, which is reset before the call; every large buffer is given back when it is freed. Index caches,
+built at the first call with a graph, count; compiled code doesn't. The last row, a tensor of the votes' size made and
+dropped, shows that the method is right.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ from .routing import KINDS, call_of
 from .tables import Row, Table
 
 KNOWN = "a tensor of the votes' size"
+WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # none compiled: its compiler's memory would count
 MB = 1e6
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def memory(setup: Setup) -> Iterator[Table]:
-    """Given votes, linear votes and a sparse graph. Compiled code is left out: its compiler's memory would count."""
+    """Given votes, linear votes and a sparse graph."""
     for kind, name in KINDS.items():
-        ways = [way for way in (EINSUM, DGL, TORCH, FUSED) if kind in way.kinds]
         about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
-        rows = [Row(way.name, way.about) for way in ways] + [
-            Row(KNOWN, "shows that the method measures what it should")
-        ]
+        rows = [Row(name) for name, way in WAYS.items() if kind in way.kinds] + [Row(KNOWN)]
         for row in rows:
             row.numbers, row.note = in_process(measure, kind, row.name, setup.sizes, device=setup.device)
         yield Table(name, about, "MB", rows)
 
 
 def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """What ``function(*arguments, device)`` finds, on a CPU in a process of its own; or a note that says why not."""
+    """The numbers of ``function(*arguments, device)``, on a CPU in a process of its own; or a note with the reason."""
     try:
         if device != "cpu":
             return function(*arguments, device), ""
@@ -67,10 +65,9 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
         torch.ones(2, device=device).sum()
         total = peak(lambda: torch.ones(own.num_votes, device=device).sum(), device)
     else:
-        way = next(way for way in (EINSUM, DGL, TORCH, FUSED) if way.name == name)
         small = case(kind, dataclasses.replace(sizes, children=16, edges=1000)).to(device)
-        call_of(way, small, backward=True)()  # compiles kernels
-        total = peak(call_of(way, own, backward=True), device)
+        call_of(WAYS[name], small, backward=True)()  # compiles kernels
+        total = peak(call_of(WAYS[name], own, backward=True), device)
         gradients = sum(x.numel() * x.element_size() for x in own.tensors)
     per_votes = {"total_per_votes": total / votes, "scratch_per_votes": (total - gradients) / votes}
     return {"total": total / MB, "gradients": gradients / MB} | per_votes
@@ -78,9 +75,8 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
 
 def peak(call: Callable[[], object], device: str) -> int:
     """Bytes that ``call``, its result included, had allocated at most beyond what was allocated before."""
-    high: Callable[[], int]
     if device == "cuda":
-        gc.collect()  # of the rows before, which were measured in this process
+        gc.collect()  # frees the tensors of the rows before, which were measured in this process
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
@@ -94,6 +90,5 @@ def peak(call: Callable[[], object], device: str) -> int:
 
 
 def _high_water() -> int:
-    """Most bytes that were resident since the mark was set, on Linux."""
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
     return 1024 * int(line.split()[1])

@@ -1,9 +1,8 @@
 """Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv` beside GAT's and GCN's layers.
 
-All have as many outputs, on a random graph with ten edges a node, each of which goes both ways. The loss is a squared
-error, the optimizer Adam.
-Memory is measured in a process for each layer: that of the first step on the graph, in which index arrays are made;
-kernels were compiled on a small graph before.
+All have as many outputs, on a random graph with ten edges a node, in both directions. The loss is a squared error, the
+optimizer Adam. Memory is measured in a process for each layer, in the first step on the graph, which makes index
+arrays; kernels were compiled on a small graph before.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 import torch
 
 from graphcaps import dgl, engine, nn
-from graphcaps._dgl import DGLGraph
 from graphcaps.routing import Dynamic, Spherical
 
 from .clock import interleaved
@@ -23,18 +21,10 @@ from .tables import Row, Table
 
 FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
-LAYERS = {
-    CAPSULES: "spherical routing",
-    MUTUAL: "spherical routing, the two directions of an edge share their logits",
-    "CapsuleConv, dynamic": "dynamic routing",
-    "CapsuleConv on engine torch": "spherical routing, the votes of all edges made",
-    GAT: "attention, K heads",
-    "GraphConv of DGL": "no attention",
-    "CapsuleConv in PyG": "spherical routing",
-    "GATConv of PyG": "attention, K heads",
-    "GCNConv of PyG": "no attention",
-}
-Layer = tuple[torch.nn.Module, Callable[[torch.Tensor], torch.Tensor]]
+LAYERS = [
+    *(CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"),
+    *("CapsuleConv in PyG", "GATConv of PyG", "GCNConv of PyG"),
+]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -46,7 +36,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
             f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory is all that a step needs "
             "beyond the graph and its features"
         )
-        rows = [Row(name, layer) for name, layer in LAYERS.items()]
+        rows = [*map(Row, LAYERS)]
         for row in rows:
             row.numbers, row.note = in_process(measure, row.name, edges, dim, iterations, device=setup.device)
         table = Table(f"full-graph training step, {edges:,} edges", about, "ms, memory in MB", rows, GAT)
@@ -55,7 +45,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
 
 
 def measure(name: str, edges: int, dim: int, iterations: int, device: str) -> dict[str, float]:
-    """The most bytes that a first step had."""
+    """The peak memory of a first step."""
     step_of(name, 20 * DEGREE, dim, iterations, device)()
     return {"total": peak(step_of(name, edges, dim, iterations, device), device) / MB}
 
@@ -69,43 +59,35 @@ def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Ca
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
     wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
     torch.manual_seed(SEED)
-    layer, call = (pyg_layer if "PyG" in name else dgl_layer)(name, graph, dim, iterations, device)
+    layer = layer_of(name, dim, iterations).to(device)
     optimizer = torch.optim.Adam(layer.parameters())
+    inputs = (feat, torch.stack(graph.edges()).to(device)) if "PyG" in name else (graph, feat)
 
     def step() -> None:
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(call(feat).flatten(1), wanted).backward()
+        with engine("torch" if "torch" in name else "auto"):
+            outputs = layer(*inputs).flatten(1)
+        torch.nn.functional.mse_loss(outputs, wanted).backward()
         optimizer.step()
 
     return step
 
 
-def dgl_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
-    """The layer, and it as a function of the features alone."""
+def layer_of(name: str, dim: int, iterations: int) -> torch.nn.Module:
+    if "PyG" in name:
+        from torch_geometric.nn import GATConv, GCNConv
+
+        from graphcaps import pyg
+
+        if name == "GCNConv of PyG":
+            return GCNConv(FEATS, CAPS * dim, add_self_loops=False)
+        if name == "GATConv of PyG":
+            return GATConv(FEATS, dim, CAPS, add_self_loops=False)
+        return pyg.CapsuleConv(FEATS, dim, CAPS, Spherical(iterations), add_self_loops=False)
     alone = {"allow_zero_in_degree": True}
+    if name == GAT:
+        return dgl.nn.GATConv(FEATS, dim, CAPS, **alone)
+    if name == "GraphConv of DGL":
+        return dgl.nn.GraphConv(FEATS, CAPS * dim, **alone)
     routing = Dynamic(iterations) if "dynamic" in name else Spherical(iterations, mutual="mutual" in name)
-    layer = {
-        GAT: lambda: dgl.nn.GATConv(FEATS, dim, CAPS, **alone),
-        "GraphConv of DGL": lambda: dgl.nn.GraphConv(FEATS, CAPS * dim, **alone),
-    }.get(name, lambda: nn.CapsuleConv(FEATS, dim, CAPS, routing, **alone))()
-    layer = layer.to(device)
-
-    def call(feat: torch.Tensor) -> torch.Tensor:
-        with engine("torch" if "torch" in name else "auto"):
-            return layer(graph, feat)
-
-    return layer, call
-
-
-def pyg_layer(name: str, graph: DGLGraph, dim: int, iterations: int, device: str) -> Layer:
-    from torch_geometric.nn import GATConv, GCNConv
-
-    from graphcaps import pyg
-
-    edge_index = torch.stack(graph.edges()).to(device)
-    layer = {
-        "CapsuleConv in PyG": lambda: pyg.CapsuleConv(FEATS, dim, CAPS, Spherical(iterations), add_self_loops=False),
-        "GATConv of PyG": lambda: GATConv(FEATS, dim, CAPS, add_self_loops=False),
-        "GCNConv of PyG": lambda: GCNConv(FEATS, CAPS * dim, add_self_loops=False),
-    }[name]().to(device)
-    return layer, lambda feat: layer(feat, edge_index)
+    return nn.CapsuleConv(FEATS, dim, CAPS, routing, **alone)

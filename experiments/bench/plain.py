@@ -29,7 +29,7 @@ def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The same in the order in which one says it, votes (B, I, J, D), as arogozhnikov's readable_capsnet has it."""
+    """The same with votes (B, I, J, D), in the manner of arogozhnikov's readable_capsnet."""
     votes = torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2)
     b = torch.zeros_like(votes[..., 0])  # (B, I, J)
     for r in range(iterations):
@@ -40,7 +40,7 @@ def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Te
 
 
 class Plain(nn.Module):
-    """The network ``own`` once more, with its weights; called on images and labels, it gives the loss."""
+    """The network ``own`` again, with its weights; called on images and labels, it returns the loss."""
 
     def __init__(self, own: CapsNet, routing: Callable[..., torch.Tensor]):
         super().__init__()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from .clock import interleaved
-from .formulations import DGL, FORMULATIONS, FUSED, Formulation, results, why_not
+from .formulations import DGL, FORMULATIONS, FUSED, Formulation, results, unsupported_reason
 from .inputs import ORDERS, Case, Setup, case
 from .tables import Row, Table
 
@@ -31,16 +31,13 @@ def growth(setup: Setup) -> Iterator[Table]:
     """Time per edge of engine ``fused``, forward and backward, as the graph grows."""
     sizes = setup.sizes
     about = f"forward+backward, I = E / 10, J = E / 100, D {sizes.dim}, R {sizes.iterations}, float32"
-    table = Table("time per edge, engine fused", about, "ns/edge", [])
-    calls, edges = {}, {}
-    for order in ORDERS:
-        for count in sizes.growth:
-            name = f"{order}, {count:,} edges"
-            own = case("sparse", dataclasses.replace(sizes, edges=count), order).to(setup.device)
-            table.rows.append(Row(name, FUSED.about))
-            calls[name], edges[name] = call_of(FUSED, own, backward=True), count
+    calls, edges = {}, {f"{order}, {count:,} edges": (order, count) for order in ORDERS for count in sizes.growth}
+    for name, (order, count) in edges.items():
+        own = case("sparse", dataclasses.replace(sizes, edges=count), order).to(setup.device)
+        calls[name] = call_of(FUSED, own, backward=True)
     samples = interleaved(calls, setup.device, sizes.seconds, sizes.rounds)
-    yield table.fill({name: [seconds / edges[name] for seconds in samples[name]] for name in samples}, 1e9)
+    per_edge = {name: [seconds / edges[name][1] for seconds in samples[name]] for name in samples}
+    yield Table("time per edge, engine fused", about, "ns/edge", [*map(Row, edges)]).fill(per_edge, 1e9)
 
 
 def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table]:
@@ -51,13 +48,12 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
     torch.compiler.reset()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     wanted = results(DGL, exact)
-    notes = {way.name: why_not(way, own, wanted, precision) for way in ways}
+    notes = {way.name: unsupported_reason(way, own, wanted, precision) for way in ways}
     for mode in ("forward", "forward+backward"):
         name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
         floor, text = floor_of(setup, own, mode != "forward")
-        rows = [Row(way.name, way.about, note=notes[way.name]) for way in ways]
-        # DGL's wheels are for the CPU.
-        reference = "dgl" if setup.device == "cpu" else "torch"
+        rows = [Row(name, note=note) for name, note in notes.items()]
+        reference = "dgl" if setup.device == "cpu" else "torch"  # DGL's wheels are for the CPU
         table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
         calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
         table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
@@ -71,21 +67,14 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
 def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]:
     """The routing as a call without arguments; its tensors are laid out before."""
     tensors = tuple(x.detach().requires_grad_() for x in way.layout(own, own.tensors))
-
-    def forward() -> torch.Tensor:
-        with torch.no_grad():
-            return way.route(own, *tensors)
-
-    def forward_backward() -> tuple[torch.Tensor, ...]:
-        return torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)
-
-    return forward_backward if backward else forward
+    forward = torch.no_grad()(lambda: way.route(own, *tensors))
+    return (lambda: torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)) if backward else forward
 
 
 def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
     """Milliseconds of reading given votes once per iteration forward and once back, and writing their gradient once.
 
-    (Without a gradient of the prior, `fused` does with one read less.)
+    (Without a gradient of the prior, `fused` needs one read less.)
     """
     reads = (2 if backward else 1) * own.iterations
     size = own.num_votes * own.tensors[0].element_size() * (reads + backward)

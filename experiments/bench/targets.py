@@ -1,4 +1,4 @@
-"""What must be reached, as data; a run says of each whether it was met, missed or not measured."""
+"""The benchmarks' targets; a run says for each whether it was met, missed or not measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Target(NamedTuple):
         return f"{self.table}: {self.row}, {number}" + "".join(f", of that of {other}" for other in self.others)
 
     def got(self, tables: list[Table]) -> float | None:
-        """The number; None where it or one that it is compared with wasn't measured."""
+        """The number; None if it or one that it is compared with wasn't measured."""
         rows = {row.name: row.numbers for table in tables if table.name == self.table for row in table.rows}
         own, *others = (rows.get(name, {}).get(self.number) for name in (self.row, *self.others))
         known = [other for other in others if other]
@@ -53,9 +53,10 @@ TARGETS = [
     Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 0.25, number="floor_share"),
     Target("routing", "cpu", f"{LINEAR}, {BOTH}", "fused", 4, ("dgl",)),
     Target("routing", "cuda", f"{GIVEN}, {BOTH}", "fused", 0.5, number="floor_share"),
-    Target("routing", "cuda", f"{LINEAR}, {BOTH}", "fused", 10, EINSUMS),
-    Target("routing", "cuda", f"{LINEAR} in tf32, {BOTH}", "fused", 10, EINSUMS),
-    Target("routing", "cuda", f"{LINEAR} in bfloat16, {BOTH}", "fused", 10, EINSUMS),
+    *(
+        Target("routing", "cuda", f"{LINEAR}{p}, {BOTH}", "fused", 10, EINSUMS)
+        for p in ("", " in tf32", " in bfloat16")
+    ),
     Target("epoch", "cuda", "training epoch", OURS, 1, most=True),  # seconds, on an H100 or H200
     Target("sparse", "cpu", f"{SPARSE}, forward", "fused", 8, ("dgl",)),
     Target("sparse", "cpu", f"{SPARSE}, {BOTH}", "fused", 6, ("dgl",)),
@@ -76,13 +77,12 @@ TARGETS = [
 
 
 def judged(benchmark: str, device: str, tables: list[Table]) -> list[dict]:
-    """Each target of a benchmark on a device: what was wanted, what was got, and whether it was met."""
-    found = []
-    for target in TARGETS:
-        if (target.benchmark, target.device) == (benchmark, device):
-            got = target.got(tables)
-            met = None if got is None else got <= target.bound if target.most else got >= target.bound
-            wanted = f"{'at most' if target.most else 'at least'} {target.bound:g}"
-            text = "not measured" if got is None else f"{got:.2f}"
-            found.append({"about": target.about(), "wanted": wanted, "got": got, "text": text, "met": met})
-    return found
+    """Each target of a benchmark on a device: the wanted number, the measured one, and whether the target was met."""
+    verdicts = []
+    for target in (each for each in TARGETS if (each.benchmark, each.device) == (benchmark, device)):
+        got = target.got(tables)
+        met = None if got is None else got <= target.bound if target.most else got >= target.bound
+        wanted = f"{'at most' if target.most else 'at least'} {target.bound:g}"
+        text = "not measured" if got is None else f"{got:.2f}"
+        verdicts.append({"about": target.about(), "wanted": wanted, "got": got, "text": text, "met": met})
+    return verdicts

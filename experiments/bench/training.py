@@ -32,13 +32,13 @@ PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
 RATE = TrainConfig().peak_rate / 25
 
-# Largest distance of a gradient from the right one, as a share of its length: what rounding of 2^-24 and 2^-9 makes of
-# it where it moves numbers past a ReLU's zero, in front of batch normalisation and routing.
+# Largest distance of a gradient from the right one, as a share of its length: rounding of 2^-24 and 2^-9 moves numbers
+# past a ReLU's zero, in front of batch normalisation and routing.
 TOLERANCE = {"float32": 0.05, "bfloat16": 0.4}
 
 
 class Way(NamedTuple):
-    """One way to train a network: its precision, its weights in the order of ``CapsNet``'s, and what it computes."""
+    """One way to train a network: its precision, its weights in the order of ``CapsNet``'s, and its functions."""
 
     precision: str
     weights: list[torch.nn.Parameter]
@@ -57,24 +57,22 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
 
 
 def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
-    """As its best users write it, or to be read."""
+    """Plain PyTorch as its best users write it, or to be read."""
     network = Plain(own, fast if best else readable).to(device).train()
-    if best:
-        network = network.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adam(network.parameters(), lr=RATE, fused=best)
+    layout = torch.channels_last if best else torch.contiguous_format
+    optimizer = torch.optim.Adam(network.to(memory_format=layout).parameters(), lr=RATE, fused=best)
     forward = torch.compile(network, dynamic=False) if best else network
 
     def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        images = images.contiguous(memory_format=torch.channels_last) if best else images
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bfloat16"):
-            return forward(images, labels)
+            return forward(images.contiguous(memory_format=layout), labels)
 
     def step(*batch: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
-        found = loss(*batch)
-        found.backward()
+        value = loss(*batch)
+        value.backward()
         optimizer.step()
-        return found.detach()
+        return value.detach()
 
     return Way(precision, network.in_order(), loss, step)
 
@@ -92,10 +90,10 @@ def ways(preset: str, setup: Setup) -> dict[str, Way]:
     }
 
 
-def check(found: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Raise ``GraphcapsError`` where a loss or gradient isn't that of graphcaps in float32."""
+def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Raise ``GraphcapsError`` if a loss or gradient isn't that of the first way."""
     wanted: list[torch.Tensor] = []
-    for name, way in found.items():
+    for name, way in trained.items():
         loss = way.loss(images, labels)
         got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
         wanted = wanted or got
@@ -113,20 +111,19 @@ def training(setup: Setup) -> Iterator[Table]:
     images = torch.rand(sizes.batch, *sizes.image_shape, device=setup.device)
     labels = torch.arange(sizes.batch, device=setup.device) % CLASSES
     for preset in PRESETS:
-        found = ways(preset, setup)
-        check(found, images, labels)
-        with FlopCounterMode(display=False) as counter:  # knows einsum, and not graphcaps' kernels
-            found[READABLE].loss(images, labels).backward()
+        trained = ways(preset, setup)
+        check(trained, images, labels)
+        with FlopCounterMode(display=False) as counter:  # counts einsum, and not graphcaps' kernels
+            trained[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
-        iterations, flop = SETTINGS[preset].iterations, f"{operations / 1e9:.1f} GFLOP"
         about = (
-            f"{preset}: images {sizes.image_shape}, B {sizes.batch}, R {iterations}, {flop} as convolutions and einsum"
+            f"{preset}: images {sizes.image_shape}, B {sizes.batch}, R {SETTINGS[preset].iterations}, "
+            f"{operations / 1e9:.1f} GFLOP as convolutions and einsum"
         )
-        rows = [Row(name, way.precision) for name, way in found.items()]
-        table = Table(f"training step of {preset}", about, "ms", rows, PLAIN)
-        calls = {name: lambda way=way: way.step(images, labels) for name, way in found.items()}
+        table = Table(f"training step of {preset}", about, "ms", [*map(Row, trained)], PLAIN)
+        calls = {name: lambda way=way: way.step(images, labels) for name, way in trained.items()}
         table.fill(interleaved(calls, setup.device, sizes.seconds, sizes.rounds))
-        for row in rows:
+        for row in table.rows:
             row.numbers["images_per_second"] = 1e3 * sizes.batch / row.numbers["median"]
             row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
         yield table
@@ -143,10 +140,7 @@ def epoch(setup: Setup) -> Iterator[Table]:
     def whole(way: Way) -> float:
         return float(sum(way.step(*batch) for batch in batches.epoch(0)))
 
-    found = ways("paper", setup)
-    calls = {name: lambda way=way: whole(way) for name, way in found.items()}
-    rows = [Row(name, way.precision) for name, way in found.items()]
+    calls = {name: lambda way=way: whole(way) for name, way in ways("paper", setup).items()}
     about = f"CapsNet paper, {sizes.epoch_images:,} images {sizes.image_shape}, B {sizes.batch}, R {sizes.iterations}"
-    yield Table("training epoch", about, "s", rows, PLAIN).fill(
-        interleaved(calls, device, 3 * sizes.seconds, (2, 5)), scale=1
-    )
+    samples = interleaved(calls, device, 3 * sizes.seconds, (2, 5))
+    yield Table("training epoch", about, "s", [*map(Row, calls)], PLAIN).fill(samples, scale=1)

@@ -10,19 +10,20 @@ number above 1 says that the new one is slower. Results of the first call are co
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from .versus_worker import CASES
 
 WORKER = Path(__file__).with_name("versus_worker.py")
-SAMPLE = 0.3  # seconds: a quicker call is repeated until a sample takes about so long
+SAMPLE = 0.3
+"""Seconds that a sample takes: a quicker call is repeated."""
 COMMANDS = {
     "import": ["-c", "import graphcaps"],
     "import-net": ["-c", "import graphcaps; graphcaps.CapsNet"],
@@ -43,29 +44,21 @@ class Worker:
     def __init__(self, checkout: Path):
         # With -c the current folder comes first on the path, before an installed graphcaps.
         code = f"import runpy; runpy.run_path({str(WORKER)!r}, run_name='__main__')"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=checkout,
-            env=os.environ | ENVIRONMENT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", code], cwd=checkout, env=os.environ | ENVIRONMENT, **pipes
         )
 
     def ask(self, request: str, argument: str | int):
         """The answer of the process to one request."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps([request, argument]) + "\n")
-        self.process.stdin.flush()
+        print(json.dumps([request, argument]), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"{request} {argument}: the worker ended with {self.process.wait()}; see above")
         return json.loads(line)
 
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+    def seconds(self, calls: int) -> float:
+        return self.ask("time", calls) / calls
 
 
 def command_seconds(arguments: list[str], checkout: Path) -> float:
@@ -75,8 +68,8 @@ def command_seconds(arguments: list[str], checkout: Path) -> float:
     return time.perf_counter() - began
 
 
-def same(old: dict[str, list], new: dict[str, list]) -> str:
-    """``unchanged``, or which results differ in their bits, and how far apart their norms are."""
+def compared(old: dict[str, list], new: dict[str, list]) -> str:
+    """Which results differ in their bits, and how far apart their norms are."""
     parts = []
     for name, (digest, norm) in old.items():
         other_digest, other_norm = new[name]
@@ -90,7 +83,7 @@ def report(name: str, samples: list[tuple[float, float]], bits: str) -> str:
     old, new = (statistics.median(column) * 1e3 for column in zip(*samples, strict=True))
     ratios = [b / a for a, b in samples]
     middle = statistics.median(ratios)
-    return f"{name:<11}{old:>9.1f}{new:>9.1f}{middle:>8.3f}{min(ratios):>8.3f}{max(ratios):>8.3f}  {bits}"
+    return f"{name:<14}{old:>9.1f}{new:>9.1f}{middle:>8.3f}{min(ratios):>8.3f}{max(ratios):>8.3f}  {bits}"
 
 
 def main() -> None:
@@ -99,24 +92,22 @@ def main() -> None:
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=[*CASES, *COMMANDS], default=[*CASES, *COMMANDS], metavar="NAME")
-    asked = parser.parse_args()
-    checkouts = [asked.old.resolve(), asked.new.resolve()]
-    print(f"{'case':<11}{'old, ms':>9}{'new, ms':>9}{'new/old':>8}{'min':>8}{'max':>8}  results")
+    given = parser.parse_args()
+    checkouts = [given.old.resolve(), given.new.resolve()]
+    print(f"{'case':<14}{'old, ms':>9}{'new, ms':>9}{'new/old':>8}{'min':>8}{'max':>8}  results")
     workers = [Worker(checkout) for checkout in checkouts]
-    for name in asked.only:
+    for name in given.only:
         if name in COMMANDS:
-            pair = [functools.partial(command_seconds, COMMANDS[name], checkout) for checkout in checkouts]
-            bits = ""
+            pair, bits = [partial(command_seconds, COMMANDS[name], checkout) for checkout in checkouts], ""
             for call in pair:
                 call()  # compiles bytecode
         else:
             (seconds, old), (_, new) = (worker.ask("prepare", name) for worker in workers)
-            calls, bits = max(1, round(SAMPLE / seconds)), same(old, new)
-            pair = [lambda w=worker, n=calls: w.ask("time", n) / n for worker in workers]
-        samples = [(pair[0](), pair[1]()) for _ in range(asked.rounds)]
-        print(report(name, samples, bits), flush=True)
+            calls, bits = max(1, round(SAMPLE / seconds)), compared(old, new)
+            pair = [partial(worker.seconds, calls) for worker in workers]
+        print(report(name, [(pair[0](), pair[1]()) for _ in range(given.rounds)], bits), flush=True)
     for worker in workers:
-        worker.close()
+        worker.process.communicate()  # closes its stdin, which ends it
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """One of the two processes of ``versus``: runs the cases on the graphcaps of the folder that it is started in.
 
-Only calls that every version of graphcaps has are made here. Requests and answers are lines of JSON on stdin and
-stdout: ``["prepare", case]`` answers ``[seconds of a call, {result: [sha256, norm]}]``, ``["time", calls]`` answers the
-seconds of so many calls.
+It makes only calls that every version of graphcaps has, or tries the newer form first. Requests and answers are lines
+of JSON on stdin and stdout: ``["prepare", case]`` answers ``[seconds of a call, {result: [sha256, norm]}]``,
+``["time", calls]`` answers the seconds of so many calls.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import graphcaps
 
-Step = Callable[[], dict[str, list[torch.Tensor]]]  # one call; its results by name
-
+Step = Callable[[], dict[str, list[torch.Tensor]]]
+"""One call; it returns its results by name."""
 EDGES, CAPS, DIM = 1_000_000, 8, 16
 
 
 def given() -> Step:
     """Image capsules, 1152 -> 10, 32 images: forward and backward from given votes."""
-    graph = graphcaps.complete_graph(1152, 10)
-    return routed(graph, torch.randn(11520, 32, DIM).requires_grad_())
+    return routed(graphcaps.complete_graph(1152, 10), torch.randn(11520, 32, DIM).requires_grad_())
 
 
 def linear() -> Step:
     """The same from children and weights."""
-    graph = graphcaps.complete_graph(1152, 10)
     u, weight = torch.randn(1152, 32, 8) / 8**0.5, torch.randn(11520, 8, DIM) * 10 / (1152 * DIM) ** 0.5
-    return routed(graph, u.requires_grad_(), weight.requires_grad_())
+    return routed(graphcaps.complete_graph(1152, 10), u.requires_grad_(), weight.requires_grad_())
 
 
 def sparse() -> Step:
@@ -45,8 +44,7 @@ def sparse() -> Step:
 
 
 def routed(graph, *leaves: torch.Tensor) -> Step:
-    shape = (graph.num_dst_nodes(), *leaves[0].shape[1:-1], DIM)
-    cotangent = torch.randn(shape)
+    cotangent = torch.randn(graph.num_dst_nodes(), *leaves[0].shape[1:-1], DIM)
 
     def step() -> dict[str, list[torch.Tensor]]:
         votes = graphcaps.LinearVotes(*leaves) if len(leaves) == 2 else leaves[0]
@@ -56,20 +54,26 @@ def routed(graph, *leaves: torch.Tensor) -> Step:
     return step
 
 
-def nodes(edges: int, edge_feats: int | None = None, **options: object) -> Step:
-    """Forward and backward of CapsuleConv on a graph of so many edges, ten into each node, which go both ways."""
+def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> Step:
+    """Forward and backward of CapsuleConv on a graph of so many edges, ten into each node, in both directions."""
     count = edges // 10
     src, dst = torch.randint(count, (edges // 2,)), torch.arange(edges // 2) % count
     graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
     feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
     along = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
-    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS, edge_feats=edge_feats, **options)
+    layer_of = partial(graphcaps.nn.CapsuleConv, 64, DIM, num_caps=CAPS, edge_feats=edge_feats)
+    state = torch.get_rng_state()
+    try:
+        layer = layer_of(mutual=True) if mutual else layer_of()
+    except TypeError:  # older versions have the option in the routing
+        torch.set_rng_state(state)
+        layer = layer_of(routing=graphcaps.routing.Spherical(mutual=True))
     weights = list(layer.parameters())
 
     def step() -> dict[str, list[torch.Tensor]]:
         v = layer(graph, feat, **along)
-        found = torch.autograd.grad(v, (feat, *weights), cotangent.view_as(v))
-        return {"first weights": weights, "value": [v.detach()], "gradients": list(found)}
+        gradients = torch.autograd.grad(v, (feat, *weights), cotangent.view_as(v))
+        return {"first weights": weights, "value": [v.detach()], "gradients": list(gradients)}
 
     return step
 
@@ -97,18 +101,17 @@ CASES: dict[str, Callable[[], Step]] = {
     "given": given,
     "linear": linear,
     "sparse": sparse,
-    "nodes": lambda: nodes(EDGES),
-    "mutual": lambda: nodes(EDGES // 10, routing=graphcaps.routing.Spherical(mutual=True)),
-    "edge features": lambda: nodes(EDGES // 10, edge_feats=8),
-    "neighbours": lambda: nodes(EDGES // 10, competition="neighbours"),
-    "compact": lambda: training("compact", 64),
-    "parts": lambda: training("parts", 64),
-    "paper": lambda: training("paper", 32),
+    "nodes": partial(nodes, EDGES),
+    "mutual": partial(nodes, EDGES // 10, mutual=True),
+    "edge features": partial(nodes, EDGES // 10, edge_feats=8),
+    "compact": partial(training, "compact", 64),
+    "parts": partial(training, "parts", 64),
+    "paper": partial(training, "paper", 32),
 }
 
 
 def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
-    """A sha256 over the tensors' bytes, in whatever order the tensors are, and the root of the sum of squares."""
+    """A sha256 over the tensors' bytes, the same in any order of the tensors, and the root of the sum of squares."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     hashes = sorted(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays)
     norm = sum(float(tensor.detach().double().square().sum()) for tensor in tensors) ** 0.5
@@ -116,7 +119,7 @@ def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
 
 
 def seconds_of(step: Step, calls: int) -> float:
-    """CPU seconds of this process, which is alone on one thread: what other programs take does not count."""
+    """CPU seconds of this process, which has one thread: the time of other programs doesn't count."""
     began = time.process_time()
     for _ in range(calls):
         step()
@@ -125,7 +128,7 @@ def seconds_of(step: Step, calls: int) -> float:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed must not stand between the answers
+    os.dup2(2, 1)  # nothing else that is printed may stand between the answers
     if not Path(graphcaps.__file__).is_relative_to(Path.cwd()):
         raise SystemExit(f"graphcaps: expected that of {Path.cwd()}, got {graphcaps.__file__}")
     torch.set_num_threads(1)
@@ -135,7 +138,7 @@ def main() -> None:
         answer: object
         if request == "prepare":
             torch.manual_seed(0)
-            step = dict  # frees what the case before had
+            step = dict  # frees the tensors of the case before
             step = CASES[argument]()
             bits = {name: digest(tensors) for name, tensors in step().items()}  # compiles kernels, too
             seconds_of(step, 1)

@@ -1,8 +1,7 @@
 """Graphs whose edges are of several kinds: proteins, medical concepts, and nodes with latent factors.
 
-Networks are given the graph without the kinds, and a task of its nodes or of pairs of them. The kinds say afterwards
-what a network has found. They are read from NumPy archives, which are checked, or drawn. What is wrong with an archive
-is an ``InputError`` that names the array.
+Networks are given the graph without the kinds, and a task of its nodes or of pairs of them. The kinds show afterwards
+what a network has learned. They are read from NumPy archives, or drawn.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.data.archive import check_numbers, read_shaped
 from experiments.data.factors import factor_graph
 from graphcaps import dgl
 from graphcaps.errors import expect
@@ -47,50 +45,54 @@ class Related:
     own: bool = False
 
 
+def read_archive(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a NumPy archive.
+
+    Raises:
+        InputError: no such file.
+    """
+    expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
 def human_go(path: Path, seed: int) -> Related:
     """HumanGO (Zhao et al. 2023, https://github.com/Tianqi-py/MLGNC): proteins, several of 14 labels each.
 
     Kinds are those of the interactions of two proteins in IntAct. The seed splits the nodes: 60 % to train on, 20 % to
     choose by, 20 % to test.
     """
-    axes = {"edges": "2 M", "kinds": "R", "confidence": "M R", "labels": "N L", "features": "N F"}
-    arrays = read_shaped(path, **axes)
-    labels = check_numbers(path, "labels", arrays["labels"], 2)
-    edges = check_numbers(path, "edges", arrays["edges"], len(labels))
-    graph, kinds = joined(edges, arrays["confidence"] > 0, len(labels))
+    arrays = read_archive(path)
+    nodes = len(arrays["labels"])
+    graph, kinds = joined(arrays["edges"].astype(np.int64), arrays["confidence"] > 0, nodes)
     features = torch.from_numpy(arrays["features"].astype(np.float32))
     features = (features - features.mean(dim=0)) / features.std(dim=0)
-    expect(bool(features.isfinite().all()), f"{path}: features", "finite numbers, no column constant", "others")
-    drawn = np.random.RandomState(seed).permutation(len(labels))
-    split = np.split(drawn, [round(0.6 * len(labels)), round(0.8 * len(labels))])
-    names, items = tuple(map(str, arrays["kinds"])), torch.arange(len(labels))
-    return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *map(_ascending, split))
+    split = np.split(np.random.RandomState(seed).permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
+    names, labels = tuple(map(str, arrays["kinds"])), torch.from_numpy(arrays["labels"].astype(np.int64))
+    return Related(graph, features, kinds, names, torch.arange(nodes), labels, *map(_ascending, split))
 
 
 def umls(path: Path, seed: int) -> Related:
     """UMLS (McCray 2003): medical concepts and what relates them. Which further pairs are related at all?
 
-    Two concepts are joined where a training triple relates them, in either direction. Items are the pairs that are
-    related in the training, validation or test triples, each in the first of them, and as many unrelated pairs in each
-    part, which the seed draws. The first E / 2 items are the pairs of the edges, in their order. Features say which
-    node it is.
+    Two concepts are joined if a training triple relates them, in either direction. Items are the pairs that are related
+    in the training, validation or test triples, each in the first of them, and as many unrelated pairs in each part,
+    which the seed draws. The first E / 2 items are the pairs of the edges, in their order. Features are one-hot: the
+    number of the node.
     """
-    arrays = read_shaped(path, entities="N", relations="R", train="A 3", valid="B 3", test="C 3")
+    arrays = read_archive(path)
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
     related, parts = np.zeros((nodes, nodes), bool), []
     for name in ("train", "valid", "test"):
-        ends = check_numbers(path, f"{name}, heads and tails", arrays[name][:, ::2], nodes)
-        relation = check_numbers(path, f"{name}, relations", arrays[name][:, 1], size)
-        low, high = np.unique(np.sort(ends, axis=1), axis=0).T
+        triples = arrays[name].astype(np.int64)
+        low, high = np.unique(np.sort(triples[:, ::2], axis=1), axis=0).T
         new = (low != high) & ~related[low, high]
         parts.append(np.stack([low[new], high[new]], axis=1))
         related[low, high] = True
         if name == "train":
-            graph, kinds = joined(ends.T, np.eye(size, dtype=bool)[relation], nodes)
-    others = np.argwhere(np.triu(~related, 1))
+            graph, kinds = joined(triples[:, ::2].T, np.eye(size, dtype=bool)[triples[:, 1]], nodes)
     count = [len(part) for part in parts]
-    expect(len(others) >= sum(count), str(path), f"at least {sum(count)} unrelated pairs", len(others))
-    others = np.random.RandomState(seed).permutation(others)[: sum(count)]
+    others = np.random.RandomState(seed).permutation(np.argwhere(np.triu(~related, 1)))[: sum(count)]
     labels = torch.cat([torch.ones(sum(count), 1), torch.zeros(sum(count), 1)]).long()
     halves = [torch.arange(sum(count)).split(count), torch.arange(sum(count), 2 * sum(count)).split(count)]
     split = [torch.cat(both) for both in zip(*halves, strict=True)]
@@ -104,23 +106,21 @@ def published_factors(path: Path) -> Related:
     Which factor generated an edge isn't published: its kinds are the factors in which both ends have the same class.
     Features are a node's row of the adjacency matrix, as there.
     """
-    arrays = read_shaped(path, labels="N K", edges="2 M", train="A", val="B", test="C")
+    arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
-    labels = check_numbers(path, "labels", arrays["labels"] - 16 * np.arange(size), 16)
-    edges = check_numbers(path, "edges", arrays["edges"], nodes)
-    parts = [check_numbers(path, name, arrays[name], nodes) for name in ("train", "val", "test")]
-    expect(len(np.unique(np.concatenate(parts))) == sum(map(len, parts)), str(path), "no node in two parts", "some")
+    labels, edges = arrays["labels"].astype(np.int64) - 16 * np.arange(size), arrays["edges"].astype(np.int64)
     graph, kinds = joined(edges, labels[edges[0]] == labels[edges[1]], nodes)
     features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
-    names, items, split = tuple(f"factor {k}" for k in range(size)), torch.arange(nodes), map(_ascending, parts)
+    split = (_ascending(arrays[name].astype(np.int64)) for name in ("train", "val", "test"))
+    items, names = torch.arange(nodes), _names(size)
     return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *split, own=True)
 
 
 def drawn_factors(seed: int, factors: int) -> Related:
-    """The seed's ``factor_graph``, where kinds are the factors that did generate the edge."""
-    data, names = factor_graph(seed, factors), tuple(f"factor {k}" for k in range(factors))
+    """The seed's ``factor_graph``, with the factors that did generate an edge as its kinds."""
+    data = factor_graph(seed, factors)
     items, split = torch.arange(len(data.labels)), (data.train, data.val, data.test)
-    return Related(data.graph, data.features, data.factors, names, items, data.labels, *split, own=True)
+    return Related(data.graph, data.features, data.factors, _names(factors), items, data.labels, *split, own=True)
 
 
 def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGraph, Tensor]:
@@ -128,10 +128,14 @@ def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGrap
     pair in either direction, from bool (M, R)."""
     apart = ends[0] != ends[1]
     pairs, number = np.unique(np.sort(ends[:, apart], axis=0), axis=1, return_inverse=True)
-    found = np.zeros((pairs.shape[1], kinds.shape[1]), bool)
-    np.logical_or.at(found, number.ravel(), kinds[apart])
+    of_pair = np.zeros((pairs.shape[1], kinds.shape[1]), bool)
+    np.logical_or.at(of_pair, number.ravel(), kinds[apart])
     src, dst = torch.from_numpy(np.concatenate([pairs, pairs[::-1]], axis=1))
-    return dgl.graph((src, dst), num_nodes=nodes), torch.from_numpy(np.concatenate([found, found]))
+    return dgl.graph((src, dst), num_nodes=nodes), torch.from_numpy(np.concatenate([of_pair, of_pair]))
+
+
+def _names(factors: int) -> tuple[str, ...]:
+    return tuple(f"factor {k}" for k in range(factors))
 
 
 def _ascending(numbers: np.ndarray) -> Tensor:

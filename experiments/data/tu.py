@@ -3,7 +3,7 @@
 The text files are those of the GIN paper's repository (Xu et al. 2019, https://github.com/weihua916/powerful-gnns), of
 data from https://chrsmrrs.github.io/datasets. The first line is the number of graphs; each graph is a line ``n label``
 and then n lines ``tag degree neighbour...``, the neighbours counted from 0 within the graph and named at both ends.
-What stands after the neighbours are a node's attributes, which are not used here. ``test_idx-1.txt`` to
+The numbers after the neighbours are a node's attributes, which are not used here. ``test_idx-1.txt`` to
 ``test_idx-10.txt`` hold the numbers of the graphs of each test fold.
 
 8 of MUTAG's 188 graphs and 3 of PROTEINS' 1113 are in no test fold, so that all folds are equally large.
@@ -12,26 +12,22 @@ What stands after the neighbours are a node's attributes, which are not used her
 from __future__ import annotations
 
 import functools
+import io
+import zipfile
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import torch
 
 from graphcaps import dgl
-from graphcaps.data.download import fetch_members
-from graphcaps.errors import InputError, check_name, expect
+from graphcaps.errors import GraphcapsError, check_name, expect
 
 FOLDS = 10
 URL = "https://github.com/weihua916/powerful-gnns/raw/master/dataset.zip"
-
-
-# The files do not say which tag of MUTAG is which element. Bonds and frequencies do: 2395 C, 593 O and 345 N (in nitro
-# groups); of those with one bond, to a C, 23 Cl, 12 F, 2 Br and 1 I. It is also the symbols' order, but for C and Cl.
-NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of tags and of classes, in the order of their numbers
-    "MUTAG": (("Br", "Cl", "C", "F", "I", "N", "O"), ("not mutagenic", "mutagenic")),
-    "PROTEINS": ((), ()),
-}
+NAMES = ("MUTAG", "PROTEINS")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +37,12 @@ class GraphSet:
     Args:
         graphs: ``ndata["tag"]`` int64 (n,), kinds of nodes from 0, and ``ndata["feat"]`` float32 (n, T), one-hot.
         labels: int64 (G,), class numbers from 0.
-        folds: of each test fold the numbers of its graphs, ascending.
-        tag_names, class_names: or empty where they aren't known.
+        folds: the numbers of each test fold's graphs, ascending.
     """
 
     graphs: list[dgl.DGLGraph]
     labels: np.ndarray
     folds: tuple[np.ndarray, ...]
-    tag_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,85 +62,48 @@ class GraphSet:
 
 @functools.cache
 def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``NAMES`` from ``root/tu/NAME``; what is missing is downloaded there.
+    """Read a data set of ``NAMES`` from ``root/tu/NAME``; missing files are downloaded there.
 
     Raises:
-        InputError: an unknown name, or a file that isn't what it should be; the text names the file and its line.
+        InputError: an unknown name, or a file that isn't in the format.
         GraphcapsError: no files, and none could be downloaded.
     """
     check_name("data set", name, list(NAMES))
     folder = Path(root).expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():
-        members = {f"{name}.txt": f"dataset/{name}/{name}.txt"}
-        members |= {f"test_idx-{k}.txt": f"dataset/{name}/10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)}
-        fetch_members(name, URL, members, folder)
-    return read_graphs(folder / f"{name}.txt", *NAMES[name])
+        _download(name, folder)
+    return read_graphs(folder / f"{name}.txt")
 
 
-def read_graphs(path: Path, tag_names: tuple[str, ...] = (), class_names: tuple[str, ...] = ()) -> GraphSet:
-    """Read the graphs in ``path``, and ``test_idx-k.txt`` beside it.
-
-    Raises:
-        InputError: a line that isn't what it should be, a neighbour that is named at one end only, or a graph in two
-            folds.
-    """
-    lines = _integers(path)
-
-    def check(holds: bool, wanted: str) -> None:
-        expect(holds, f"{path}, line {at}", wanted, numbers)
-
-    at, numbers = next(lines)
-    count, *rest = numbers
-    check(not rest, "the number of graphs")
-    tags, labels, bonds = [], [], []  # of each graph
-    for _ in range(count):
-        at, numbers = next(lines, (at + 1, []))
-        check(len(numbers) == 2 and numbers[0] >= 1, "'n label' of a graph of 1 node or more")
-        size, label = numbers
-        labels.append(label)
-        tags.append([])
-        bonds.append([])
-        for node in range(size):
-            at, numbers = next(lines, (at + 1, []))
-            check(len(numbers) >= 2, "'tag degree neighbour...'")
-            tag, degree, *others = numbers
-            neighbours = others[:degree]  # integers behind them are attributes
-            named = len(neighbours) == len(set(neighbours)) == degree
-            inside = all(0 <= other < size and other != node for other in neighbours)
-            check(named and inside, f"{degree} neighbours, 0 to {size - 1} but {node}, each once")
-            tags[-1].append(tag)
-            bonds[-1] += [(node, other) for other in sorted(neighbours)]
-        both_ends = set(bonds[-1]) == {(other, node) for node, other in bonds[-1]}
-        check(both_ends, "the last line of a graph whose neighbours are named at both ends")
-    expect(next(lines, None) is None, str(path), "the end of the file", "more lines")
-    tag_numbers = {tag: k for k, tag in enumerate(sorted({tag for each in tags for tag in each}))}
-    label_of = np.unique(labels, return_inverse=True)[1]
-    graphs = []
-    for of_nodes, ends in zip(tags, bonds, strict=True):
-        src, dst = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
-        graph = dgl.graph((src, dst), num_nodes=len(of_nodes))
-        graph.ndata["tag"] = torch.tensor([tag_numbers[tag] for tag in of_nodes])
-        graph.ndata["feat"] = torch.nn.functional.one_hot(graph.ndata["tag"], len(tag_numbers)).float()
-        graphs.append(graph)
-    folds = []
-    for file in (path.parent / f"test_idx-{k}.txt" for k in range(1, FOLDS + 1)):
-        numbers = np.sort(np.array([number for _, line in _integers(file) for number in line], np.int64))
-        inside = 0 < len(numbers) < count and numbers[0] >= 0 and numbers[-1] < count
-        expect(inside, str(file), f"numbers of graphs, 0 to {count - 1}", numbers)
-        folds.append(numbers)
-    disjoint = len(np.unique(np.concatenate(folds))) == sum(map(len, folds))
-    expect(disjoint, str(path.parent / "test_idx-*.txt"), "each graph once", "one that is there twice")
-    return GraphSet(graphs, label_of, tuple(folds), tag_names, class_names)
-
-
-def _integers(path: Path):
-    """Each line's number and the integers it begins with; attributes behind a node's neighbours are no integers."""
+def _download(name: str, folder: Path) -> None:
     try:
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected a readable text file, got: {error}") from error
-    for at, line in enumerate(text.rstrip().split("\n"), 1):
-        words = line.split()
-        numbers = [int(word) for word in words if word.removeprefix("-").isdigit()]
-        expect(len(numbers) > 0, f"{path}, line {at}", "integers", repr(line[:60]))
-        yield at, numbers
+        with urlopen(URL, timeout=30) as source, zipfile.ZipFile(io.BytesIO(source.read())) as archive:
+            folder.mkdir(parents=True, exist_ok=True)
+            members = [f"10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)]
+            for member in [*members, f"{name}.txt"]:  # the graphs come last: their file says that all are there
+                (folder / Path(member).name).write_bytes(archive.read(f"dataset/{name}/{member}"))
+    except OSError as error:
+        raise GraphcapsError(f"{name}: expected it in {folder}, or at {URL}, which gave: {error}") from error
+
+
+def read_graphs(path: Path) -> GraphSet:
+    """Read the graphs in ``path``, and ``test_idx-k.txt`` beside it."""
+    lines = iter([line.split() for line in path.read_text(encoding="ascii").splitlines()])
+    labels, tags, ends = [], [], []  # of each graph
+    for _ in range(int(next(lines)[0])):
+        size, label = map(int, next(lines, (0, 0)))
+        nodes = [[int(word) for word in words[: 2 + int(words[1])]] for words in islice(lines, size)]
+        pairs = [(node, other) for node, (_, _, *others) in enumerate(nodes) for other in sorted(others)]
+        whole = len(nodes) == size > 0 and set(pairs) == {(other, node) for node, other in pairs}
+        expect(whole, str(path), "neighbours that are named at both ends", f"others, in graph {len(labels)}")
+        labels.append(label)
+        tags.append([tag for tag, *_ in nodes])
+        ends.append(torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T)
+    known, numbers = np.unique(np.concatenate(tags), return_inverse=True)
+    graphs = []
+    for pairs, tag in zip(ends, torch.from_numpy(numbers).split([len(each) for each in tags]), strict=True):
+        graph = dgl.graph(tuple(pairs), num_nodes=len(tag))
+        graph.ndata["tag"], graph.ndata["feat"] = tag, torch.nn.functional.one_hot(tag, len(known)).float()
+        graphs.append(graph)
+    folds = (np.loadtxt(path.parent / f"test_idx-{k}.txt", np.int64, ndmin=1) for k in range(1, FOLDS + 1))
+    return GraphSet(graphs, np.unique(labels, return_inverse=True)[1], tuple(map(np.sort, folds)))

@@ -8,7 +8,7 @@ layers, with their papers' settings among those that are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
     "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
+# As many settings for each network; GCN's and GAT's first are their papers'.
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
     for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
@@ -38,17 +39,15 @@ _GCN = [
     for width, dropout in [(16, 0.5), (16, 0.8), (64, 0.5), (64, 0.8)]
 ]
 SETTINGS = {name: _GCN if name == "GCN" else _HEADS for name in LAYERS}
-"""As many for each network; GCN's and GAT's first are their papers'."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 20, range(1000, 1003), 500, 50
 
 
 def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: Routing | str) -> CapsuleConv:
-    """Routing between papers: ``inputs`` numbers to ``caps`` capsules of ``outputs`` numbers."""
     return CapsuleConv(inputs, outputs, caps, vote_drop=drop, squash_output=False, routing=routing)
 
 
 class WordDropout(nn.Module):
-    """Dropout on the entries of a sparse matrix (N, F) that aren't zero: the same as on all of them, and less work."""
+    """Dropout on the nonzero entries of a sparse matrix (N, F): the same as on all of them, and less work."""
 
     def __init__(self, words: Tensor, dropout: float):
         super().__init__()
@@ -79,62 +78,29 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
     """Train one network on the training labels; the validation labels choose the epoch."""
     data = load_cora(place.data)
     torch.manual_seed(seed)
-    graph = dgl.add_self_loop(data.graph)
-    shape = {name: settings[name] for name in ("width", "heads", "dropout")}
+    graph, shape = dgl.add_self_loop(data.graph), dict(settings)
+    rates = {name: shape.pop(name) for name in ("lr", "weight_decay")}
     model = TwoLayers(network, data.features, data.num_classes, **shape)
-    rates = {name: settings[name] for name in ("lr", "weight_decay")}
-    result = run.fit(
-        model,
-        lambda: [F.cross_entropy(model(graph)[data.train], data.labels[data.train])],
-        lambda: (model(graph)[data.val], data.labels[data.val]),
-        lambda: model(graph)[data.test],
-        epochs=epochs,
-        patience=PATIENCE,
-        **rates,
-    )
-    if network == "capsules":
-        with torch.no_grad():
-            _, c = model.first(graph, model.words(), get_coupling=True)
-        result["picture"] = undecided(graph, c) | {"layer": 1, "seed": seed}
-    return result
+
+    def answers(part: Tensor) -> tuple[Tensor, Tensor]:
+        return model(graph)[part], data.labels[part]
+
+    def losses() -> list[Tensor]:
+        return [F.cross_entropy(*answers(data.train))]
+
+    return run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
 
 
-def undecided(graph: dgl.DGLGraph, c: Tensor) -> dict:
-    """How undecided the in-edges of each node are, and how many it has, 1 or more.
-
-    Args:
-        graph: E edges, N nodes.
-        c: (E, 1, K) couplings, which sum to 1 over an edge's K.
-
-    Returns:
-        ``degree`` (N,); ``entropy`` (N,), the mean over a node's in-edges of -sum over K of c ln c; ``capsules``, K.
-    """
-    each = -torch.special.xlogy(c, c).sum((1, 2)).double()  # (E,)
-    degree, heads = graph.in_degrees(), graph.edges(order="eid")[1]
-    mean = torch.zeros(len(degree)).double().index_add(0, heads, each) / degree
-    return {"degree": degree.tolist(), "entropy": mean.tolist(), "capsules": c.shape[2]}
-
-
-def rows(place: Place, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False) -> dict:
+def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it."""
-
-    def labels(seed: int) -> Tensor:
-        data = load_cora(place.data)
-        return data.labels[data.test]
-
-    tried = {network: SETTINGS[network] for network in networks}
-    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, epochs=3 if quick else EPOCHS)
+    common = {"epochs": 3 if quick else EPOCHS}
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
-def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """``rows`` of all networks, and what they say: a part of a table, see ``table.graphs``."""
-    seeds = seeds or (1 if quick else SEEDS)
-    found = rows(place, seeds=seeds, quick=quick)
-    picture = found["capsules"].pop("picture")
-    protocol = (
-        f"{table.counted(seeds, 'seed')}{', mean +- standard deviation' * (seeds > 1)}. Settings: of "
-        f"{len(_HEADS)} for each, the one with the highest validation accuracy over {len(TRIAL_SEEDS)} other seeds. "
-        "Epoch: the lowest validation loss."
-    )
-    margins = table.margins("capsules", found)
-    return [{"rows": [*found.values()], "margins": margins, "protocol": protocol, "picture": picture}]
+def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
+    """The part of ``table.graphs``."""
+    made = rows(place, seeds=seeds, quick=quick)
+    how = f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds"
+    protocol = table.protocol(table.counted(seeds, "seed"), len(_HEADS), how, seeds > 1)
+    margins = table.margins("capsules", made)
+    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol}]

@@ -6,13 +6,13 @@ couplings, routed as in the 2017 paper (dynamic), as it does by default (capsule
 edge share their logits (mutual). The last two's couplings are compared with the true factors of the edges, which no
 network is given. A node has one class of each factor, so the share of classes that are right is the micro-F1.
 
-How many layers a network has, and whether the classes of a factor are read from all numbers of a node or from one of
-their K parts alone (a capsule, a head of GAT, 16 channels of GCN), is chosen for each kind on validation nodes.
+Validation nodes choose for each kind how many layers a network has, and whether the classes of a factor are read from
+all numbers of a node or from one of their K parts alone (a capsule, a head of GAT, 16 channels of GCN).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import torch
@@ -30,13 +30,7 @@ from graphcaps.routing import Routing, Spherical
 
 
 def capsule_layer(inputs: int, outputs: int, caps: int, routing: Routing | str) -> CapsuleConv:
-    """Routing between nodes: ``inputs`` numbers to ``caps`` capsules of ``outputs``."""
     return CapsuleConv(inputs, outputs, caps, routing, squash_output=False)
-
-
-def concentrations(network: nn.Module) -> list[float]:
-    """kappa of each layer that routes spherically."""
-    return [float(part.kappa.detach()) for part in network.modules() if isinstance(part, Spherical)]
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
@@ -49,7 +43,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "mutual": lambda *sizes, **own: capsule_layer(*sizes, Spherical(mutual=True, **own)),
 }
 ROUTED = ("capsules", "mutual")
-"""Whose couplings are compared with the true factors."""
+"""Networks whose couplings are compared with the true factors."""
 
 _OTHERS = [{"layers": layers, "heads": heads, "lr": 0.01} for layers, heads in product((1, 2), ("all", "own"))]
 _OWN = {"layers": 1, "heads": "own", "lr": 0.01}
@@ -68,7 +62,7 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
 """As many for each network."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
 NUMBERS = (4, 8)
-"""Of factors; a table for each."""
+"""Numbers of factors; a table for each."""
 PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
@@ -88,72 +82,71 @@ class OwnHeads(nn.Module):
 class Layers(nn.Module):
     """Features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of a kind.
 
-    Each layer gives PART numbers in each of K parts. ``heads`` says what a factor's classes are read from: ``"all"``
-    numbers of a node, or those of its ``"own"`` part. ``own`` is for layers of capsules.
+    Each layer gives PART numbers in each of K parts. If ``heads`` is ``"all"``, a factor's classes are read from all
+    numbers of a node; if it is ``"own"``, from the factor's own part. ``own`` are settings of capsule layers.
     """
 
     def __init__(self, network, inputs, classes, factors, layers: int, heads: str, dropout: float = DROPOUT, **own):
         super().__init__()
-        width, made, self.factors = PART * factors, LAYERS[network], factors
+        width, layer, self.factors = PART * factors, LAYERS[network], factors
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(made(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
+        self.layers = nn.ModuleList(layer(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
         separate = heads == "own"
         self.heads = OwnHeads(factors, PART, classes) if separate else nn.Linear(width, classes * factors)
 
     def nodes(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        """What the layers make of each node."""
         for layer in self.layers:
             feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
         return feat
 
-    def scores(self, feat: Tensor) -> Tensor:
-        """The classes' scores, from what the layers have made."""
-        return self.heads(self.dropout(feat)).unflatten(1, (self.factors, -1)).transpose(1, 2)
+    def scores(self, nodes: Tensor) -> Tensor:
+        return self.heads(self.dropout(nodes)).unflatten(1, (self.factors, -1)).transpose(1, 2)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.scores(self.nodes(graph, feat))
 
     @torch.no_grad()
     def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> list[Tensor]:
-        """Of capsules: what each layer couples each edge with, (E, K) per layer."""
-        found = []
+        """The couplings (E, K) of each capsule layer."""
+        couplings = []
         for layer in self.layers:
             feat, c = layer(graph, feat, get_coupling=True)
             feat = F.elu(feat.flatten(1))
-            found.append(c.flatten(1))
-        return found
+            couplings.append(c.flatten(1))
+        return couplings
+
+    def concentrations(self) -> list[float]:
+        """kappa of each layer that routes spherically."""
+        return [float(part.kappa.detach()) for part in self.modules() if isinstance(part, Spherical)]
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
     """Draw the seed's graph and train one network on its training nodes; the validation nodes choose the epoch."""
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
-    graph = dgl.add_self_loop(data.graph)  # puts the loops behind the edges
-    shape = {name: value for name, value in settings.items() if name != "lr"}
+    graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # the loops come after the edges
+    rates = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}
     model = Layers(network, data.features.shape[1], data.num_classes, factors, **shape)
-    result = run.fit(
-        model,
-        lambda: [F.cross_entropy(model(graph, data.features)[data.train], data.labels[data.train])],
-        lambda: (model(graph, data.features)[data.val], data.labels[data.val]),
-        lambda: model(graph, data.features)[data.test],
-        lr=settings["lr"],
-        weight_decay=WEIGHT_DECAY,
-        epochs=epochs,
-        patience=PATIENCE,
-    )
+
+    def answers(part: Tensor) -> tuple[Tensor, Tensor]:
+        return model(graph, data.features)[part], data.labels[part]
+
+    def losses() -> list[Tensor]:
+        return [F.cross_entropy(*answers(data.train))]
+
+    result = run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
     if network in ROUTED:
         layers = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
         result["picture"], result["information"] = layers, [layer["score"] for layer in layers]
-        result["concentration"] = concentrations(model)
+        result["concentration"] = model.concentrations()
     return result
 
 
 def recovery(c: Tensor, data: FactorGraph) -> dict:
-    """How well couplings (E, K) give away the factor of each edge that one factor alone generated.
+    """How well couplings (E, K) tell the factor of each edge that one factor alone generated.
 
     Returns:
-        ``score``, the adjusted mutual information between each edge's largest coupling and its factor: 0 by chance, 1
-        where one determines the other; ``table`` (K, K), edges of each factor (rows) by capsule; ``edges`` that enter
+        ``score``, the ``information``; ``table`` (K, K), edges of each factor (rows) by capsule; ``edges`` that enter
         node 0, as neighbour, factor, capsule.
     """
     which, factor = data.single()
@@ -167,12 +160,12 @@ def recovery(c: Tensor, data: FactorGraph) -> dict:
 
 
 def information(factor: Tensor, capsule: Tensor) -> float:
-    """Adjusted mutual information of two numberings (M,) of edges: 0 by chance, 1 where one determines the other."""
+    """Adjusted mutual information of two numberings (M,) of edges: 0 by chance, 1 if one determines the other."""
     return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
 
 
 def upper_bound(place: Place, seed: int, factors: int) -> dict:
-    """How much there is to find: micro-F1 of the test nodes and ``recovery``'s score, of ``beliefs``."""
+    """Micro-F1 of the test nodes and ``recovery``'s score of belief propagation: how much there is to be learned."""
     data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
     which, factor = data.single()
@@ -180,39 +173,31 @@ def upper_bound(place: Place, seed: int, factors: int) -> dict:
     return {"accuracy": float(right), "score": information(factor, causes[which].argmax(dim=1))}
 
 
-def rows(
-    place: Place, factors: int, networks: Sequence[str] = (*LAYERS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
+def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it."""
-
-    def labels(seed: int) -> Tensor:
-        data = factor_graph(seed, factors)
-        return data.labels[data.test]
-
-    tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
-    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, factors=factors, epochs=epochs)
+    common = {"factors": factors}
+    common["epochs"] = 3 if quick else EPOCHS
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
-def part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
-    """``rows`` of all networks, what could be found, and ``picture``, what ``figures.recovered`` draws of mutual."""
-    found = rows(place, factors, seeds=seeds, quick=quick)
+def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
+    """A part of ``table.graphs`` for each number of factors, and a picture of the network with mutual logits."""
+    return [_part(place, factors, seeds, quick) for factors in NUMBERS]
+
+
+def _part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
+    made = rows(place, factors, seeds=seeds, quick=quick)
     known = run.run(upper_bound, [{"seed": seed, "factors": factors} for seed in range(seeds)], place, "beliefs")
-    first = {network: found[network].pop("picture") for network in ROUTED}["mutual"]
-    means = [score["mean"] for score in found["mutual"]["recovered"].values()]
+    layers = {network: made[network].pop("picture") for network in ROUTED}["mutual"]
+    means = [score["mean"] for score in made["mutual"]["recovered"].values()]
     drawn = means.index(max(means))
-    without_mutual = {network: row for network, row in found.items() if network != "mutual"}
+    without_mutual = {network: row for network, row in made.items() if network != "mutual"}
+    how = f"highest validation score over {len(TRIAL_SEEDS)} other graphs"
     return {
         "factors": factors,
-        "rows": [*found.values()],
-        "margins": table.margins("capsules", without_mutual) | table.margins("mutual", found),
+        "rows": [*made.values()],
+        "margins": table.margins("capsules", without_mutual) | table.margins("mutual", made),
         "known": {name: table.spread([each[name] for each in known]) for name in known[0]},
-        "protocol": f"{table.counted(seeds, 'graph')}{', mean +- standard deviation' * (seeds > 1)}. Settings: of "
-        f"{len(_OTHERS)} for each, the one with the highest validation score over {len(TRIAL_SEEDS)} other graphs. "
-        "Epoch: the lowest validation loss.",
-        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **first[drawn]},
+        "protocol": table.protocol(table.counted(seeds, "graph"), len(_OTHERS), how, seeds > 1),
+        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **layers[drawn]},
     }
-
-
-def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """A part of the table for each number of factors."""
-    return [part(place, factors, seeds or (1 if quick else SEEDS), quick) for factors in NUMBERS]

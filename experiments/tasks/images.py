@@ -7,13 +7,13 @@ images. A training that was stopped goes on where it was saved.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 
 import numpy as np
 
 from experiments import run, table
 from experiments.plan import Plan
-from experiments.run import Missing, Place
+from experiments.run import Place
+from experiments.statistics import difference, mcnemar
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
 from graphcaps.config import TrainConfig
@@ -21,33 +21,31 @@ from graphcaps.data import Batches, load_affnist, load_images, within
 from graphcaps.progress import bar
 from graphcaps.training.hardware import pick_device
 from graphcaps.training.run_folder import Run, load
-from graphcaps.training.start import train
+from graphcaps.training.train import train
 
-MOST_VOTES = 2**20  # that counting builds at once, of a batch
+MAX_VOTES = 2**20
+"""Votes of a batch that counting builds at once."""
 
 
 def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     """Train a network, or go on with its training, and measure it.
 
     Returns:
-        the run's ``result``; which images it has ``right``, as a text of 0 and 1 for each set of images; what the sets
-        are ``named``; ``images_per_second`` of training; ``capsules``, how they are used, of each routed layer from
+        the run's ``result``; which images it has ``right``, as a text of 0 and 1 for each set of images; how the sets
+        are ``named``; ``images_per_second`` of training; ``capsules``, how they are used, for each routed layer from
         below, None without routing.
     """
     name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
-    config = TrainConfig(
-        **settings, seed=seed, name=name, out=place.cache / "runs", data=place.data, device=place.device
-    )
-    path = config.out / name
+    fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data, "device": place.device}
+    path = place.cache / "runs" / name
     print(f"{path}: {table.settings_text(settings)}, seed {seed}")
     if not (path / "config.json").exists():
-        train(config)
+        train(TrainConfig(**settings, **fixed))
     elif Run.open(path).result() is None:
         train(TrainConfig(data=place.data, device=place.device), resume=path)
-    finished = Run.open(path)
+    finished, device = Run.open(path), pick_device(place.device)
     predicted, labels = finished.answers()
     right, named = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
-    device = pick_device(place.device)
     model = load(finished, device=device)
     for each in on:
         images, named[each] = load_affnist(place.data)
@@ -70,73 +68,55 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     images = load_images(finished.config.dataset, place.data, **finished.config.of_images)
     images = images.for_augment(finished.config.augment).val
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
-    batch = min(EVALUATION_BATCH, max(1, MOST_VOTES // widest))
+    batch = min(EVALUATION_BATCH, max(1, MAX_VOTES // widest))
     with bar("capsules used on validation images") as on_progress:
         layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_progress)
     return [
         {
-            "dead": int(found.dead_children.sum() + found.dead_parents.sum()),
-            "starved": int(found.starved_children.sum() + found.starved_parents.sum()),
-            "capsules": len(found.entropy) + len(found.parent_length),
-            "entropy": relative_entropy(found.entropy, found.undecided),
-            "away": found.away,
+            "dead": int(layer.dead_children.sum() + layer.dead_parents.sum()),
+            "starved": int(layer.starved_children.sum() + layer.starved_parents.sum()),
+            "capsules": len(layer.entropy) + len(layer.parent_length),
+            "entropy": relative_entropy(layer.entropy, layer.undecided),
+            "away": layer.away,
         }
-        for found in layers
+        for layer in layers
     ]
 
 
-def results(plan: Plan, place: Place, after: Callable[[dict], object] = lambda found: None) -> dict:
-    """Train what isn't trained yet, and compare; ``after`` is called with what is there after each training."""
-    run.run(fit, _trials(plan), place, plan.name, parallel=False, after=lambda: after(so_far(plan, place)))
-    return so_far(plan, place)
+def results(plan: Plan, place: Place) -> dict:
+    """Train what isn't trained yet, and compare."""
+    trials = [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
+    done = {}
+    for (row, seed), cell in zip(plan.cells, run.run(fit, trials, place, plan.name, parallel=False), strict=True):
+        right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
+        done[row.name, seed] = {**cell, "right": right}
+    return summary(plan, done)
 
 
-def _trials(plan: Plan) -> list[dict]:
-    return [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
-
-
-def so_far(plan: Plan, place: Place) -> dict:
-    """``summary`` of the trainings that are in the cache, also by another process."""
-    found = {}
-    for (row, seed), trial in zip(plan.cells, _trials(plan), strict=True):
-        if (cell := run.cached(fit, trial, place)) is not None:
-            right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
-            found[row.name, seed] = {**cell, "right": right}
-    if not found:
-        raise Missing(f"{place.cache}: expected trainings of {plan.name}, got none")
-    return summary(plan, found)
-
-
-def summary(plan: Plan, found: dict[tuple[str, int], dict]) -> dict:
-    """All that was measured, and each row against one.
+def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
+    """The numbers of all trainings, and each row against one.
 
     Returns:
-        ``plan``; ``images``, the sets of images and their parts by name with what they are called; ``rows``, each with
-        its settings, its seeds' numbers, and of each set of images ``mean`` and ``sd`` of the accuracies in [0, 1]
-        (``sd`` is None of one seed) and, but for the row the others are compared with, ``difference`` with its
-        ``interval`` and McNemar's p, of the seeds that both have; ``asked`` and ``trained``, numbers of trainings.
+        ``plan``; ``images``, names of the sets of images and of their parts; ``rows``, each with its settings, its
+        seeds' numbers, and for each set of images what ``_compared`` returns; ``asked`` and ``trained``, the number of
+        trainings.
     """
-    one = next(iter(found.values()))
-    sets, rows = [*one["named"]], []
+    one, rows = next(iter(done.values())), []
     for row in plan.rows:
-        seeds = [seed for seed in plan.seeds if (row.name, seed) in found]
-        if not seeds:
-            continue
-        cells = [found[row.name, seed] for seed in seeds]
-        shared = [seed for seed in seeds if (plan.against, seed) in found] if row.name != plan.against else []
-        pairs = [(found[row.name, seed], found[plan.against, seed]) for seed in shared]
+        cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))
+        against = others if row.name != plan.against else []
         rows.append(
             {
                 "name": row.name,
                 "settings": row.settings,
                 "parameters": cells[0]["result"]["parameters_without_decoder"],
-                "seeds": [_numbers(seed, cell) for seed, cell in zip(seeds, cells, strict=True)],
-                "images": {name: table.compared(name, cells, pairs) for name in sets},
+                "seeds": [_numbers(seed, cell) for seed, cell in zip(plan.seeds, cells, strict=True)],
+                "images": {name: _compared(name, cells, against) for name in one["named"]},
             }
         )
     made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
     about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
-    return {**about, "asked": len(plan.cells), "trained": len(found), "rows": rows}
+    return {**about, "asked": len(done), "trained": len(done), "rows": rows}
 
 
 def _numbers(seed: int, cell: dict) -> dict:
@@ -144,9 +124,19 @@ def _numbers(seed: int, cell: dict) -> dict:
         "seed": seed,
         "accuracy": {name: float(right.mean()) for name, right in cell["right"].items()},
         "wrong": {name: int((~right).sum()) for name, right in cell["right"].items()},
-        "val_accuracy": cell["result"]["val_accuracy"],
-        "best_epoch": cell["result"]["best_epoch"],
-        "seconds": cell["result"]["seconds"],
-        "images_per_second": cell["images_per_second"],
-        "capsules": cell["capsules"],
+        **{key: cell["result"][key] for key in ("val_accuracy", "best_epoch", "seconds")},
+        **{key: cell[key] for key in ("images_per_second", "capsules")},
     }
+
+
+def _compared(name: str, cells: list[dict], others: list[dict]) -> dict:
+    """A network's accuracies on the set of images ``name``, and its difference to another network, if there is one."""
+    right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
+    spread = table.spread(right.mean(axis=1).tolist())
+    compared = {"count": right.shape[1], "mean": spread["mean"], "sd": spread["sd"]}
+    if others:
+        theirs = np.stack([other["right"][name] for other in others])
+        gap, low, high = difference(right, theirs)
+        each = [mcnemar(*both) for both in zip(right, theirs, strict=True)]
+        compared |= {"difference": gap, "interval": [low, high], "mcnemar": each}
+    return compared

@@ -1,11 +1,11 @@
-"""Graphs with latent factors whose training nodes' classes a network is given: how much does it find of the others?
+"""Graphs with latent factors whose training nodes' classes a network is given: how many of the others does it tell?
 
 Each step of training hides a quarter of the training nodes' classes and asks for them; for validation and test nodes
 all training nodes' classes are given (as Shi et al. 2021 do, Masked label prediction, IJCAI). ``BeliefConv`` gets them
 as the logits of its capsules, and once so that all edges are as good evidence. The other controls, the networks of
 ``factors.LAYERS`` and one without edges, get them as features beside the rows of the adjacency matrix.
 
-Which classes belong to one factor is told, or ``found``: from training nodes alone, by giving each class to a capsule
+Which classes belong to one factor is told; or it is found from training nodes alone, by giving each class to a capsule
 so that no capsule of a node gets two.
 """
 
@@ -24,7 +24,6 @@ from experiments.run import Place
 from experiments.tasks import relations
 from experiments.tasks.factors import PART, WEIGHT_DECAY, OwnHeads, information
 from graphcaps import dgl
-from graphcaps.errors import check_name
 from graphcaps.nn import BeliefConv
 
 DATA = [name for name in relations.DATA if "published" in name]
@@ -48,9 +47,9 @@ class Control(nn.Module):
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
-        parts, made = data.labels.shape[1], {**relations.NETWORKS, "no edges": Without}[network]
+        parts, layer = data.labels.shape[1], {**relations.NETWORKS, "no edges": Without}[network]
         self.rows, self.dropout = data.features, nn.Dropout(dropout)
-        self.layer = made(self.rows.shape[1] + parts * classes, PART, parts, **own)
+        self.layer = layer(self.rows.shape[1] + parts * classes, PART, parts, **own)
         self.heads = OwnHeads(parts, PART, classes) if heads == "told" else nn.Linear(PART * parts, classes * parts)
 
     def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
@@ -59,7 +58,7 @@ class Control(nn.Module):
 
 
 class Beliefs(nn.Module):
-    """``BeliefConv`` where each class is a state of a capsule; scores (N, L, J) are its logarithms."""
+    """``BeliefConv`` with each class as a state of a capsule; scores (N, L, J) are its logarithms."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, iterations: int):
         super().__init__()
@@ -71,6 +70,9 @@ class Beliefs(nn.Module):
         self.register_buffer("place", capsule * (1 + int(state.max())) + state)
         self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
         self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
+        if network == "equal beliefs":  # with a large epsilon all edges are as good evidence: w_ek = g / epsilon
+            with torch.no_grad():
+                self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
     def beliefs(self, graph: dgl.DGLGraph, given: Tensor) -> tuple[Tensor, Tensor]:
         """h (N, K, D) and couplings (E, 1, K)."""
@@ -83,20 +85,11 @@ class Beliefs(nn.Module):
         return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(given)
 
 
-class Equal(Beliefs):
-    """Beliefs for which all edges are as good evidence: where epsilon is large, w_ek = g / epsilon, 1 at first."""
-
-    def __init__(self, *sizes, **own):
-        super().__init__(*sizes, **own)
-        with torch.no_grad():
-            self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
-
-
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
     """(C,) the capsule of each class, so that no capsule holds two classes of one node, from has (N, C) of 0 and 1.
 
-    Shares (C, K) of classes are a softmax, and descend sum over k of (classes of a node in k - 1)^2, and more and more
-    their own entropy.
+    Shares (C, K) of classes are a softmax. Gradient descent lowers sum over k of (classes of a node in k - 1)^2, and,
+    weighted more and more, their own entropy.
     """
     logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
     adam = torch.optim.Adam([logits], lr=0.1)
@@ -110,72 +103,62 @@ def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
     return logits.argmax(1)
 
 
+_BELIEFS: list[dict] = [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]
 _OTHERS: list[dict] = [{"lr": 0.01, "dropout": dropout} for dropout in (0.2, 0.5)]
 NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
-    "beliefs": (Beliefs, [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]),
-    "equal beliefs": (Equal, [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]),
+    "beliefs": (Beliefs, _BELIEFS),
+    "equal beliefs": (Beliefs, _BELIEFS),
     "mutual": (Control, [each | {"concentration": 4.0} for each in _OTHERS]),
     "uniform": (Control, _OTHERS),
     "GCN": (Control, _OTHERS),
     "GAT": (Control, _OTHERS),
     "no edges": (Control, _OTHERS),
 }
-"""Of each its module and the settings that are tried, as many for each."""
-EPOCHS = {Beliefs: 40, Equal: 40, Control: 300}
+"""Each network's module and the settings that are tried, as many for each."""
+EPOCHS = {Beliefs: 40, Control: 300}
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
 """Whether a network knows which classes belong together; controls that don't are read from all numbers of a node."""
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
     """Train one network on the given graph; the lowest validation loss chooses the epoch."""
-    found = relations.DATA[data](place.data, seed)
+    related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
-    classes, own = int(found.labels.max()) + 1, {name: value for name, value in settings.items() if name != "lr"}
-    graph = found.graph if issubclass(NETWORKS[network][0], Beliefs) else dgl.add_self_loop(found.graph)
-    made = NETWORKS[network][0]
-    model, truth = made(network, found, classes, heads=heads, **own), F.one_hot(found.labels, classes).float()
+    module, own, classes = NETWORKS[network][0], dict(settings), int(related.labels.max()) + 1
+    rates = {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY if module is Control else 0.0}
+    graph = dgl.add_self_loop(related.graph) if module is Control else related.graph
+    model = module(network, related, classes, heads=heads, **own)
+    truth = F.one_hot(related.labels, classes).float()
 
     def given(known: Tensor) -> Tensor:
         return torch.zeros_like(truth).index_copy(0, known, truth[known])
 
-    def scores(part: Tensor, known: Tensor) -> Tensor:
-        return model(graph, given(known))[part].transpose(1, 2)  # (n, J, L)
+    def answers(part: Tensor, known: Tensor = related.train) -> tuple[Tensor, Tensor]:
+        return model(graph, given(known))[part].transpose(1, 2), related.labels[part]  # (n, J, L), (n, L)
 
     def losses() -> list[Tensor]:
-        hidden = torch.rand(len(found.train)) < HIDDEN
-        part = found.train[hidden]
-        return [F.cross_entropy(scores(part, found.train[~hidden]), found.labels[part])]
+        hidden = torch.rand(len(related.train)) < HIDDEN
+        return [F.cross_entropy(*answers(related.train[hidden], related.train[~hidden]))]
 
-    result = run.fit(
-        model,
-        losses,
-        lambda: (scores(found.val, found.train), found.labels[found.val]),
-        lambda: scores(found.test, found.train),
-        lr=settings["lr"],
-        weight_decay=WEIGHT_DECAY if made is Control else 0.0,
-        epochs=3 if quick else EPOCHS[made],
-        patience=PATIENCE,
-    )
-    result["test"] = run.accuracy(result, found.labels[found.test])
+    epochs = 3 if quick else EPOCHS[module]
+    result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, patience=PATIENCE, **rates)
     if isinstance(model, Beliefs):
-        one = found.kinds.sum(dim=1) == 1
+        one = related.kinds.sum(dim=1) == 1
         with torch.no_grad():
-            c = model.beliefs(graph, given(found.train))[1][one, 0]
-        result["couplings"] = information(found.kinds[one].int().argmax(1), c.argmax(1))
+            c = model.beliefs(graph, given(related.train))[1][one, 0]
+        result["couplings"] = information(related.kinds[one].int().argmax(1), c.argmax(1))
         result["learned"] = model.layer.beliefs.learned.tolist()
     return result
 
 
-def rows(place: Place, only: Sequence[str] = (), seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """For each graph, and with factors told or not, a row of each network."""
-    made, seeds = [], seeds or (1 if quick else SEEDS)
-    for name in only:
-        check_name("task", name, DATA)
-    for data, heads in product(only or DATA, HEADS):
+def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
+    """For each graph, and with factors told or found, a row of each network."""
+    made = []
+    for data, heads in product(run.chosen(only, DATA), HEADS):
         tried = {network: NETWORKS[network][1] for network in HEADS[heads]}
-        chosen = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, data=data, heads=heads, quick=quick)
-        for network, (settings, fits) in chosen.items():
-            row = table.row(network, fits, [each["test"] for each in fits], [settings])
+        common = {"data": data, "heads": heads, "quick": quick}
+        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common).items():
+            row = table.row(network, fits, [settings])
             extra = {name: [each[name] for each in fits] for name in ("couplings", "learned") if name in fits[0]}
             made.append({"data": data, "heads": heads, **row, **extra})
     return made

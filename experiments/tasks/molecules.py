@@ -4,16 +4,14 @@ Graph isomorphism networks (Xu et al. 2019, https://arxiv.org/abs/1810.00826), w
 attention, or vote for one capsule per class: with equal couplings (uniform), routed as in the 2017 paper (dynamic), or
 by spherical routing with kappa from 0.5 (capsules).
 
-Ten folds, as given. Of the nine tenths that aren't tested, a tenth of each class is held out to choose settings and
+The ten folds are given. Of the nine tenths that aren't tested, a tenth of each class is held out to choose settings and
 epoch by. Papers that choose the epoch on the test folds report higher numbers; Errica et al. 2020
 (https://arxiv.org/abs/1912.09893) compare such networks without that.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import product
 from statistics import fmean
 
@@ -30,7 +28,6 @@ from graphcaps.data.splits import stratified_split
 from graphcaps.functional import margin_loss
 from graphcaps.nn import CapsuleReadout
 from graphcaps.routing import Routing, Spherical
-from graphcaps.trace import RoutingTrace, watch
 
 
 class Pooled(nn.Module):
@@ -77,7 +74,7 @@ SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 6
 
 
 class GraphNet(nn.Module):
-    """Node tags to class scores (B, J): GIN convolutions, and a readout of what all of them have made."""
+    """Node tags to class scores (B, J): GIN convolutions, and a readout of all their outputs."""
 
     def __init__(self, readout: Readout, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
@@ -86,16 +83,12 @@ class GraphNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.readout = readout(width * LAYERS, num_classes)
 
-    def nodes(self, graph: dgl.DGLGraph) -> Tensor:
-        """What each layer has made of each node, (N, width * layers)."""
-        feat, made = graph.ndata["feat"], []
+    def forward(self, graph: dgl.DGLGraph) -> Tensor:
+        feat, outputs = graph.ndata["feat"], []
         for conv in self.convs:
             feat = conv(graph, feat)
-            made.append(feat)
-        return torch.cat(made, dim=1)
-
-    def forward(self, graph: dgl.DGLGraph) -> Tensor:
-        return self.readout(graph, self.dropout(self.nodes(graph)))
+            outputs.append(feat)
+        return self.readout(graph, self.dropout(torch.cat(outputs, dim=1)))
 
 
 def _perceptron(inputs: int, width: int) -> nn.Module:
@@ -111,114 +104,56 @@ def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray,
     return rest[train], rest[val], test
 
 
-def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> tuple[GraphNet, dict]:
+def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> dict:
     """Train on a fold's training graphs; its validation graphs choose the epoch."""
     torch.manual_seed(seed)
     training, val, test = split(data, fold, seed)
-    labels = torch.from_numpy(data.labels)
     model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
-    loss, held_out = model.readout.loss, data.batch(val)
+    loss, rest = model.readout.loss, {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE}
 
-    def losses():
+    def batch(which: np.ndarray) -> tuple[dgl.DGLGraph, Tensor]:
+        return data.batch(which), torch.from_numpy(data.labels[which])
+
+    def answers(part: tuple[dgl.DGLGraph, Tensor]) -> tuple[Tensor, Tensor]:
+        return model(part[0]), part[1]
+
+    def losses() -> Iterator[Tensor]:
         drawn = torch.from_numpy(training)[torch.randperm(len(training))]
         for part in drawn.tensor_split(round(len(drawn) / BATCH) or 1):
-            yield loss(model(data.batch(part.numpy())), labels[part])
+            yield loss(*answers(batch(part.numpy())))
 
-    result = run.fit(
-        model,
-        losses,
-        lambda: (model(held_out), labels[val]),
-        lambda: model(data.batch(test)),
-        lr=settings["lr"],
-        epochs=epochs,
-        patience=PATIENCE,
-        loss=loss,
-    )
-    return model, result
+    return run.fit(model, losses, answers, batch(val), batch(test), loss=loss, **rest)
 
 
 def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: int, epochs: int) -> dict:
-    """``train``, without the network."""
-    return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)[1]
+    """``train`` by names."""
+    return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)
 
 
-def rows(
-    place: Place, name: str, networks: Sequence[str] = (*READOUTS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
-    """For each fold choose each readout's settings on held-out training graphs, and test what was chosen.
-
-    Returns:
-        of each readout a row, see ``table.row``.
-    """
-    folds, common = range(2 if quick else FOLDS), {"data": name, "epochs": 2 if quick else EPOCHS[name]}
+def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> dict:
+    """For each fold choose each readout's settings on held-out training graphs, and test what was chosen."""
+    tried, epochs = dict.fromkeys(READOUTS, SETTINGS), 2 if quick else EPOCHS[name]
+    folds = []
+    for fold in range(2 if quick else FOLDS):
+        common = {"data": name, "fold": fold, "epochs": epochs}
+        folds.append(run.choose_and_test(fit, tried, range(seeds), seeds, place, common))
     made = {}
-    for network in networks:
-        keys = [*product(range(len(SETTINGS)), folds, range(seeds))]
-        trials = [
-            common | {"network": network, "settings": SETTINGS[k], "fold": fold, "seed": seed} for k, fold, seed in keys
-        ]
-        fits = dict(zip(keys, run.run(fit, trials, place, f"{name}: {network}"), strict=True))
-        data, used, test, chosen = load_graphs(name.upper(), place.data), [], [], []
-        for fold in folds:
-            by_setting = [[fits[k, fold, seed] for seed in range(seeds)] for k in range(len(SETTINGS))]
-            best = run.best_setting(by_setting)
-            labels = torch.from_numpy(data.labels[data.folds[fold]])
-            test.append(fmean(run.accuracy(each, labels) for each in by_setting[best]))
-            used += by_setting[best]
-            chosen.append(SETTINGS[best])
-        made[network] = table.row(network, used, test, chosen)
+    for network in READOUTS:
+        settings, fits = zip(*(fold[network] for fold in folds), strict=True)
+        test = [fmean(each["test"] for each in several) for several in fits]
+        made[network] = table.row(network, [each for several in fits for each in several], settings, test)
     return made
 
 
-def parts(place: Place, name: str, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """``rows`` of all readouts, and what they say. Of MUTAG also mutag/graphs.npz, for ``graphcaps viz``."""
-    seeds = seeds or SEEDS
-    found = rows(place, name, seeds=seeds, quick=quick)
-    if name == "mutag":
-        data = load_graphs("MUTAG", place.data)
-        for trace in traces(data, found["capsules"]["settings"][0], 2 if quick else EPOCHS[name]):
-            trace.save(place.cache / name / f"graph-{trace.about['graph']}.npz")
-    mean, each = found["mean"]["test"], f"the mean of {seeds} trainings" if seeds > 1 else "one training"
+def parts(place: Place, name: str, seeds: int, quick: bool) -> list[dict]:
+    """The part of ``table.graphs``."""
+    made = rows(place, name, seeds=seeds, quick=quick)
+    each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (
-        f"{len(mean)} folds, {each} each, mean +- standard deviation over folds. Settings: for each fold, of "
-        f"{len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest loss on "
-        "them."
+        f"{len(made['mean']['test'])} folds, {each} each, mean +- standard deviation over folds. Settings: for each "
+        f"fold, of {len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest "
+        "loss on them."
     )
-    others = {f"{network} over mean": row["test"] for network, row in found.items() if network != "mean"}
-    margins = {over: table.margin(test, mean) for over, test in others.items()}
-    return [{"rows": [*found.values()], "margins": margins, "protocol": protocol}]
-
-
-@torch.no_grad()
-def routings(model: GraphNet, data: GraphSet, which: Sequence[int], iterations: int) -> list[RoutingTrace]:
-    """How the nodes of some graphs are routed to the class capsules, by a network with readout "capsules"."""
-    assert isinstance(model.readout, ClassCapsules)
-    readout, found = copy.deepcopy(model.readout.route), []
-    trained = readout.capsules.routing.iterations
-    for number in which:
-        graph, lengths = data.batch([number]), []
-        feat = model.nodes(graph)
-        for readout.capsules.routing.iterations in range(1, iterations + 1):
-            with watch(edges=None) as seen:
-                lengths.append(readout(graph, feat).norm(dim=-1))
-        trace = dataclasses.replace(
-            seen["route"],
-            lengths=torch.stack(lengths)[None].numpy(),  # the layer's own; routing sees them before scale and bias
-            trained_iterations=trained,
-            labels=data.labels[[number]],
-            class_names=tuple(data.class_names),
-            about={"graph": number},
-        )
-        found.append(trace)
-    return found
-
-
-def traces(data: GraphSet, settings: dict, epochs: int, iterations: int = 10) -> list[RoutingTrace]:
-    """Train on the first fold, and route some of its test graphs for pictures: of each class the first with a right
-    answer, then the first with a wrong one."""
-    model, result = train(data, READOUTS["capsules"], settings, 0, 0, epochs)
-    test = data.folds[0]
-    labels, right = data.labels[test], np.array(result["predicted"]) == data.labels[test]
-    kinds = [(labels == label) & (right == answered) for answered in (True, False) for label in np.unique(labels)]
-    which = [int(test[kind.argmax()]) for kind in kinds if kind.any()]
-    return routings(model, data, which, iterations)
+    leads = [table.margins(network, {name: made[name] for name in (network, "mean")}) for network in made]
+    margins = {over: lead for each in leads for over, lead in each.items()}
+    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol}]

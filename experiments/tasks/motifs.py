@@ -9,7 +9,7 @@ couplings are compared with the motifs that edges belong to, which no network is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
@@ -21,32 +21,31 @@ from torch.nn import functional as F
 from experiments import run, table
 from experiments.data.motifs import MotifGraphs, motif_graphs
 from experiments.run import Place
-from experiments.tasks.factors import LAYERS, Layers, concentrations, information
+from experiments.tasks.factors import LAYERS, Layers, information
 from graphcaps import dgl
 
+# As many settings for each network.
 _OTHERS = [{"layers": layers, "lr": lr} for layers, lr in product((2, 4), (0.01, 0.003))]
 _CAPSULES = [{"layers": layers, "lr": 0.01, "concentration": kappa} for layers, kappa in product((2, 4), (1.0, 4.0))]
 SETTINGS = {network: _CAPSULES if network == "capsules" else _OTHERS for network in LAYERS if network != "mutual"}
-"""As many for each network."""
 GRAPHS, BATCH, DROPOUT = 5000, 320, 0.1
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 100, 15
 NUMBERS = (4, 6)
-"""Of motifs; a table for each."""
+"""Numbers of motifs; a table for each."""
 
 
 class Batch(NamedTuple):
-    """Some graphs as one, a loop at each node behind all other edges."""
+    """Some graphs as one, each with its self-loops behind all other edges."""
 
     graph: dgl.DGLGraph
     feat: Tensor  # (nodes, N)
     labels: Tensor  # (graphs, K), 1 for the motifs that a graph holds
-    motifs: Tensor  # (edges but for the loops, K), those that an edge belongs to
+    motifs: Tensor  # (edges without the loops, K), the motifs that an edge belongs to
 
 
 def batch(data: MotifGraphs, which: np.ndarray) -> Batch:
-    """These graphs."""
     graph = data.batch(which)
-    looped = dgl.add_self_loop(graph)  # drops which nodes and edges are of which graph
+    looped = dgl.add_self_loop(graph)  # forgets the sizes of the graphs
     looped.set_batch_num_nodes(graph.batch_num_nodes())
     looped.set_batch_num_edges(graph.batch_num_edges() + graph.batch_num_nodes())
     return Batch(looped, graph.ndata["feat"], torch.from_numpy(data.labels[which]).long(), graph.edata["factors"])
@@ -67,58 +66,44 @@ def fit(place: Place, network: str, settings: dict, seed: int, motifs: int, epoc
     data = motif_graphs(seed, motifs, GRAPHS)
     torch.manual_seed(seed)
     training = [batch(data, part) for part in np.array_split(data.train, -(-len(data.train) // BATCH))]
-    val, test = batch(data, data.val), batch(data, data.test)
-    shape = {name: value for name, value in settings.items() if name != "lr"}
+    val, test, shape = batch(data, data.val), batch(data, data.test), dict(settings)
+    lr = shape.pop("lr")
     model = PooledLayers(network, val.feat.shape[1], motifs, **shape)
 
-    def losses():
-        for k in torch.randperm(len(training)).tolist():
-            yield F.cross_entropy(model(training[k].graph, training[k].feat), training[k].labels)
+    def answers(part: Batch) -> tuple[Tensor, Tensor]:
+        return model(part.graph, part.feat), part.labels
 
-    result = run.fit(
-        model,
-        losses,
-        lambda: (model(val.graph, val.feat), val.labels),
-        lambda: model(test.graph, test.feat),
-        lr=settings["lr"],
-        epochs=epochs,
-        patience=PATIENCE,
-    )
+    def losses() -> Iterator[Tensor]:
+        return (F.cross_entropy(*answers(training[k])) for k in torch.randperm(len(training)).tolist())
+
+    result = run.fit(model, losses, answers, val, test, lr=lr, epochs=epochs, patience=PATIENCE)
     if network == "capsules":
         single = (test.motifs.sum(dim=1) == 1).nonzero().flatten()  # edges of one motif alone
         motif = test.motifs[single].int().argmax(dim=1)
         layers = model.couplings(test.graph, test.feat)
         result["information"] = [information(motif, c[single].argmax(dim=1)) for c in layers]
-        result["concentration"] = concentrations(model)
+        result["concentration"] = model.concentrations()
     return result
 
 
-def rows(
-    place: Place, motifs: int, networks: Sequence[str] = (*SETTINGS,), seeds: int = SEEDS, quick: bool = False
-) -> dict:
+def rows(place: Place, motifs: int, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on validation graphs, then train it on ``seeds`` other sets of graphs."""
-
-    def labels(seed: int) -> Tensor:
-        data = motif_graphs(seed, motifs, GRAPHS)
-        return torch.from_numpy(data.labels[data.test]).long()
-
-    tried, epochs = {network: SETTINGS[network] for network in networks}, 3 if quick else EPOCHS
-    return run.rows(fit, tried, TRIAL_SEEDS, seeds, place, labels, motifs=motifs, epochs=epochs)
+    common = {"motifs": motifs}
+    common["epochs"] = 3 if quick else EPOCHS
+    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
-def part(place: Place, motifs: int, seeds: int, quick: bool) -> dict:
-    """``rows`` of all networks, and what they say."""
-    found = rows(place, motifs, seeds=seeds, quick=quick)
-    return {
-        "motifs": motifs,
-        "rows": [*found.values()],
-        "margins": table.margins("capsules", found),
-        "protocol": f"{table.counted(seeds, 'set')} of {GRAPHS:,} graphs"
-        f"{', mean +- standard deviation' * (seeds > 1)}. Settings: of {len(_OTHERS)} for each, the one with the "
-        "highest validation score on another set. Epoch: the lowest validation loss.",
-    }
-
-
-def parts(place: Place, seeds: int | None = None, quick: bool = False) -> list[dict]:
-    """A part of the table for each number of motifs."""
-    return [part(place, motifs, seeds or (1 if quick else SEEDS), quick) for motifs in NUMBERS]
+def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
+    """A part of ``table.graphs`` for each number of motifs."""
+    made = {motifs: rows(place, motifs, seeds=seeds, quick=quick) for motifs in NUMBERS}
+    counted = f"{table.counted(seeds, 'set')} of {GRAPHS:,} graphs"
+    protocol = table.protocol(counted, len(_OTHERS), "highest validation score on another set", seeds > 1)
+    return [
+        {
+            "motifs": motifs,
+            "rows": [*found.values()],
+            "margins": table.margins("capsules", found),
+            "protocol": protocol,
+        }
+        for motifs, found in made.items()
+    ]

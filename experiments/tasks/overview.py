@@ -1,210 +1,135 @@
-"""Where routing changes accuracy: one table of all tasks by routings, each beside equal couplings and no capsules.
-
-The rows and columns say which plan or graphs each task is, and which of its networks stands where. The table is of all
-that is in the cache, and grows as trainings end.
-"""
+"""Where routing changes accuracy: one table of all tasks by routings, each beside equal couplings and no capsules."""
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
-from experiments import table
+from experiments import run, table
 from experiments.plan import read_plan
-from experiments.run import Missing, Place
+from experiments.run import Place
 from experiments.statistics import paired
 from experiments.tasks import cora, factors, images, molecules, motifs
 from graphcaps import __version__
-from graphcaps.errors import GraphcapsError, check_name
+from graphcaps.errors import GraphcapsError
 
-COLUMNS = ("uniform", "dynamic", "nobody", "spherical", "attention", "EM", "no capsules")
-FOLDS_OVERLAP = 1 / 9  # test graphs by other graphs, of ten folds
+COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
+FOLDS_OVERLAP = 1 / 9  # test graphs by other graphs, with ten folds
 
 
-@dataclass(frozen=True)
-class Task:
-    """Something to be learned, by several networks.
+class Task(NamedTuple):
+    """A task of several networks.
 
     Args:
-        name: as ``--only`` takes it; of images also the name of a plan.
-        rows: of the table, each with the images that it is about: a name among those of ``images.summary``. Of graphs:
-            one row, about nothing more.
-        columns: which of the task's networks stand in each column; a column that isn't here doesn't exist for it.
-        train: of graphs: from a place and ``networks`` to their rows, see ``table.row``.
-        unit, count: what the test accuracies of a whole row are of, and how many there are.
+        titles: of its rows of the table; for images each with its set of images, a name among those of
+            ``images.summary``.
+        columns: the task's networks in each column; a column that isn't here doesn't exist for it.
+        rows: for graphs, a function from a place to the networks' ``table.row``; None for images, whose networks are
+            those of the plan of the task's name.
+        unit: of the test accuracies.
         measure: what they are.
     """
 
-    name: str
-    rows: dict[str, str]
+    titles: dict[str, str]
     columns: dict[str, tuple[str, ...]]
-    train: Callable[..., dict[str, dict]] | None = None
+    rows: Callable[[Place], dict[str, dict]] | None = None
     unit: str = "seeds"
-    count: int = 3
     measure: str = "accuracy"
 
 
 _ROUTINGS: dict[str, tuple[str, ...]] = {name: (name,) for name in COLUMNS[:-1]}
-_IMAGES = {**_ROUTINGS, "no capsules": ("CNN",)}
-
-
-def _on_graphs(*without: str) -> dict[str, tuple[str, ...]]:
-    return {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",), "no capsules": without}
-
-
-def _folds(name: str) -> Task:
-    train = partial(molecules.rows, name=name)
-    return Task(name, {name.upper(): ""}, _on_graphs("mean", "attention"), train, "folds", 10)
-
-
-def _factors(number: int) -> Task:
-    columns = _on_graphs("GCN", "GAT") | {"spherical": ("capsules", "mutual")}
-    train = partial(factors.rows, factors=number)
-    name, title = f"factors-{number}", f"{number} latent factors"
-    return Task(name, {title: ""}, columns, train, "graphs", factors.SEEDS, "micro-F1")
-
-
-def _motifs(number: int) -> Task:
-    name, title = f"motifs-{number}", f"which of {number} motifs"
-    return Task(name, {title: ""}, _on_graphs("GCN", "GAT"), partial(motifs.rows, motifs=number), "sets", motifs.SEEDS)
-
-
+_IMAGES = _ROUTINGS | {"no capsules": ("CNN",)}
+_GRAPHS = {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",), "no capsules": ("GCN", "GAT")}
+_POOLED = _GRAPHS | {"no capsules": ("mean", "attention")}
+_FACTORS = _GRAPHS | {"spherical": ("capsules", "mutual")}
+_MOVED = {
+    "digits in 40 x 40, moved as far as in training": "affnist within",
+    "the same digits, moved further than in training": "affnist beyond",
+}
 TASKS = {
-    task.name: task
-    for task in (
-        Task("mnist", {"MNIST": "test"}, _IMAGES),
-        Task("pairs", {"two digits": "test"}, _ROUTINGS),
-        Task(
-            "places",
-            {
-                "digits in 40 x 40, moved as far as in training": "affnist within",
-                "the same digits, moved further than in training": "affnist beyond",
-            },
-            _IMAGES,
-        ),
-        Task("anywhere", {"all of them, trained on digits at all places": "affnist"}, _IMAGES),
-        Task("cora", {"Cora": ""}, _on_graphs("GCN", "GAT"), cora.rows, "seeds", cora.SEEDS),
-        _folds("mutag"),
-        _folds("proteins"),
-        *map(_factors, factors.NUMBERS),
-        *map(_motifs, motifs.NUMBERS),
-    )
+    "mnist": Task({"MNIST": "test"}, _IMAGES),
+    "pairs": Task({"two digits": "test"}, _ROUTINGS),
+    "places": Task(_MOVED, _IMAGES),
+    "anywhere": Task({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
+    "cora": Task({"Cora": ""}, _GRAPHS, cora.rows),
+    "mutag": Task({"MUTAG": ""}, _POOLED, partial(molecules.rows, name="mutag"), "folds"),
+    "proteins": Task({"PROTEINS": ""}, _POOLED, partial(molecules.rows, name="proteins"), "folds"),
+    "factors-4": Task({"4 latent factors": ""}, _FACTORS, partial(factors.rows, factors=4), "graphs", "micro-F1"),
+    "factors-8": Task({"8 latent factors": ""}, _FACTORS, partial(factors.rows, factors=8), "graphs", "micro-F1"),
+    "motifs-4": Task({"which of 4 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=4), "sets"),
+    "motifs-6": Task({"which of 6 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=6), "sets"),
 }
 
 
-def results(
-    place: Place, only: Sequence[str] = (), after: Callable[[dict], object] = lambda found: None, say=print
-) -> dict:
-    """Train what isn't trained yet of some tasks, or of all; ``after`` is called with the table as it grows.
+def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
+    """Train what isn't trained yet of some tasks, or of all; ``save`` is called with the table after each task.
 
     Returns:
-        ``columns`` and ``rows`` of ``table.overview``, of all that is in the cache.
+        ``columns`` and ``rows`` of ``table.overview``, those that an earlier call has saved in the cache too.
 
     Raises:
         InputError: no such task.
         GraphcapsError: a task that can't be trained, after all others.
     """
-    for name in only:
-        check_name("only", name, list(TASKS))
-    cache = replace(place, processes=0)
-    found, failed = {name: so_far(task, cache) for name, task in TASKS.items()}, {}
-
-    def take(task: Task) -> None:
-        found[task.name] = so_far(task, cache)
-        after(_table(found))
-
-    for task in (TASKS[name] for name in (only or TASKS)):
-        say(task.name)
+    saved, failed = place.cache / "overview.json", {}
+    rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
+    for name in run.chosen(only, TASKS):
+        print(name)
         try:
-            if task.train is None:
-                images.results(read_plan(task.name), place, lambda each, task=task: take(task))
-            for network in (name for names in task.columns.values() for name in names) if task.train else ():
-                task.train(place, networks=[network])
-                take(task)
+            rows = [row for row in rows if row["task"] != name] + _rows(name, place)
+            save(_table(rows))
         except GraphcapsError as error:
             if hasattr(error, "signum"):
                 raise
-            say(f"{task.name}: {error}")
-            failed[task.name] = str(error)
-        take(task)
+            failed[name] = str(error)
     if failed:
         raise GraphcapsError("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    return _table(found)
+    return _table(rows)
 
 
-def _table(found: dict[str, list[dict]]) -> dict:
+def _table(rows: list[dict]) -> dict:
     return {
         "format_version": 1,
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
-        "rows": [row for rows in found.values() for row in rows],
+        "rows": sorted(rows, key=lambda row: [*TASKS].index(row["task"])),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"graphcaps": __version__, "torch": torch.__version__},
     }
 
 
-def so_far(task: Task, place: Place) -> list[dict]:
-    """The task's rows, of what is in the cache."""
-    if task.train is None:
-        plan = read_plan(task.name)
-        try:
-            results = images.so_far(plan, place)
-        except Missing:
-            results = None
-        return of_images(task, results, len(plan.seeds))
-    rows: dict[str, dict] = {}
-    for network in (name for names in task.columns.values() for name in names):
-        try:
-            rows |= task.train(place, networks=[network])
-        except GraphcapsError:  # nothing in the cache, or no data to compare it with
-            continue
-    return of_graphs(task, rows)
+def _rows(name: str, place: Place) -> list[dict]:
+    task = TASKS[name]
+    if task.rows:
+        trained = task.rows(place)
+        overlap = FOLDS_OVERLAP if task.unit == "folds" else 0.0
+        cell = partial(_of_graphs, uniform=trained["uniform"], overlap=overlap)
+    else:
+        trained = {row["name"]: row for row in images.results(read_plan(name), place)["rows"]}
+        cell = _of_images
+    rows = []
+    for title, part in task.titles.items():
+        cells = {column: [cell(trained[each], part) for each in names] for column, names in task.columns.items()}
+        about = {"task": name, "title": title, "measure": task.measure, "unit": task.unit}
+        about["of"] = len(cells["uniform"][0]["each"])
+        rows.append(about | {"cells": {column: cells.get(column) for column in COLUMNS}})  # None: no such network
+    return rows
 
 
-def of_images(task: Task, results: dict | None, count: int) -> list[dict]:
-    """The table's rows of a task whose ``results`` are those of its plan with ``count`` seeds, None without any."""
-    known, found = {row["name"]: row for row in results["rows"]} if results else {}, []
-    for title, name in task.rows.items():
-        cells: dict[str, list[dict]] = {column: [] for column in task.columns}
-        for column, networks in task.columns.items():
-            for row in (known[network] for network in networks if network in known):
-                about, each = row["images"][name], [seed["accuracy"][name] for seed in row["seeds"]]
-                difference = (about["difference"], *about["interval"]) if "difference" in about else None
-                cells[column].append(cell(row["name"], each, row["parameters"], difference))
-        found.append(_row(task, title, count, cells))
-    return found
+def _of_images(row: dict, part: str) -> dict:
+    """A network's cell for a set of images."""
+    compared, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
+    difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
+    return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}
 
 
-def of_graphs(task: Task, rows: dict[str, dict]) -> list[dict]:
-    """The table's row of a task whose networks have these ``rows``, see ``table.row``, so far."""
-    cells: dict[str, list[dict]] = {column: [] for column in task.columns}
-    (uniform,), overlap = task.columns["uniform"], FOLDS_OVERLAP if task.unit == "folds" else 0.0
-    for column, networks in task.columns.items():
-        for row in (rows[network] for network in networks if network in rows):
-            held = column != "uniform" and uniform in rows
-            difference = paired(row["test"], rows[uniform]["test"], overlap) if held else None
-            cells[column].append(cell(row["name"], row["test"], row["parameters"], difference))
-    (title,) = task.rows
-    return [_row(task, title, task.count, cells)]
-
-
-def _row(task: Task, title: str, count: int, cells: dict) -> dict:
-    about = {"task": task.name, "title": title, "measure": task.measure, "unit": task.unit, "of": count}
-    return about | {"cells": {column: cells.get(column) for column in COLUMNS}}  # None: there is no such network
-
-
-def cell(network: str, accuracies: Sequence[float], parameters: int, difference: Sequence[float] | None) -> dict:
-    """One network on one task: its accuracies in [0, 1], and its ``difference`` to uniform with a 95 % ``interval``.
-
-    Args:
-        network: its name.
-        accuracies: one per seed, graph or fold.
-        parameters: how many numbers it learns, without a decoder.
-        difference: to uniform, low and high; None for uniform itself, or while nothing is known.
-    """
-    found = {"name": network, **table.spread(accuracies), "parameters": parameters}
-    return found if difference is None else found | {"difference": difference[0], "interval": [*difference[1:]]}
+def _of_graphs(row: dict, part: str, uniform: dict, overlap: float) -> dict:
+    """A network's cell for a task on graphs."""
+    made = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
+    gap = paired(row["test"], uniform["test"], overlap) if row is not uniform else None
+    return made if gap is None else made | {"difference": gap[0], "interval": [*gap[1:]]}

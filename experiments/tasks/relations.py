@@ -1,9 +1,9 @@
-"""Hidden relations: are the kinds of edges, which no network is told, in the couplings that a layer has learned?
+"""Hidden relations: do a layer's learned couplings tell the kinds of edges, which no network is given?
 
 One layer of each network of ``factors.LAYERS`` is trained on a task of the nodes of a graph, or of pairs of them. Its
 couplings are then compared with the kinds of the edges, as they are after training and as they were before it. R-GCN
-(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) is told the kinds: a ceiling for the task. k-means of what
-the two ends of an edge have is told no task: a floor for the kinds.
+(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) is told the kinds: a ceiling for the task. k-means of the
+features at the two ends of an edge is told no task: a floor for the kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from experiments.data.relations import Related
 from experiments.run import Place
 from experiments.tasks.factors import LAYERS, OwnHeads, information
 from graphcaps import dgl
-from graphcaps.errors import check_name
 from graphcaps.nn import BeliefConv
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
@@ -41,7 +40,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
 
 
 class Told(nn.Module):
-    """R-GCN whose kinds have a part of the result each: the mean over a node's in-edges of that kind and itself."""
+    """R-GCN with a part of the result for each kind: the mean over a node's in-edges of that kind and itself."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
         super().__init__()
@@ -53,7 +52,7 @@ class Told(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two layers of a kind, as a network that sees as far as beliefs do."""
+    """Two layers of a kind, a network that sees as far as beliefs do."""
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -72,105 +71,100 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
+# Beliefs and two layers see further than a node's neighbours. They are tried on these graphs alone: on the others
+# features are a row of the adjacency matrix, and `labels` gives beliefs what is known about nodes instead.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
-"""Networks that see further than a node's neighbours. Where features are a row of the adjacency matrix (all but
-``FEATURES``), beliefs are not tried: there `labels` gives them what is known of nodes instead."""
-WITHOUT = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
-"""Networks without couplings."""
+WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    # what k-means sees of an edge, from the features of its ends; the same in both directions
+    # from the features of an edge's ends to k-means' input; the same in both directions
     "k-means, products": lambda u, v: u * v,
     "k-means, distances": lambda u, v: torch.cat([(u - v).abs(), u + v], dim=1),
 }
+# As many settings for each network.
 _OTHERS = [{"dropout": dropout, "lr": lr} for dropout, lr in ((0.2, 0.01), (0.2, 0.03), (0.5, 0.01))]
 _ROUTED = [
     {"dropout": drop, "lr": 0.02, "concentration": kappa} for drop, kappa in ((0.2, 1.0), (0.2, 4.0), (0.5, 4.0))
 ]
-ROUTED = ("capsules", "unit votes", "mutual")
-"""Whose routing has settings of its own."""
 _BELIEFS = [
     {"dropout": 0.2, "lr": lr, "iterations": iterations} for lr, iterations in ((0.01, 4), (0.03, 4), (0.03, 8))
 ]
-SETTINGS = {name: _ROUTED if name in ROUTED else _OTHERS for name in NETWORKS} | {"beliefs": _BELIEFS}
-"""As many for each network."""
+SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
+SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers of each part of a node, and parts where it isn't one for each label."""
+"""Numbers of each part of a node; parts if there isn't one for each label."""
 HIDDEN = 0.3
 """Share of the training pairs whose edges are left out of a step that predicts them."""
 FEWEST = 30
 """Pairs of nodes that a kind must have for its average precision to count."""
-KEYS = ("information", "unseen", "precision")
 
 
 class Network(nn.Module):
-    """A layer, and the scores (M, J, L) of J classes of the L labels of items; of a pair, from its nodes' product."""
+    """A layer of capsules or heads of PART numbers, and the scores (M, J, L) of J classes of the L labels of items."""
 
-    def __init__(
-        self, network: str, inputs: int, parts: int, classes: int, labels: int, own: bool, dropout: float, **k
-    ):
+    def __init__(self, layer: nn.Module, width: int, classes: int, labels: int, own: bool, dropout: float):
         super().__init__()
-        self.dropout, self.labels = nn.Dropout(dropout), labels
-        self.layer = NETWORKS[network](inputs, PART, parts, **k)
-        self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(PART * parts, classes * labels)
-        self.asked = {"get_attention" if network == "GAT" else "get_coupling": True}
+        self.dropout, self.labels, self.layer = nn.Dropout(dropout), labels, layer
+        self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(width, classes * labels)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor) -> Tensor:
-        nodes = F.elu(self.layer(graph, self.dropout(feat)).flatten(1))[items]
-        if items.dim() == 2:  # as long as each other, since a product of small numbers is hard to learn from
-            nodes = (F.normalize(nodes, dim=2) * nodes.shape[2] ** 0.5).prod(dim=1)
+        nodes = gathered(F.elu(self.layer(graph, self.dropout(feat)).flatten(1)), items)
         return self.heads(self.dropout(nodes)).unflatten(1, (self.labels, -1)).transpose(1, 2)
 
-    @torch.no_grad()
-    def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        """(E, K), of GAT each head's share of what its heads give an edge."""
-        c = self.layer(graph, feat, **self.asked)[1].flatten(1)
-        return c / c.sum(dim=1, keepdim=True)
+
+@torch.no_grad()
+def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+    """(E, K); each GAT head's share of the attention that an edge gets from all heads."""
+    attention = isinstance(layer, dgl.nn.pytorch.GATConv)
+    c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
+    return c / c.sum(dim=1, keepdim=True)
+
+
+def gathered(nodes: Tensor, items: Tensor) -> Tensor:
+    """Features (M, F) of items: of nodes, or products of a pair's nodes."""
+    if items.dim() == 1:
+        return nodes[items]
+    # All are equally long, since a product of small numbers is hard to learn from.
+    return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
-    """Train one network and say how well its couplings give away kinds; the validation items choose the epoch."""
-    found = DATA[data](place.data, seed)
+    """Train one network and say how well its couplings tell kinds; the validation items choose the epoch."""
+    related, own = DATA[data](place.data, seed), dict(settings)
     torch.manual_seed(seed)
-    told, (sizes, classes) = network == "R-GCN, told", (found.labels.shape[1], int(found.labels.max()) + 1)
-    parts = len(found.names) if told else sizes if found.own else PARTS
-    graph, edges = dgl.add_self_loop(found.graph), found.graph.num_edges()  # puts the loops behind the edges
+    told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
+    parts = len(related.names) if told else labels if related.own else PARTS
+    graph = dgl.add_self_loop(related.graph)  # the loops come after the edges
     if told:
-        graph.edata["shares"] = shares(graph, found.kinds)
-    shape = {name: value for name, value in settings.items() if name != "lr"}
-    model = Network(network, found.features.shape[1], parts, classes, sizes, found.own, **shape)
-
-    def scores(part: Tensor, seen: dgl.DGLGraph = graph) -> Tensor:
-        return model(seen, found.features, found.items[part])
-
-    def losses() -> list[Tensor]:
-        part, seen = shown(found, graph)
-        return [F.cross_entropy(scores(part, seen), found.labels[part])]
+        graph.edata["shares"] = shares(graph, related.kinds)
+    dropout, rates = own.pop("dropout"), {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY}
+    layer = NETWORKS[network](related.features.shape[1], PART, parts, **own)
+    model = Network(layer, PART * parts, classes, labels, related.own, dropout)
 
     def recovered() -> dict | None:
-        if network in WITHOUT:
+        if network in WITHOUT_COUPLINGS:
             return None
-        return recovery(model.eval().couplings(graph, found.features)[:edges], found, seed)
+        return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related, seed)
 
     untrained = recovered()
-    result = run.fit(
-        model,
-        losses,
-        lambda: (scores(found.val), found.labels[found.val]),
-        lambda: scores(found.test),
-        lr=settings["lr"],
-        weight_decay=WEIGHT_DECAY,
-        epochs=epochs,
-        patience=PATIENCE,
-    )
-    del result["predicted"]
-    with torch.no_grad():
-        val, test = (measured(scores(part), found.labels[part]) for part in (found.val, found.test))
-    return result | {"val_accuracy": val, "test": test, "trained": recovered(), "untrained": untrained}
+    return fit_items(model, related, graph, epochs, rates) | {"trained": recovered(), "untrained": untrained}
 
 
-def shown(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
+def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: int, rates: dict) -> dict:
+    """``run.fit`` on the items of a graph."""
+
+    def answers(part: Tensor, seen: dgl.DGLGraph = graph) -> tuple[Tensor, Tensor]:
+        return model(seen, related.features, related.items[part]), related.labels[part]
+
+    def losses() -> list[Tensor]:
+        return [F.cross_entropy(*answers(*visible(related, graph)))]
+
+    options = {"epochs": epochs, "patience": PATIENCE, "score": measured, **rates}
+    return run.fit(model, losses, answers, related.val, related.test, **options)
+
+
+def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
     """The training items of a step, and the graph to answer them on: of pairs, some, whose edges are left out."""
     if data.items.dim() == 1:
         return data.train, graph
@@ -190,85 +184,82 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
 
 
 def measured(scores: Tensor, labels: Tensor) -> float:
-    """Of scores (M, J, L) and labels (M, L): micro-F1 of J classes, average precision (micro) of yes and no."""
+    """The micro-F1 of scores (M, J, L) and labels (M, L), or for yes and no (J = 2) the average precision (micro)."""
     if scores.shape[1] > 2:
-        return (scores.argmax(dim=1) == labels).double().mean().item()
+        return run.accuracy(scores, labels)
     return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
 
 
 def recovery(c: Tensor, data: Related, seed: int) -> dict:
-    """How well couplings (E, K) give away the kinds of the edges.
+    """How well couplings (E, K) tell the kinds of the edges.
 
     Returns:
-        ``information``, the adjusted mutual information of each edge's largest coupling and its kind, of edges that
-        have one kind; ``unseen``, the same where neither end is a training node, None where items are pairs;
-        ``precisions``, by kind, the average precision of one capsule's couplings: of the capsule that is best on one
-        half of the pairs, measured on the other; ``precision``, their mean.
+        ``information``, the adjusted mutual information of each edge's largest coupling and its kind, over edges that
+        have one kind; ``unseen``, the same if neither end is a training node, None if items are pairs;
+        ``precisions``, by kind, the average precision of one capsule's couplings, chosen on one half of the pairs and
+        measured on the other; ``precision``, their mean.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
-    found: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
+    result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
     if data.items.dim() == 1:
         seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
-        found["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
+        result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
     half = torch.rand(len(c) // 2, generator=torch.Generator().manual_seed(seed)).repeat(2) < 0.5
-    chosen, measured = (torch.stack([precisions(k, data.kinds[part]) for k in c[part].T]) for part in (half, ~half))
-    best = measured.gather(0, chosen.argmax(dim=0, keepdim=True))[0].tolist()
+    choice, measure = (torch.stack([precisions(k, data.kinds[part]) for k in c[part].T]) for part in (half, ~half))
+    best = measure.gather(0, choice.argmax(dim=0, keepdim=True))[0].tolist()
     enough = (data.kinds.sum(dim=0) >= 2 * FEWEST).tolist()
-    found["precisions"] = {name: each for name, each, some in zip(data.names, best, enough, strict=True) if some}
-    return found | {"precision": fmean(found["precisions"].values())}
+    result["precisions"] = {name: each for name, each, some in zip(data.names, best, enough, strict=True) if some}
+    return result | {"precision": fmean(result["precisions"].values())}
 
 
 def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
-    """(R,), average precision of each kind, from scores (E,) and bool kinds (E, R); as scikit-learn's, equal scores
-    together.
+    """(R,), scikit-learn's average precision of each kind, all at once, from scores (E,) and bool kinds (E, R).
 
     >>> precisions(torch.tensor([0.4, 0.3, 0.2]), torch.tensor([[True, False], [False, True], [True, False]]))
     tensor([0.8333, 0.5000])
     """
     ordered, order = scores.sort(descending=True)
-    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # of the last of equal scores
+    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # that of the last of equal scores
     hits = kinds[order].float().cumsum(0)[rank - 1]
     return (hits.diff(dim=0, prepend=torch.zeros_like(hits[:1])) * hits / rank[:, None]).sum(dim=0) / hits[-1]
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
     """``recovery`` of clusters of edges, by their ends' features, or their rows of the adjacency matrix."""
-    found = DATA[data](place.data, seed)
-    feat, edges = found.features, found.graph.edges()
-    if found.items.dim() == 2:
+    related = DATA[data](place.data, seed)
+    feat, edges = related.features, related.graph.edges()
+    if related.items.dim() == 2:
         feat = torch.zeros_like(feat).index_put(edges, torch.ones(()))
     if feat.shape[1] > PART:
         torch.manual_seed(seed)
         feat = torch.pca_lowrank(feat, PART * 2)[0]
     seen = FLOORS[network](*(feat[ends] for ends in edges)).numpy()
-    parts = found.labels.shape[1] if found.own else PARTS
+    parts = related.labels.shape[1] if related.own else PARTS
     distances = KMeans(parts, n_init=3, random_state=seed).fit(seen).transform(seen)
-    return {"trained": recovery(-torch.from_numpy(distances), found, seed)}
+    return {"trained": recovery(-torch.from_numpy(distances), related, seed)}
 
 
-def rows(place: Place, only: Sequence[str] = (), seeds: int | None = None, quick: bool = False) -> list[dict]:
+def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
     """A row for each graph and network: settings are chosen on validation items, then ``seeds`` trainings tested."""
-    made, seeds, epochs = [], seeds or (1 if quick else SEEDS), 3 if quick else EPOCHS
-    for name in only:
-        check_name("task", name, list(DATA))
-    for data in only or DATA:
+    made = []
+    for data in run.chosen(only, DATA):
         tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-        chosen = run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, data=data, epochs=epochs)
-        for network, (settings, fits) in chosen.items():
-            row = table.row(network, fits, [each["test"] for each in fits], [settings])
-            made.append({"data": data, **row, **{state: spreads(fits, state) for state in ("trained", "untrained")}})
+        common = {"data": data, "epochs": 3 if quick else EPOCHS}
+        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common).items():
+            states = {state: spreads([each[state] for each in fits]) for state in ("trained", "untrained")}
+            made.append({"data": data, **table.row(network, fits, [settings]), **states})
         for network in FLOORS:
             jobs = [{"network": network, "seed": seed, "data": data} for seed in range(seeds)]
             clusters = run.run(floor, jobs, place, f"{data}: {network}")
-            made.append({"data": data, "name": network, "trained": spreads(clusters, "trained")})
+            made.append({"data": data, "name": network, "trained": spreads([each["trained"] for each in clusters])})
     return made
 
 
-def spreads(fits: Sequence[dict], state: str) -> dict[str, dict] | None:
-    """Means and standard deviations of what ``recovery`` gave, and of ``precisions`` the means by kind."""
-    found = [each[state] for each in fits]
+def spreads(found: list[dict]) -> dict[str, dict] | None:
+    """Means and standard deviations of several ``recovery``, and the means of ``precisions`` by kind."""
     if found[0] is None:
         return None
-    made = {key: table.spread([each[key] for each in found]) for key in KEYS if found[0][key] is not None}
+    keys = [key for key in ("information", "unseen", "precision") if found[0][key] is not None]
     kinds = [name for name in found[0]["precisions"] if all(name in each["precisions"] for each in found)]
-    return made | {"precisions": {name: fmean(each["precisions"][name] for each in found) for name in kinds}}
+    precisions = {name: fmean(each["precisions"][name] for each in found) for name in kinds}
+    return {key: table.spread([each[key] for each in found]) for key in keys} | {"precisions": precisions}

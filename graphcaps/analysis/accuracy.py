@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..data import Batches
 from ..models import ImageNetwork
-from ..models.limits import evidence_of
-from ..models.objects import is_correct, longest, overlaid, present
+from ..models.answers import is_correct, longest, overlaid, present
+from ..models.evidence import evidence_of
 
 EVALUATION_BATCH = 250
 
@@ -33,7 +33,7 @@ class Evaluation:
     labels: Tensor
     loss: float
     evidence: Tensor
-    """(N, 3) on the CPU: numbers that speak for each answer, by ``models.limits.evidence_of``."""
+    """(N, 3) on the CPU: numbers that speak for each answer, by ``models.evidence.evidence_of``."""
 
     @property
     def right(self) -> Tensor:

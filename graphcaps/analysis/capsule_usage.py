@@ -30,7 +30,7 @@ from ..errors import required
 from ..functional import coupling_entropy
 from ..graph import links
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from .accuracy import OnProgress, in_eval_mode, no_progress

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..data import Batches
 from ..errors import expect
 from ..models import CapsNet
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 from .accuracy import Evaluation, OnProgress, in_eval_mode, no_progress
 from .capsule_usage import routed_batch
 

@@ -24,7 +24,7 @@ from ..data import Batches
 from ..data.transforms import SEED, TRANSFORMS
 from ..errors import check_name
 from ..models import ImageNetwork
-from ..models.objects import is_correct, longest, overlaid, present
+from ..models.answers import is_correct, longest, overlaid, present
 from .accuracy import OnProgress, in_eval_mode, no_progress, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]

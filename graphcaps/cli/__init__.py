@@ -1,7 +1,7 @@
 """The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
 
-No module with commands imports torch before a command needs it, so that help and mistakes answer at once. This one
-imports little, so that Ctrl-C is answered in a line from the first instant on.
+No module with commands imports torch before a command needs it, so that help and error messages come at once. This
+one imports little, so that Ctrl-C is answered in a line from the first instant on.
 """
 
 from __future__ import annotations
@@ -10,22 +10,12 @@ import os
 import shutil
 import signal
 import sys
-from typing import TYPE_CHECKING
 
-from .._lazy import attach
-from .._version import __version__
 from ..errors import GraphcapsError, InputError
-from ..threads import before_torch
 from ..training.signals import StopAtOnce
+from .threads import set_waiting
 
-if TYPE_CHECKING:
-    from .commands import COMMANDS
-else:
-    __getattr__, __dir__ = attach(__name__, {"commands": "COMMANDS"})
-
-__all__ = ["COMMANDS", "main"]
-
-NARROW = 40  # columns: tyro never ends its help where there are two
+MIN_COLUMNS = 40  # tyro's help never ends on a terminal of two columns
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,9 +23,10 @@ def main(argv: list[str] | None = None) -> int:
     stop = StopAtOnce()
     with stop:
         try:
-            code = _answered(list(sys.argv[1:] if argv is None else argv))
+            code = _exit_status(list(sys.argv[1:] if argv is None else argv))
         except (Exception, KeyboardInterrupt) as error:
-            if not (isinstance(error, KeyboardInterrupt) or stop.signum):  # which a library may make another error of
+            # A library may turn the signal's KeyboardInterrupt into another error.
+            if not (isinstance(error, KeyboardInterrupt) or stop.signum):
                 raise
             print("graphcaps: stopped", file=sys.stderr)
             code = 128 + (stop.signum or signal.SIGINT)
@@ -44,22 +35,24 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def _answered(argv: list[str]) -> int:
+def _exit_status(argv: list[str]) -> int:
     import logging
 
     debug = "--debug" in argv
     argv = [word for word in argv if word != "--debug"]
-    before_torch()
+    set_waiting()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # what an encoding doesn't have is written as \u2022
-    if shutil.get_terminal_size().columns < NARROW:
-        os.environ["COLUMNS"] = str(NARROW)
+            stream.reconfigure(errors="backslashreplace")  # characters that an encoding lacks become \u2022
+    if shutil.get_terminal_size().columns < MIN_COLUMNS:
+        os.environ["COLUMNS"] = str(MIN_COLUMNS)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     try:
         try:
             if argv[:1] in (["--version"], ["-V"]):
-                print(f"graphcaps {__version__}")
+                from importlib.metadata import version
+
+                print(f"graphcaps {version('graphcaps')}")
             else:
                 from .commands import call
 
@@ -79,7 +72,8 @@ def _answered(argv: list[str]) -> int:
         if debug:
             raise
         if error.filename is None and sys.stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python fails once more at its end
+            # Otherwise Python would fail again when it flushes the output at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         return 1

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import tyro
 
-from .arguments import GIVEN, flag_of
+from .arguments import FLAGS, flag_of
 from .files import export
 from .networks import evaluate, predict, runs, train
 from .pictures import explain, explore, viz
 
-# One function each: its arguments and docstring are what --help shows.
+# One function each; --help shows its arguments and docstring.
 COMMANDS: dict[str, Callable[..., None]] = {
     each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
 }
@@ -27,13 +27,13 @@ def call(words: list[str]) -> None:
     """Run the command that the words name; ``SystemExit`` after help or wrong usage."""
     commands = COMMANDS
     if words[0] in ("-h", "--help"):
-        commands = {name: _in_a_sentence(command) for name, command in COMMANDS.items()}
-    GIVEN.set([flag_of(word) for word in words if word.startswith("--")])
+        commands = {name: _summarised(command) for name, command in COMMANDS.items()}
+    FLAGS.set([flag_of(word) for word in words if word.startswith("--")])
     tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=DESCRIPTION, args=words)
 
 
-def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the first paragraph of its help alone, for the list of all."""
+def _summarised(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with only the first paragraph of its help, for the list of all commands."""
 
     @functools.wraps(command)
     def described(*arguments, **options):

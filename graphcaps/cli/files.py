@@ -1,4 +1,4 @@
-"""Write networks for other programs: export."""
+"""The command that writes networks for other programs: export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..errors import GraphcapsError, check_whole
-from .arguments import Run
+from .arguments import Data, Out, Run, open_run
 
 
 def export(
@@ -16,36 +16,29 @@ def export(
     format: Literal["onnx", "pt2"] = "onnx",
     to: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
     check: int = 256,
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None,
-    out: Path = Path("runs"),
+    data: Data = None,
+    out: Out = Path("runs"),
 ) -> None:
-    """Write a trained network for other people's programs, and ask the file whether it answers alike.
+    """Write a trained network for other people's programs, and check that the file gives the same scores.
 
-    Takes one or more images, gives the classes' lengths, their capsules and the couplings. Class names, input range
-    and size, preset, routing and version are in the file.
+    The file takes one or more images and gives the classes' lengths, their capsules and the couplings. It also holds
+    class names, input range and size, preset, routing and version.
 
     Args:
-        run: Run folder; default: the newest one.
         format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
-        to: The file, its suffix any but the other format's; default: export/network.onnx or network.pt2 in the run
-            folder.
-        check: How many validation images the file is asked, beside graphcaps; 0: none. A file whose answers differ by
-            more than 1e-4 isn't written. An ONNX file is asked by onnxruntime where that is installed.
-        data: Folder with the data set; default: the one used in training.
-        out: Folder that holds the run folders.
+        to: The file; default: export/network.onnx or network.pt2 in the run folder.
+        check: The number of validation images that the file is run on; 0: none. A file whose scores differ by more than
+            1e-4 isn't written. onnxruntime runs an ONNX file, if it is installed.
     """
     check_whole("check", check, 0)
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
+    chosen = open_run(run, out)
     from .. import export as exporting
     from ..data import Batches, load_images
-    from ..models.objects import overlaid
+    from ..models.answers import overlaid
     from ..training.run_folder import load
 
-    path = to or chosen.path / "export" / f"network.{format}"
+    path = to or chosen.results / "export" / f"network.{format}"
     exporting.check_installed(format)
-    exporting.check_suffix(path, format)
     network, images = load(chosen), None
     if check:
         try:
@@ -55,7 +48,7 @@ def export(
             raise type(error)(f"{error}. {then}") from error
         val = splits.for_augment(chosen.config.augment).val
         images = overlaid(next(Batches(val, check).in_order())[0])
-    metadata = exporting.about(network, chosen.config.dataset)
+    metadata = exporting.metadata_of(network, chosen.config.dataset)
     written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")

@@ -1,4 +1,4 @@
-"""Train networks and ask them: train, evaluate, predict, runs."""
+"""Commands that train networks and use them: train, evaluate, predict, runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import OF_THE_MACHINE, TrainConfig
+from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import GIVEN, Folder, Run, names_run, run_of
+from .arguments import FLAGS, Data, Device, Folder, Out, Run, names_run, open_run
+from .columns import aligned
 from .evaluate_on import check_run, evaluate_on, names_of
+from .threads import set_number
 
 if TYPE_CHECKING:
     from ..data import Batches
@@ -35,14 +37,18 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
         resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
             --device may be given with it.
     """
-    from ..training.start import train
+    if resume is None:
+        config.check()
+        if fewer := set_number(leave_busy=not config.deterministic):
+            print(fewer, file=sys.stderr)
+    from ..training.train import train
 
-    given = GIVEN.get()
+    given = FLAGS.get()
     if resume is not None:
-        more = [f"--{flag}" for flag in given if flag not in ("resume", *OF_THE_MACHINE)]
+        more = [f"--{flag}" for flag in given if flag not in ("resume", *MACHINE_SETTINGS)]
         wanted = "no flags but --data and --device (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in OF_THE_MACHINE if key in given])
+    result = train(config, resume=resume, overrides=[key for key in MACHINE_SETTINGS if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:
@@ -61,34 +67,28 @@ def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder
 def evaluate(
     run: Run = None,
     on: Annotated[str | None, tyro.conf.arg(metavar="NAME,NAME,...", help_behavior_hint="")] = None,
-    data: Folder = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-    out: Path = Path("runs"),
+    data: Data = None,
+    device: Device = "auto",
+    out: Out = Path("runs"),
 ) -> None:
     """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
 
-    Also how many answers are doubtful, as graphcaps predict calls them. Of multimnist also a picture of which pixels
-    belong to which digit; where images show any number of classes, no picture. Pictures go into the run's folder
-    figures. With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's
-    folder evaluate.
+    Also counts doubtful answers, as in graphcaps predict. For multimnist, a second picture shows which pixels belong to
+    which digit; if images show any number of classes, there is no picture. Pictures go into the run's folder figures.
+    With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
+    evaluate.
 
     Args:
-        run: Run folder; default: the newest one.
-        on: What to do to the test images instead, one or several. rotated, shifted, noisy, scrambled: accuracy, mean
-            winning score and each class's recall at several severities. affnist: the same on affNIST, for a run trained
-            on mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
+        on: Transforms of the test images, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning
+            score and each class's recall at several severities. affnist: the same on affNIST, for a run trained on
+            mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
             winning class's capsule moves as digits turn and shift.
-        data: Folder with the data set; default: the one used in training.
-        device: Where to compute; auto takes a GPU if there is one.
-        out: Folder that holds the run folders.
     """
     names = () if on is None else names_of(on)
+    chosen = open_run(run, out)
+    check_run(chosen, names)
     import torch
 
-    from ..training.run_folder import named_or_newest
-
-    chosen = named_or_newest(run, out)
-    check_run(chosen, names)
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
     from ..training.hardware import pick_device
@@ -112,11 +112,11 @@ def evaluate(
     print(accuracy_table(result, splits.class_names))
     if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
-    if model.objects is None:  # which of its classes an image was taken for isn't defined
+    if model.objects is None:  # no answer belongs to one true class
         return
     from ..viz import confusion, save, segmentation
 
-    picture = chosen.path / "figures" / "confusion.png"
+    picture = chosen.results / "figures" / "confusion.png"
     save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
@@ -127,24 +127,24 @@ def evaluate(
             torch.manual_seed(chosen.config.seed)
             untrained: Any = from_config(chosen.config, splits).to(place)
             print(_ink_line(model, untrained, batches))
-        picture = chosen.path / "figures" / "segmentation.png"
+        picture = chosen.results / "figures" / "segmentation.png"
         save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
         print(f"segmentation: {picture}")
 
 
 def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """How much ink is assigned to the right object, and what else knows whose it is."""
+    """The share of ink that is assigned to the right object, by couplings and by other measures."""
     from ..analysis.ink import ink_assigned
     from ..progress import bar
 
     with bar("whose ink is whose") as on_share:
-        found = ink_assigned(model, batches, on_share)
+        ink = ink_assigned(model, batches, on_share)
     with bar("the same, untrained") as on_share:
         start = ink_assigned(untrained, batches, on_share)
     return (
-        f"ink assigned: {found.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
-        f"{found.decoder:.1%} by the decoder, {found.saliency:.1%} by saliency\n"
-        f"of {found.counted:,} children over ink of one object alone, weighted by length"
+        f"ink assigned: {ink.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
+        f"{ink.decoder:.1%} by the decoder, {ink.saliency:.1%} by saliency\n"
+        f"of {ink.counted:,} children over ink of one object alone, weighted by length"
     )
 
 
@@ -156,26 +156,24 @@ def predict(
     top: int = 3,
     json: bool = False,
     save_inputs: Folder = None,
-    out: Path = Path("runs"),
+    out: Out = Path("runs"),
 ) -> None:
     """Classify image files: prints each one's classes with the lengths of their capsules.
 
-    A blank image has no answer. An answer is called doubtful where nothing is long, where more is long than an image
-    shows, or where the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
+    A blank image has no answer. An answer is called doubtful if no capsule is long, if more are long than an image
+    shows classes, or if the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
     validation images keep to. A file that can't be read is named, and the others are answered.
 
     Args:
         images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
-            Before them a run folder; default: the newest one. mnist and multimnist are networks that come with
-            graphcaps, and mnist the default where there is no run. Images are fitted to what the network was trained
-            on. For MNIST the drawing is found on its ground and fills 20 of 28 pixels.
-        invert: Whether dark and light are swapped first. auto: drawings that are dark on light are, and grey images
-            with a light border, since MNIST is light on dark. Networks trained on your own images take all as they are.
+            Before them a run folder; default: the newest one. mnist and multimnist come with graphcaps; mnist is the
+            default without runs. Images are made like those that the network was trained on: for MNIST the drawing is
+            cut from its ground and fills 20 of 28 pixels.
+        invert: Whether dark and light are swapped first. auto: for drawings that are dark on light, and grey images
+            with a light border, since MNIST is light on dark; never for networks trained on your own images.
         top: How many classes to print for each image, the longest capsules first.
         json: Print an object per line: image, answer, doubts, classes and whether it was inverted; or image and error.
-        save_inputs: Folder for the images as the network sees them, framed and inverted; digit.png becomes
-            digit-input.png.
-        out: Folder that holds the run folders.
+        save_inputs: Folder for the network's inputs, framed and inverted; digit.png becomes digit-input.png.
     """
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
@@ -184,18 +182,19 @@ def predict(
     from ..training.run_folder import load
     from .tables import prediction_line, predictions
 
-    listed = [path for word in images[named:] for path in (_listed() if str(word) == "-" else [word])]
+    stdin = [Path(line) for line in sys.stdin.read().splitlines() if line] if Path("-") in images else []
+    listed = [path for word in images[named:] for path in (stdin if word == Path("-") else [word])]
     files = [file for path in listed for file in image_files(path)]
-    opened = run_of(images[0] if named else None, out)
+    opened = open_run(images[0] if named else None, out)
     model, bad = load(opened), 0
-    for found in predictions(opened, model, files, invert, top, save_inputs):
-        if "error" in found:
+    for prediction in predictions(opened, model, files, invert, top, save_inputs):
+        if "error" in prediction:
             bad += 1
-            print(f"graphcaps: {found['error']}", file=sys.stderr)
+            print(f"graphcaps: {prediction['error']}", file=sys.stderr)
         if json:
-            print(dumps(found))
-        elif "error" not in found:
-            print(prediction_line(found, invert))
+            print(dumps(prediction))
+        elif "error" not in prediction:
+            print(prediction_line(prediction, invert))
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):
@@ -203,41 +202,27 @@ def predict(
     expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
 
 
-def _listed() -> list[Path]:
-    return [Path(line) for line in sys.stdin.read().splitlines() if line]
-
-
-def runs(out: Path = Path("runs")) -> None:
-    """List the runs, newest first.
-
-    Args:
-        out: Folder that holds the run folders.
-    """
+def runs(out: Out = Path("runs")) -> None:
+    """List the runs, newest first."""
     from ..training.run_folder import find_runs
 
-    found = find_runs(out)
-    print(runs_table(found) if found else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+    listed = find_runs(out)
+    print(runs_table(listed) if listed else f"no runs in {out}. Train one: graphcaps train --dataset digits")
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:
-    """One line per run: what it trained, how far it is, what it reached."""
+    """One line per run: its data set and network, its progress, its accuracy."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
+        config = run.config
         try:
-            config, metrics, result = run.config, run.metrics(), run.result()
+            metrics, result = run.metrics(), run.result()
         except GraphcapsError as error:
             log.warning("%s", error)
-            config, metrics, result = run.config, [], None
-        rows.append(
-            (
-                str(run.path),
-                config.dataset_name,
-                config.model,
-                f"{len(metrics)}/{config.epochs}",
-                f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-",
-                f"{result['test_accuracy']:.2%}" if result else "-",
-                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+            metrics, result = [], None
+        done = f"{len(metrics)}/{config.epochs}"
+        best = f"{max(row['val_accuracy'] for row in metrics):.2%}" if metrics else "-"
+        test = f"{result['test_accuracy']:.2%}" if result else "-"
+        seconds = f"{metrics[-1]['seconds']:.0f}" if metrics else "-"
+        rows.append((str(run.path), config.dataset_name, config.model, done, best, test, seconds))
+    return "\n".join(aligned(rows, left=range(len(rows[0]))))

@@ -1,4 +1,4 @@
-"""Look at routing: viz, explain, explore."""
+"""Commands that show routing: viz, explain, explore."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ..config import MOST_ITERATIONS
-from ..errors import GraphcapsError, check_most, check_whole, expect
+from ..config import MAX_ITERATIONS
+from ..errors import GraphcapsError, check_whole, expect
 from ..viz import PICTURES
-from .arguments import Folder, Run, run_of
+from .arguments import Data, Device, Folder, Out, Run, open_run
+
+if TYPE_CHECKING:
+    from ..training import run_folder
 
 if TYPE_CHECKING:
     What = str
@@ -35,27 +38,26 @@ def viz(
     iterations: int = 10,
     seed: int = 0,
     to: Folder = None,
-    out: Path = Path("runs"),
+    out: Out = Path("runs"),
 ) -> None:
-    """Draw how the couplings settle, from a run's routing trace alone, or from a file that graphcaps.watch has saved.
+    """Draw how the couplings settle, from a run's routing trace alone.
+
+    RUN may also be an .npz file that graphcaps.watch has saved.
 
     Args:
-        run: Run folder, or a trace in an .npz file; default: the newest run. mnist and multimnist are networks that
-            come with graphcaps, and mnist the default where there is no run.
         over: Animate over routing iterations, over epochs of training, or both.
         format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
             the entropy's curves, sized for a column of a paper.
             html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
-        node: Of nodes, draw this one and those that vote for it; default: the whole graph, or the nodes with the most
-            edges.
+        node: With --what nodes, draw this node and those that vote for it; default: the whole graph, or the nodes with
+            the most edges.
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
         to: Folder for the pictures; default: figures in the run folder, figures-NAME beside a file NAME.npz, or
             figures-random.
-        out: Folder that holds the run folders.
     """
     from ..viz import draw
 
@@ -65,7 +67,7 @@ def viz(
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
-        check_most("iterations", iterations, MOST_ITERATIONS)
+        check_whole("iterations", iterations, 1, MAX_ITERATIONS)
         from ..trace import random_trace
 
         trace, folder = random_trace(children, parents, iterations, seed), Path("figures-random")
@@ -77,13 +79,13 @@ def viz(
 
             trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
         else:
-            chosen = run_of(run, out)
+            chosen = open_run(run, out)
             if format == "html" and (what, over) == ("all", "both"):
                 from ..explore.run_page import write_explorer
 
-                print(write_explorer(chosen, to or chosen.path / "figures", image))
+                print(write_explorer(chosen, to or chosen.results / "figures", image))
                 return
-            trace, folder = chosen.trace(), chosen.path / "figures"
+            trace, folder = chosen.trace(), chosen.results / "figures"
     draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, on_written=print)
 
 
@@ -92,30 +94,25 @@ def explain(
     what: Literal["all", "parts", "capsules"] = "all",
     image: int = 0,
     keep: float = 0.9,
-    data: Folder = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-    out: Path = Path("runs"),
+    data: Data = None,
+    device: Device = "auto",
+    out: Out = Path("runs"),
 ) -> None:
     """Which parts made an answer, as GraphML, JSON and a picture; and which capsules are used on the test images.
 
-    Writes into the folder explain of the run. Of a network that comes with graphcaps, that is pretrained-NAME/explain
-    beside the runs; its images are in it, and the test images are downloaded only with --what capsules.
+    Writes into the run's folder explain. For a network that comes with graphcaps, that is pretrained-NAME/explain
+    beside the runs, and only --what capsules downloads test images.
 
     Args:
-        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
-            the default where there is no run.
         what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
             capsules: dead and starved capsules and the coupling entropy of each type of child, over the test images.
             all: both.
         image: Which of the trace's test images, from 0; there is one per class.
-        keep: The fewest links are kept that make up this share of all credit above 0. A link's credit is c <u_hat, v>,
-            what its child gives to its parent's length, after the iterations of training.
-        data: Folder with the data set; default: the one used in training.
-        device: Where to count capsules; auto takes a GPU if there is one.
-        out: Folder that holds the run folders.
+        keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>, its
+            child's contribution to its parent's length, after the iterations of training.
     """
-    chosen = run_of(run, out)
-    folder = chosen.path / "explain"
+    chosen = open_run(run, out)
+    folder = chosen.results / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import NOTES, in_words, write_parts
 
@@ -126,35 +123,35 @@ def explain(
         if chosen.config.routing in NOTES:
             print(f"note: {NOTES[chosen.config.routing]}")
     if what != "parts":
-        from ..analysis.accuracy import EVALUATION_BATCH
-        from ..atomic import write_text
-        from ..data import Batches, load_images
-        from ..progress import bar
-        from ..training.hardware import pick_device
-        from ..training.inside import Inside
-        from ..training.run_folder import load_routing
-        from .tables import usage_tables
+        _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
 
-        asked = what == "capsules" or not isinstance(chosen, Inside)
-        try:
-            data = data or chosen.config.data
-            splits = load_images(chosen.config.dataset, data, asked, **chosen.config.of_images)
-        except GraphcapsError:
-            if asked:
-                raise
-            name = chosen.config.dataset
-            then = f"graphcaps explain {name} --what capsules downloads them"
-            print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
-            return
-        place = pick_device(device)
-        model = load_routing(chosen, device=place)
-        from ..analysis.capsule_usage import capsule_usage
 
-        with bar("test images") as on_progress:
-            found = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
-        write_text(folder / "capsules.json", found.to_json(splits.class_names))
-        print(usage_tables(found, splits.class_names))
-        print(folder / "capsules.json")
+def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:
+    """Count dead and starved capsules on the test images; without ``download``, only if these are there."""
+    from ..analysis.accuracy import EVALUATION_BATCH
+    from ..analysis.capsule_usage import capsule_usage
+    from ..atomic import write_text
+    from ..data import Batches, load_images
+    from ..models import routing_network
+    from ..progress import bar
+    from ..training.hardware import pick_device
+    from ..training.run_folder import load
+    from .tables import usage_tables
+
+    name, data, place = run.config.dataset, data or run.config.data, pick_device(device)
+    try:
+        splits = load_images(name, data, download, **run.config.of_images)
+    except GraphcapsError:
+        if download:
+            raise
+        then = f"graphcaps explain {name} --what capsules downloads them"
+        return print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
+    model = routing_network(load(run, device=place), str(run))
+    with bar("test images") as on_progress:
+        usage = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
+    write_text(folder / "capsules.json", usage.to_json(splits.class_names))
+    print(usage_tables(usage, splits.class_names))
+    print(folder / "capsules.json")
 
 
 def explore(
@@ -162,24 +159,21 @@ def explore(
     open: bool = True,
     image: int = 0,
     to: Folder = None,
-    out: Path = Path("runs"),
+    out: Out = Path("runs"),
 ) -> None:
-    """Write a page to draw on, that routes what is drawn: one file with the network in it. Open it in the browser.
+    """Write a page to draw on, which routes your drawing: one file with the network in it. Open it in the browser.
 
     The page needs no server and no network. Send it to someone, or put it on any web server.
 
     Args:
-        run: Run folder; default: the newest one. mnist and multimnist are networks that come with graphcaps, and mnist
-            the default where there is no run.
-        open: Open the page in the browser, where there is a display.
+        open: Open the page in the browser, if there is a display.
         image: Which of the trace's test images is shown first, from 0; there is one per class.
         to: Folder for the page; default: figures in the run folder.
-        out: Folder that holds the run folders.
     """
     from ..explore.run_page import write_explorer
 
-    chosen = run_of(run, out)
-    path = write_explorer(chosen, to or chosen.path / "figures", image)
+    chosen = open_run(run, out)
+    path = write_explorer(chosen, to or chosen.results / "figures", image)
     print(path)
     if open and _display():
         webbrowser.open(path.resolve().as_uri())

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from ..errors import expect
 
+FIXED_SEED = 0
+"""Seed of what is drawn for evaluation images, the same for everybody."""
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
@@ -16,14 +19,14 @@ class Images:
 
     Args:
         pixels: uint8 (N, C, H + 2 margin, W + 2 margin), 0 to 255, N >= 1.
-        labels: int64 (N,), class numbers from 0; or bool (N, J), which classes are there, any number of them.
-        margin: pixels kept beyond each side of an image, and how far ``Batches`` shifts it in training. With 0 nothing
-            is kept: what a shift brings in is black.
-        rows: which of the pixels these images are, int64 (M,), of pixels that stay in a file because they are larger
-            than memory should hold; there is a label for each row. None: all of them, in order.
+        labels: int64 (N,), class numbers from 0; or bool (N, J), the classes that an image shows, any number of them.
+        margin: pixels beyond each side of an image, by which ``Batches`` shifts it in training. With 0, shifts bring in
+            black.
+        rows: int64 (M,), if ``pixels`` stay in a file because they are too large for memory: the rows of these images,
+            with a label for each. None: all of them, in order.
 
     Raises:
-        InputError: wrong dtype or rank, no image, a margin that leaves none, or not one label per image.
+        InputError: wrong dtype or rank, no image, or not one label per image.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
     >>> len(images)
@@ -37,21 +40,13 @@ class Images:
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
-        expect(
-            pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0,
-            "pixels",
-            "uint8 (N, C, H, W), none of them 0",
-            f"{pixels.dtype} {tuple(pixels.shape)}",
-        )
-        shape = pixels.shape[:1] if self.rows is None else self.rows.shape
-        expect(
-            labels.shape[:1] == shape and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2)),
-            "labels",
-            f"int64 ({shape[0]},), one per image, or bool ({shape[0]}, J)",
-            f"{labels.dtype} {tuple(labels.shape)}",
-        )
-        least = min(pixels.shape[2:])
-        expect(0 <= 2 * self.margin < least, "margin", f"0 to {(least - 1) // 2}, on both sides", self.margin)
+        fits = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0
+        got = f"{pixels.dtype} {tuple(pixels.shape)}"
+        expect(fits, "pixels", "uint8 (N, C, H, W), none of them 0", got)
+        count = len(pixels) if self.rows is None else len(self.rows)
+        fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
+        wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"
+        expect(fits, "labels", wanted, got)
 
     @property
     def objects(self) -> int | None:
@@ -68,7 +63,7 @@ class Images:
         return channels, height - 2 * self.margin, width - 2 * self.margin
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images on ``device``; pixels in a file stay there, and ``at`` brings some of them."""
+        """The same images on ``device``; pixels in a file stay there until ``at`` reads them."""
         pixels = self.pixels.to(device) if self.rows is None else self.pixels
         return replace(self, pixels=pixels, labels=self.labels.to(device))
 
@@ -80,9 +75,8 @@ class Images:
 
     def take(self, rows: Tensor) -> Images:
         """The images at ``rows`` (M,) int64, with their margin."""
-        if self.rows is not None:
-            return replace(self, rows=self.rows[rows], labels=self.labels[rows])
-        return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
+        pixels, left = (self.pixels[rows], None) if self.rows is None else (self.pixels, self.rows[rows])
+        return Images(pixels, self.labels[rows], self.margin, left)
 
     def cut(self) -> Images:
         """The images without their margin, in memory."""
@@ -93,12 +87,11 @@ class Images:
 
 
 def to_float(pixels: Tensor) -> Tensor:
-    """Pixels as the network reads them: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
-
-    Multiplies by 1 / 255, because dividing by 255 is done as a division on CPU and as this product on CUDA.
+    """Pixels for a network: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
 
     >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])
     """
     expect(pixels.dtype == torch.uint8, "pixels", "torch.uint8", pixels.dtype)
+    # Not a division: a CPU divides, CUDA multiplies by 1 / 255, which rounds differently.
     return pixels.to(torch.float32).mul_(1 / 255)

@@ -1,7 +1,7 @@
-"""Two digits in one image: the MultiMNIST of Sabour, Frosst & Hinton 2017, section 6.1, made while it is read.
+"""Two digits in one image: the MultiMNIST of Sabour, Frosst & Hinton 2017, section 6.1, made in each batch.
 
 Every image of a set is laid over another one of the same set and of another class. Each is first shifted by up to 4
-pixels each way, so that 28 x 28 becomes 36 x 36. The paper writes that the digits' boxes then overlap by 80 % on
+pixels each way, so that 28 x 28 becomes 36 x 36. The paper says that the digits' boxes then overlap by 80 % on
 average; boxes of 20 x 20 with these shifts share 85 % of a side and 73 % of their area.
 """
 
@@ -16,18 +16,18 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from ..errors import expect
-from .images import Images, to_float
+from .images import FIXED_SEED, Images, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
-"""From places in an order to the images or layers there, float32 in [0, 1], and their labels."""
+"""Places in an order -> the images or layers there, float32 in [0, 1], and their labels."""
 
 REACH = 4
-FIXED_SEED = 0
+"""Pixels by which a digit is shifted at most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """As many images of two digits as there are ``digits``, each of which is the first of one.
+    """Images of two digits, one image for each of ``digits``, which is its first digit.
 
     Raises:
         InputError: the digits are all of one class.
@@ -52,12 +52,12 @@ class Pairs:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of an image of two."""
+        """(C, H, W) of an image of two digits."""
         channels, height, width = self.digits.image_shape
         return channels, height + 2 * REACH, width + 2 * REACH
 
     def take(self, rows: Tensor) -> Pairs:
-        """The pairs of the digits at ``rows``, int64 (K,), alone."""
+        """Pairs made of the digits at ``rows`` alone, int64 (K,)."""
         return Pairs(self.digits.take(rows))
 
     def to(self, device: torch.device | str) -> Pairs:
@@ -66,21 +66,21 @@ class Pairs:
 
 
 class PairSource:
-    """Makes layers (B, 2, C, H, W), a digit in each, and labels (B, 2), the lower class first."""
+    """A maker of layers (B, 2, C, H, W), a digit in each, and labels (B, 2), the lower class first."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.labels = pairs.labels
         _, height, width = pairs.image_shape
         padded = pad(pairs.digits.pixels, [2 * REACH] * 4)
-        # every place of a digit in its frame, as a view: (N, C, 2 reach + 1, 2 reach + 1, H, W)
-        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+        # All places of a digit in its frame, as a view.
+        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (N, C, 2 REACH + 1, 2 REACH + 1, H, W)
 
     def drawn(self, order: Tensor, generator: Generator) -> Take:
-        """The first digits in an order (N,), with partners and shifts drawn anew."""
+        """The first digits in an order (N,), with new partners and shifts."""
         return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
 
     def fixed(self) -> Take:
-        """As they stand, with partners and shifts that everybody has: NumPy's ``RandomState`` is frozen."""
+        """The first digits in their own order, with fixed partners and shifts: ``RandomState``'s stream is frozen."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
         return self._taking(order, torch.from_numpy(numbers))
@@ -102,21 +102,14 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """For each image one of another class, all of them equally likely.
-
-    Args:
-        labels: (N,) int64.
-        numbers: (N,) float64 in [0, 1), uniform.
-
-    Returns:
-        (N,) int64 rows.
+    """Rows (N,) of partners of another class, all equally likely: labels int64 (N,), numbers float64 (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, own = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # of the image's class in by_class
-    others = len(labels) - own
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # where the image's class begins in by_class
+    others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
-    return by_class[torch.where(place < first, place, place + own)]
+    return by_class[torch.where(place < first, place, place + size)]

@@ -10,23 +10,21 @@ import torch
 from torch import Tensor
 
 from ..errors import expect
-from .frame import ink_in_fixed_places
+from .augment import ink_in_fixed_places
 from .images import Images
 from .pairs import Pairs
 
 PARTS = ("train", "val", "test")
 PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+"""Names of folders and files, and the part that they hold."""
 
 
-class Found(NamedTuple):
-    """pixels uint8 (N, C, H, W); labels (N,), names or numbers, or (N, J) bool; parts (N,) of ``PARTS``, or "".
+class UnsplitImages(NamedTuple):
+    """Images as they were read."""
 
-    A name may be of several classes, "a+b". A part "" is of what is left out.
-    """
-
-    pixels: Tensor
-    labels: np.ndarray
-    parts: np.ndarray
+    pixels: Tensor  # uint8 (N, C, H, W)
+    labels: np.ndarray  # (N,) names, where "a+b" stands for two classes, or numbers; or (N, J) bool
+    parts: np.ndarray  # (N,) of ``PARTS``, or "" for an image that is left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +44,13 @@ class ImageSplits:
     test: Images | Pairs
 
     def __post_init__(self) -> None:
-        for part in ("train", "val", "test"):
-            images = getattr(self, part)
+        for part in PARTS:
+            images, most, of_part = getattr(self, part), self.num_classes - 1, f"{self.name} {part}"
             shape = images.image_shape
-            expect(shape == self.image_shape, f"{self.name} {part} images", f"shape {self.image_shape}", f"{shape}")
-            if images.objects is None:
-                wanted, got = (len(images), self.num_classes), tuple(images.labels.shape)
-                expect(got == wanted, f"{self.name} {part} labels", f"(N, J)={wanted} of 0 and 1", got)
-                continue
-            low, high = images.labels.min().item(), images.labels.max().item()
-            expect(
-                low >= 0 and high < self.num_classes,
-                f"{self.name} {part} labels",
-                f"0 to {self.num_classes - 1}",
-                f"{low} to {high}",
-            )
+            expect(shape == self.image_shape, f"{of_part} images", f"shape {self.image_shape}", f"{shape}")
+            if images.objects is not None:
+                low, high = images.labels.min().item(), images.labels.max().item()
+                expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
         """The same data set with ``count`` of its training images, of each class in proportion, the same for everybody.
@@ -70,17 +60,15 @@ class ImageSplits:
         """
         total = len(self.train)
         expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
-        return (
-            self
-            if count == total
-            else replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
-        )
+        if count == total:
+            return self
+        return replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
 
     def for_augment(self, augment: str) -> ImageSplits:
-        """The same data set with validation images of the kind that training has, so that they choose its model.
+        """The same data set with validation images of the kind that training with ``augment`` sees.
 
-        Training with ``"anywhere"`` has ink anywhere in the frame; so have these then, at places that everybody has.
-        Test images stay as they are: networks that were trained in different ways are compared on them.
+        With ``"anywhere"``, ink stands anywhere in the frame, at the same places for everybody. Test images stay the
+        same, so that networks trained in different ways are compared on them.
         """
         if augment != "anywhere":
             return self
@@ -106,13 +94,12 @@ class ImageSplits:
 def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
 
-    Of images of any number of classes, those of each set of classes in proportion, to the nearest one: of all images,
-    sorted by their sets, every few are taken.
+    If images show any number of classes, each set of classes is taken in proportion, rounded: images are sorted by
+    their sets, and every n-th one is taken. NumPy's ``RandomState``, whose stream is frozen, draws them.
 
     Args:
         labels: int64 (N,), or bool (N, J).
-        count: how many to take, 1 to N - 1.
-        seed: fixes which; NumPy's ``RandomState`` draws them, whose stream is frozen across versions and platforms.
+        count: 1 to N - 1.
 
     Returns:
         kept (N - count,) and taken (count,): int64 indices, each ascending.
@@ -126,26 +113,14 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     """
     total = len(labels)
     expect(0 < count < total, "count", f"1 to {total - 1}, fewer than the images", count)
-    of_class, random = labels.numpy(), np.random.RandomState(seed)
+    numbers, random = labels.numpy(), np.random.RandomState(seed)
     if labels.dim() == 2:
-        order = np.lexsort((random.permutation(total), *of_class.T))
+        order = np.lexsort((random.permutation(total), *numbers.T))
         taken = np.sort(order[(np.arange(count) * total + random.randint(total)) // count])
-        return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
-    classes, sizes = np.unique(of_class, return_counts=True)
-    quota, remainder = np.divmod(sizes * count, total)
-    quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
-    drawn = [random.permutation(np.flatnonzero(of_class == k))[:q] for k, q in zip(classes, quota, strict=True)]
-    taken = np.sort(np.concatenate(drawn))
-    kept = np.setdiff1d(np.arange(total), taken)
-    return torch.from_numpy(kept), torch.from_numpy(taken)
-
-
-def last_split(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """As ``stratified_split``, but the last ``count`` of the images, for a reader that puts them there.
-
-    >>> last_split(torch.tensor([0, 1, 0, 1, 0]), 2)
-    (tensor([0, 1, 2]), tensor([3, 4]))
-    """
-    first = len(labels) - count
-    expect(0 < first < len(labels), "count", f"1 to {len(labels) - 1}, fewer than the images", count)
-    return torch.arange(first), torch.arange(first, len(labels))
+    else:
+        classes, sizes = np.unique(numbers, return_counts=True)
+        quota, remainder = np.divmod(sizes * count, total)
+        quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
+        drawn = [random.permutation(np.flatnonzero(numbers == k))[:q] for k, q in zip(classes, quota, strict=True)]
+        taken = np.sort(np.concatenate(drawn))
+    return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)

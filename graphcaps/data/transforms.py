@@ -1,7 +1,7 @@
-"""Test images turned, shifted, noisy or scrambled; one number, the severity, says how much.
+"""Test images turned, shifted, noisy or scrambled, by a number: the severity.
 
-What is random is drawn from ``SEED`` and an image's place in its data set alone, so that an image is the same whatever
-the batch, the device and the other severities are.
+Random numbers are drawn from ``SEED`` and an image's place in its data set alone, so that an image is the same in any
+batch, on any device and beside any other severities.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import fold, unfold
 
 from ..errors import expect
 from .augment import affine_maps, warp
 
 SEED = 0
-DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))
-"""Right and down of a shift by one pixel."""
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
 def rotated(images: Tensor, degrees: float) -> Tensor:
@@ -33,27 +33,17 @@ def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tens
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
-    """Images with Gaussian noise in every pixel, cut to [0, 1]; a place's noise is the same at every ``sd``, scaled.
-
-    Args:
-        images: (B, C, H, W) in [0, 1].
-        sd: standard deviation before the cut, >= 0.
-        places: (B,) int64.
-    """
+    """Images (B, C, H, W) with Gaussian noise of this standard deviation, cut to [0, 1]; a place fixes its noise."""
     expect(sd >= 0, "sd", "a number >= 0", sd)
-    noise = np.stack([_source(place).standard_normal(images.shape[1:]) for place in places.tolist()])
+    noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
 def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
-    """Images cut into side x side patches of one size, each of which moves: right parts in a wrong arrangement.
+    """Images (B, C, H, W) cut into side x side patches, each of which moves: right parts in a wrong arrangement.
 
-    Where a side of the image is no multiple of ``side``, the pixels left over stay where they are, at the border.
-
-    Args:
-        images: (B, C, H, W).
-        side: patches per side, 2 to min(H, W).
-        places: (B,) int64; an image's permutation is drawn among those that leave no patch in its place.
+    Each place (B,) draws a permutation that leaves no patch where it was. If a side of the image is no multiple of
+    ``side``, the pixels left over stay at the border.
 
     Raises:
         InputError: fewer than two patches per side, or patches without pixels.
@@ -66,37 +56,27 @@ def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
     result = images.clone()
-    inner = result[:, :, top : top + side * high, left : left + side * wide]
-    grid = inner.unflatten(3, (side, wide)).unflatten(2, (side, high))  # (B, C, side, high, side, wide)
-    patches = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, side * side, C, high, wide)
-    order = np.stack([_derangement(_source(place), side * side) for place in places.tolist()])
-    rows = torch.arange(len(images), device=images.device)[:, None]
-    patches = patches[rows, torch.from_numpy(order).to(images.device)]
-    grid = patches.unflatten(1, (side, side)).permute(0, 3, 1, 4, 2, 5)  # (B, C, side, high, side, wide)
-    inner.copy_(grid.flatten(4, 5).flatten(2, 3))
+    inner, patch = result[:, :, top : top + side * high, left : left + side * wide], (high, wide)
+    patches = unfold(inner, patch, stride=patch)  # (B, C * high * wide, side * side)
+    order = np.stack([_derangement(_random(place), side * side) for place in places.tolist()])
+    patches = patches.gather(2, torch.from_numpy(order).to(images.device)[:, None].expand_as(patches))
+    inner.copy_(fold(patches, inner.shape[2:], patch, stride=patch))
     return result
 
 
 @dataclass(frozen=True)
 class Transform:
-    """What an image set goes through to be evaluated.
-
-    Args:
-        apply: images (B, C, H, W) in [0, 1], a severity, places (B,) -> images of the same shape.
-        severities: in the order of tables and pictures.
-        clean: the one of them that leaves images as they are; ``apply`` isn't asked for it.
-        says: what the severity is, as an axis is labelled.
-    """
+    """A change of test images at several severities."""
 
     apply: Callable[[Tensor, float, Tensor], Tensor]
+    """images (B, C, H, W) in [0, 1], a severity, places (B,) -> images of the same shape"""
     severities: tuple[float, ...]
-    clean: float
-    says: str
+    clean: float  # the severity that leaves images unchanged
+    says: str  # label of the severity's axis
 
 
-def _anywhere(images: Tensor, pixels: float, places: Tensor) -> Tensor:
-    """Each image shifted in the one of ``DIRECTIONS`` that its place draws."""
-    drawn = [DIRECTIONS[_source(place).randint(len(DIRECTIONS))] for place in places.tolist()]
+def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
+    drawn = [DIRECTIONS[_random(place).randint(len(DIRECTIONS))] for place in places.tolist()]
     right, down = pixels * torch.tensor(drawn, dtype=torch.float32).T
     return shifted(images, right, down)
 
@@ -104,11 +84,11 @@ def _anywhere(images: Tensor, pixels: float, places: Tensor) -> Tensor:
 TRANSFORMS = {
     "rotated": Transform(
         lambda images, degrees, places: rotated(images, degrees),
-        (-60, -45, -30, -15, 0, 15, 30, 45, 60),
+        tuple(range(-60, 61, 15)),
         clean=0,
         says="turned counter-clockwise, degrees",
     ),
-    "shifted": Transform(_anywhere, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
+    "shifted": Transform(_shifted_any_way, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
     "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), clean=0, says="noise, standard deviation"),
     "scrambled": Transform(
         lambda images, side, places: scrambled(images, int(side), places),
@@ -120,20 +100,20 @@ TRANSFORMS = {
 
 
 def _moved(images: Tensor, degrees: float, shift: Tensor) -> Tensor:
-    """Turned, then shifted by pixels to the right and down, (2, B) or (2, 1)."""
+    """Images turned, then shifted by pixels to the right and down, (2, B) or (2, 1)."""
     ones, size = torch.ones(len(images)), (images.shape[2], images.shape[3])
     maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), size)
     return warp(images, maps.to(images))
 
 
-def _source(place: int) -> np.random.RandomState:
-    """Draws of one place; ``RandomState``'s stream is frozen across versions and platforms."""
+def _random(place: int) -> np.random.RandomState:
+    """The generator of one place; ``RandomState``'s stream is frozen across versions and platforms."""
     return np.random.RandomState([SEED, place])
 
 
-def _derangement(source: np.random.RandomState, count: int) -> np.ndarray:
-    """A permutation of ``count`` >= 2 numbers with none in its place, each as likely: the first one drawn."""
+def _derangement(random: np.random.RandomState, count: int) -> np.ndarray:
+    """A permutation of ``count`` >= 2 numbers that leaves none in its place, all of them equally likely."""
     while True:
-        order = source.permutation(count)
+        order = random.permutation(count)
         if (order != np.arange(count)).all():
             return order

@@ -32,7 +32,6 @@ from ..atomic import write_text
 from ..errors import expect, is_whole
 from ..graph import check_graph
 from ..nn import CapsuleConv
-from ..routing import Spherical
 from ..routing.names import name_of
 from ..viz import style
 from ..viz.explorer.html import graph_page
@@ -133,7 +132,7 @@ def _layer_data(conv: CapsuleConv) -> dict:
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
         "iterations": routing.iterations,
-        "concentration": float(routing.kappa.detach()) if isinstance(routing, Spherical) else None,
+        "concentration": None if (kappa := getattr(routing, "kappa", None)) is None else float(kappa),
         "unit_votes": capsules.unit_votes,
         "mutual": capsules.mutual,
         "squash": capsules.squash_output,

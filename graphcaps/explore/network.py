@@ -30,9 +30,8 @@ from torch import nn
 
 from ..errors import GraphcapsError
 from ..models import CapsNet
-from ..models.limits import BLANK, MOST
+from ..models.evidence import BLANK, MOST
 from ..nn import ConvCaps, SharedCaps
-from ..routing import Spherical
 from ..routing.names import name_of
 from ..viz.explorer import arrays
 
@@ -111,7 +110,7 @@ def _layer(layer: Any) -> dict:
         matrix, places = (src // positions) * layer.num_parents + dst, packed(layer.places[:, 0], "float32", "places")
     else:
         matrix = torch.arange(len(src))
-    kappa = float(layer.routing.kappa.detach()) if isinstance(layer.routing, Spherical) else 1.0
+    kappa = float(layer.routing.kappa.detach()) if hasattr(layer.routing, "kappa") else 1.0
     return {
         "children": layer.num_children,
         "parents": layer.num_parents,

@@ -12,11 +12,11 @@ import torch
 from ..atomic import write_text
 from ..data import DATASETS, DatasetSpec, to_float
 from ..errors import GraphcapsError
-from ..models import CapsNet
+from ..models import CapsNet, routing_network
 from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of
 from ..training import checkpoint
-from ..training.run_folder import Run, load_routing
+from ..training.run_folder import Run, load
 from ..viz.drawing import writable
 from ..viz.explorer.html import explorer_page
 from .network import network_data
@@ -55,7 +55,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
-    model, epoch = load_routing(run), checkpoint.read(best)[1]["state"]["epoch"]
+    model, epoch = routing_network(load(run), str(run)), checkpoint.read(best)[1]["state"]["epoch"]
     try:
         network = network_data(model, epoch)
     except GraphcapsError as error:

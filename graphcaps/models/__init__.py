@@ -1,6 +1,6 @@
-"""Networks for images by name: capsule networks, and the CNNs that stand beside them.
+"""Networks for images by name: capsule networks, and the CNNs that they are compared with.
 
-``network.ImageNetwork`` is what they share; ``graphcaps.config.PRESETS`` has a record of each.
+``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` describes each.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from ..errors import GraphcapsError, check_name
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
-from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
+from .capsnet import CapsNet, CapsNetOutput
 from .cnn import CNN, CNNOutput
-from .limits import Doubt, Limits, doubts
+from .evidence import Doubt, Limits, doubts
+from .losses import capsnet_loss
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork
 
@@ -49,18 +50,19 @@ def from_preset(name: str, **arguments) -> ImageNetwork:
 
 
 def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
-    """The untrained network that settings ask for, of a size for the images."""
-    of_images = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
-    settings = {key: getattr(config, key) for key in PRESETS[config.model].settings}
-    if PRESETS[config.model].network == "MatrixCapsNet":
+    """The untrained network that settings describe, made for the images."""
+    preset = PRESETS[config.model]
+    sizes = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
+    settings = {key: getattr(config, key) for key in preset.settings}
+    if preset.network == "MatrixCapsNet":
         settings["routing"] = EM(config.routing_iterations, final_lambda=FINAL_LAMBDA)
     elif "routing" in settings:
         settings["routing"] = routing_for_images(config.routing, iterations=config.routing_iterations)
-    return from_preset(config.model, **of_images, **settings)
+    return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
 
 
-def routing_network(network: ImageNetwork, source: str) -> RoutingNetwork:
-    """The same network where it routes; raise ``GraphcapsError``, naming ``source``, where it doesn't."""
+def routing_network(network: ImageNetwork, source: str) -> Any:
+    """Give the network if it routes; raise ``GraphcapsError``, naming ``source``, if it doesn't."""
     if isinstance(network, RoutingNetwork):
         return network
     name = network.preset["name"] if network.preset else type(network).__name__

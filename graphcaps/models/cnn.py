@@ -1,4 +1,4 @@
-"""CNNs to hold capsule networks against: what do the capsules add?
+"""CNNs that capsule networks are compared with: what do the capsules add?
 
     image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
 
@@ -19,8 +19,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, check_name, expect
-from .capsnet import PARENT_DIM, check_images, check_sizes, compact_stem
-from .network import ImageNetwork
+from .capsnet import PARENT_DIM
+from .network import ImageNetwork, check_images, check_sizes
+from .stems import compact_stem
 
 DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
 
@@ -102,7 +103,7 @@ class CNN(ImageNetwork):
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
-        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are not looked at, capsule networks decode by them."""
+        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are ignored, capsule networks decode by them."""
         check_images(images, self.image_shape)
         logits = self.layers(images).float()  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
@@ -110,7 +111,7 @@ class CNN(ImageNetwork):
     def loss(
         self, output: CNNOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """Cross entropy, the mean over the batch, the same whatever the ``progress``; labels (B,) int64."""
+        """Cross entropy, the mean over the batch; labels (B,) int64. ``progress`` is ignored."""
         fits = labels.shape == output.logits.shape[:1] and labels.dtype == torch.int64
         expect(fits, "labels", f"(B={len(output.logits)},) int64", f"{tuple(labels.shape)} {labels.dtype}")
         check_labels(labels, output.logits.shape[1])

@@ -8,14 +8,8 @@
 Every capsule is a 4 x 4 pose and an activation, every layer of capsules is routed by EM, and nothing is padded: images
 of 32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
 
-Parameters, of smallNORB's two channels, 32 x 32 pixels and 5 classes, beside the paper's "68K" and "310K":
-
-                  convolution  primary  3x3, stride 2  3x3, stride 1  classes  beta_u, bias     sum       of MNIST
-    matrix-small    3264         8840      18432          36864        1280         74        68,754       68,444
-    matrix          1632        17952     147456         147456        2560        138       317,194      318,964
-
-Without the primary capsules' and the convolution's biases and the betas it would be 316,480: the paper doesn't say what
-of the large network it leaves out. The batch normalisation that is added here has 2 A more.
+For smallNORB (two channels, 32 x 32 pixels, 5 classes) these are 68,754 parameters for ``matrix-small`` and 317,194 for
+``matrix``, where the paper has "68K" and "310K".
 
 Differs:
     Batch normalisation follows the ReLU, as in other public code; the paper has none.
@@ -34,14 +28,13 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .capsnet import check_images, check_sizes, each_side
-from .network import ImageNetwork
+from .network import ImageNetwork, check_images, check_sizes, output_size
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
-SMALLEST = 17  # pixels, for one position of the last window
-STARTS = -0.4, -0.35, -0.2  # of beta_u by layer: before training, on MNIST, half of the capsules are on
-MARGINS = 0.2, 0.9  # from the first step of training to the last, growing evenly: the paper's section 3
+MIN_SIDE = 17  # pixels per side that leave one position of the last window
+BETA_U = -0.4, -0.35, -0.2  # first beta_u of each layer: before training, on MNIST, half of the capsules are on
+MARGINS = 0.2, 0.9  # margin of the loss in the first and the last step, linear in between: the paper's section 3
 
 
 class MatrixOutput(NamedTuple):
@@ -84,8 +77,8 @@ class MatrixCapsNet(ImageNetwork):
         channels, features, primary, first, second = image_shape[0], *types
         self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         self.primary = MatrixPrimaryCaps(features, primary)
-        grid = each_side(image_shape[1:], lambda side: (side - 5) // 2 + 1)
-        routings = [EM(**routing.settings() | {"beta_u": start}) for start in STARTS]
+        grid = output_size(self.stem, image_shape)
+        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
         below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         self.between, self.child_types = nn.Sequential(below, above), second
@@ -115,7 +108,7 @@ class MatrixCapsNet(ImageNetwork):
             InputError: unknown name, images smaller than the layers take, or more objects than one.
         """
         check_name("preset", name, list(_PRESETS))
-        check_sizes(name, SMALLEST, image_shape, num_classes)
+        check_sizes(name, MIN_SIDE, image_shape, num_classes)
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
         routing = em_routing(routing)
@@ -130,12 +123,12 @@ class MatrixCapsNet(ImageNetwork):
         return model
 
     def children_of(self, images: torch.Tensor) -> Poses:
-        """What enters the last layer, of images (B, C, H, W)."""
+        """The last layer's input for images (B, C, H, W)."""
         check_images(images, self.image_shape)
         return self.between(self.primary(self.stem(images)))
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:
-        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are not looked at, other networks decode by them."""
+        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are ignored, other networks decode by them."""
         pose, activation = self.capsules(self.children_of(images))
         return MatrixOutput(activation.transpose(0, 1), pose.transpose(0, 1))
 
@@ -146,7 +139,7 @@ class MatrixCapsNet(ImageNetwork):
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
 
     def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of what each child of the last layer is voted for from."""
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child."""
         return self._fields(self.child_types)
 
     def _fields(self, num_types: int) -> torch.Tensor:

@@ -1,19 +1,23 @@
-"""What networks for images share."""
+"""What all networks for images share: their interface, checks of their input, and sizes of feature maps."""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from .limits import Limits
+from ..errors import ROUNDING, InputError, check_whole, expect, min_max
+from .evidence import Limits
 
 
 class ImageNetwork(nn.Module):
-    """A network for images; training, evaluation and pictures ask no more of one than this.
+    """A network for images, as training, evaluation and pictures use it.
 
-    Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]. The largest of them are
+    Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]; the largest of them are
     its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is recorded and drawn,
     ``between``, the routed layers below it, ``children_of(images)``, which gives its input, and ``receptive_fields()``.
     One that ``reconstructs`` also has ``decoder``.
@@ -24,22 +28,62 @@ class ImageNetwork(nn.Module):
     objects: int | None = 1
     """K, how many classes an image shows; None: any number."""
     class_names: tuple[str, ...] = ()
-    """One per class, where known."""
+    """One per class, if known."""
     limits = Limits()
-    """What right answers keep to, where known."""
+    """The limits that right answers keep to, if known."""
     preset: dict[str, Any] | None = None
-    """The name and the arguments of ``from_preset`` that made it, for checkpoints."""
+    """The name and the arguments of the ``from_preset`` call that made it, for checkpoints."""
 
     def __init__(self, image_shape: Sequence[int]):
         super().__init__()
         channels, height, width = image_shape
         self.image_shape = (channels, height, width)
+        self.decoder: Any = None
 
     @property
     def reconstructs(self) -> bool:
-        """Whether it draws the image again from its capsules: it has a ``decoder``."""
-        return getattr(self, "decoder", None) is not None
+        """Whether it draws the image again from its capsules."""
+        return self.decoder is not None
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
-        """What training makes small; ``progress`` is the share of training that is done, in [0, 1]."""
+        """The loss of a training; ``progress`` is the share of training that is done, in [0, 1]."""
         raise NotImplementedError
+
+
+@torch.no_grad()
+def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int]:
+    """(H, W) of the feature map that layers make of images (C, H, W): a forward pass without memory or arithmetic."""
+    features = copy.deepcopy(layers).to("meta").eval()(torch.zeros(1, *image_shape, device="meta"))
+    return features.shape[2], features.shape[3]
+
+
+def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:
+    """Give ``image_shape`` (C, H, W); raise ``InputError`` if a preset can't take it, or if there are no classes."""
+    good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
+    expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
+    channels, height, width = image_shape
+    fits = min(height, width) >= smallest
+    expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
+    check_whole("num_classes", num_classes)
+    return channels, height, width
+
+
+def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
+    """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
+
+    The values are checked only on the CPU, in microseconds: elsewhere the check would wait for the device. There,
+    images from 0 to 255 are not noticed, and give wrong answers.
+    """
+    expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
+    shape = tuple(images.shape)
+    if not (len(shape) == 4 and shape[1:] == image_shape):
+        alone = "One image is a batch too: images[None]" if shape == image_shape else ""
+        expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)
+    expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+    bounds = min_max(images)
+    if bounds is not None and not (bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING):
+        bytes_ = bounds[0] >= 0 and bounds[1] > 2
+        then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
+        finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
+        got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
+        raise InputError(f"images: expected numbers in [0, 1], got {got}" + (f". {then}" if finite else ""))

@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..errors import required
+from ..routing.routing import rule_of
 from .routed import route_layer
 from .shared_caps import SharedCaps
 
@@ -25,13 +27,13 @@ def routed_with_logits(layer: SharedCaps, u: Tensor) -> tuple[Tensor, Tensor]:
 
     The gradient of b goes to u, to the layer's weights and prior, and to kappa.
     """
-    kappa: Tensor | None = getattr(layer.routing, "kappa", None)
+    rule = required(rule_of(layer.routing), "routing", "Dynamic or Spherical", repr(layer.routing))
     seen = []
     v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
     with torch.autocast(u.device.type, enabled=False):
         votes = layer.votes(u)
         u, weight = votes.u, votes.weight
-        if kappa is None:
+        if rule.adds:
             fixed = torch.stack([parents for _, parents, _ in seen[:-1]]).sum(0)  # (J, B, D)
         else:
             (_, before, agreement), (b, _, _) = seen[-2:]
@@ -40,7 +42,7 @@ def routed_with_logits(layer: SharedCaps, u: Tensor) -> tuple[Tensor, Tensor]:
             # b is agreement with v times one number for each parent and image: this one
             power = agreement.square().sum(0).clamp_min(MIN_SQUARED_AGREEMENT)
             factor = (b * agreement).sum(0) / power  # (J, B)
-            fixed = factor.unsqueeze(-1) * before * (kappa / kappa.detach())
+            fixed = factor.unsqueeze(-1) * before * (1 if rule.kappa is None else rule.kappa / rule.kappa.detach())
         by_child = weight.unflatten(0, (layer.num_children, -1))  # (I, J, P, D)
         logits = torch.einsum("ibp,ijbp->ijb", u, torch.einsum("ijpd,jbd->ijbp", by_child, fixed))
     if layer.prior is not None:

@@ -38,7 +38,7 @@ class CompleteCaps(RoutedLayer):
         self._draw()
 
     def _draw(self) -> None:
-        """At uniform coupling, a parent's sum s is then about as long as one child."""
+        """Draw matrices that make a parent's sum about as long as one child, at uniform coupling."""
         if self.prior is not None:
             nn.init.zeros_(self.prior)
         nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * self.weight.shape[-1]) ** 0.5)

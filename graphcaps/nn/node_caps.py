@@ -17,9 +17,8 @@ from ..routing import Routing, Uniform
 from ..routing.names import as_routing
 from ..routing.nodes import NodeVotes, route_nodes
 from ..routing.routing import rule_of
-from ..routing.rule import squash_saving_memory
+from ..routing.rule import squash_saving_memory, with_length
 
-MIN_LENGTH = 1e-12  # a vote up to this length has no direction
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
@@ -96,7 +95,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets, from a tensor or a pair; None if there is no pair or no second.
+        """Features of sources and of targets, from a tensor or a pair. Without a second one those of targets are None.
 
         Warns:
             UserWarning: the first time that a target's features are given without a use.
@@ -108,10 +107,8 @@ class NodeCapsules(nn.Module):
             check_tensor(self.names.feat, target, floating=False, sparse=True)
             if warn and self.warns_of_target:
                 self.warns_of_target = False
-                text = (
-                    f"{self.names.feat}: target nodes' features are not used: a node's capsules are what its in-edges"
-                )
-                then = f"vote for. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
+                text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
+                then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
                 warnings.warn(f"{text} {then}", stacklevel=4)
         return source, target
 
@@ -174,47 +171,31 @@ class NodeCapsules(nn.Module):
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._materialize((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
-        self._check(self.names.feat, feat, edges.num_children, self.weight)
+        self._check(edges, feat, edge_weight, edge_feat, target)
         z = multiply(feat, self.weight)  # (N_src, *, K_in, K_out, D)
-        if self.weight_edge is not None:
-            z = z.index_select(0, edges.src) + self._edge_votes(edge_feat, edges, z)  # (E, *, K_in, K_out, D)
-        z = unit_length(z) if self.unit_votes else z
+        if self.weight_edge is not None and edge_feat is not None:
+            along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
+            z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
+        z = with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
         z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
-        votes = NodeVotes(z, self._scale(edge_weight, edges, z), per_edge=self.weight_edge is not None)
+        scale = None if edge_weight is None else spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
+        if self.training and self.vote_drop.p > 0:
+            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1]))  # (E, *, K_in, K_out)
+            scale = mask if scale is None else mask * scale
+        votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
         factor = s.new_tensor(self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
             factor = factor * self._per_rms(feat, edge_feat, edges)
         s = s * factor.to(s.dtype)
-        if self.weight_target is not None:
-            s = s + self._residual(target, edges.num_parents, self.weight_target).to(s.dtype)
+        if self.weight_target is not None and target is not None:
+            own = multiply(target, self.weight_target).sum(-3)  # (N_dst, *, K_out, D)
+            own = own * per_root(self._mean_square(target)) if self.normalise_residual else own
+            s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
         out = (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype)
         return out if c is None else (out, c)
-
-    def _edge_votes(self, edge_feat: Tensor | None, edges: Links, z: Tensor) -> Tensor:
-        """(E, *, K_in, K_out, D), or 1 in place of ``*``: the edges' features times their weights."""
-        assert self.weight_edge is not None
-        name, wanted = self.names.edge_feat, f"(E={edges.src.shape[0]}, {self.weight_edge.shape[1]})"
-        edge_feat = required(edge_feat, name, wanted, then="The layer was made for edges with features")
-        shape = tuple(edge_feat.shape)
-        fits = (edges.src.shape[0], self.weight_edge.shape[1]) == (shape[0], shape[-1])
-        expect(fits and len(shape) in (2, z.dim() - 2), name, wanted, shape)
-        check_dtype(name, edge_feat, self.weight)
-        flat = edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)
-        return spread(flat.unflatten(-1, z.shape[-3:]), z.dim())
-
-    def _scale(self, edge_weight: Tensor | None, edges: Links, z: Tensor) -> Tensor | None:
-        """Edge weights times the dropout mask, broadcastable with (E, *, K_in, K_out), or None."""
-        scale = None
-        if edge_weight is not None:
-            check_edge_weight(edge_weight, edges.src.shape[0])
-            scale = spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
-        if self.training and self.vote_drop.p > 0:
-            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1]))
-            scale = mask if scale is None else mask * scale
-        return scale
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
         """(N_dst, *, 1, 1): 1 / the root mean square of the features of a node's in-edges; 0 if all are zero."""
@@ -225,14 +206,6 @@ class NodeCapsules(nn.Module):
         total = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
         return per_root(total / spread(edges.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
 
-    def _residual(self, target: Tensor | None, num_parents: int, weight: Tensor) -> Tensor:
-        """(N_dst, *, K_out, D), a node's own features times ``weight``."""
-        wanted = "a pair, with the destination's features for the residual"
-        target = required(target, self.names.feat, wanted, "no second")
-        self._check(f"{self.names.feat}[1]", target, num_parents, weight)
-        own = multiply(target, weight).sum(-3)
-        return own * per_root(self._mean_square(target)) if self.normalise_residual else own
-
     def _mean_square(self, feat: Tensor) -> Tensor:
         """(N, *), over each node's numbers."""
         if feat.layout != torch.strided:
@@ -241,7 +214,32 @@ class NodeCapsules(nn.Module):
             return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
         return squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
 
-    def _check(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
+    def _check(
+        self,
+        edges: Links,
+        feat: Tensor,
+        edge_weight: Tensor | None,
+        edge_feat: Tensor | None,
+        target: Tensor | None,
+    ) -> None:
+        """Raise ``InputError`` unless the arguments of ``forward`` fit the edges and the weights."""
+        num_edges, names = edges.src.shape[0], self.names
+        self._check_nodes(names.feat, feat, edges.num_children, self.weight)
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, num_edges)
+        if self.weight_edge is not None:
+            sizes = num_edges, self.weight_edge.shape[1]
+            wanted, then = f"(E={sizes[0]}, {sizes[1]})", "The layer was made for edges with features"
+            shape = tuple(required(edge_feat, names.edge_feat, wanted, then=then).shape)
+            fits = sizes == (shape[0], shape[-1]) and len(shape) in (2, feat.dim() - (self.in_caps > 1))
+            expect(fits, names.edge_feat, wanted, shape)
+            check_dtype(names.edge_feat, edge_feat, self.weight)
+        if self.weight_target is not None:
+            wanted = "a pair, with the destination's features for the residual"
+            target = required(target, names.feat, wanted, "no second")
+            self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
+
+    def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
@@ -276,7 +274,7 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     expect(fits, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
 
 
-def check_dtype(name: str, feat: Tensor, weight: Tensor) -> None:
+def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
     """Raise ``InputError`` unless features have the weights' precision, or autocast converts them."""
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
@@ -287,12 +285,6 @@ def multiply(feat: Tensor, weight: Tensor) -> Tensor:
     if weight.shape[0] == 1:
         return (feat @ weight[0].flatten(1)).unflatten(-1, (1, *weight.shape[2:]))
     return torch.einsum("...kf,kfld->...kld", feat, weight)
-
-
-def unit_length(z: Tensor) -> Tensor:
-    """Vectors (..., D) divided by their length; a vector of zeros stays."""
-    length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    return z * (torch.ones_like(length) / torch.where(length > MIN_LENGTH, length, 1))
 
 
 def spread(x: Tensor, dims: int) -> Tensor:

@@ -32,11 +32,10 @@ class PrimaryCaps(nn.Module):
     def __init__(self, in_channels: int, num_types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2):
         super().__init__()
         self.num_types, self.dim = num_types, dim
-        self.scale = 1.0  # multiplies the convolution without its bias
         self.conv = Conv2d(in_channels, num_types * dim, kernel_size, stride)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        x = self.conv(features if self.scale == 1 else self.scale * features).float()  # (B, T * P, h, w)
+        x = self.conv(features).float()  # (B, T * P, h, w)
         u = x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2).flatten(0, 2)  # (I, B, P)
         return squash(u)
 

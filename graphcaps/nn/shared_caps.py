@@ -21,8 +21,8 @@ class SharedCaps(CompleteCaps):
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     Differs:
-        Coordinates are factors. Added to votes they would be the same for every image at equal couplings, since votes
-        of vector capsules aren't weighed by activations.
+        Coordinates are factors. Added to votes, they would add the same to every image at equal couplings, because
+        activations don't weight the votes of vector capsules.
 
     Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
 
@@ -56,8 +56,8 @@ class SharedCaps(CompleteCaps):
     ):
         check_whole("child_types", child_types)
         check_centres(centres)
-        # The three matrices of each type and parent stand above one another. Never four dims: channels_last would lay
-        # those out again as if they were a convolution's.
+        # The three matrices of each type and parent stand above one another, in three dims: channels_last would change
+        # the layout of four, as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
         super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
@@ -69,7 +69,7 @@ class SharedCaps(CompleteCaps):
         check_children(u, self.num_children, self.child_dim)
         factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
         types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
-        # A matrix for each edge: a third of the multiplications that u, row u and column u in 3 P numbers would take.
+        # A matrix for each edge takes a third of the multiplications that 3 P numbers u, row u and column u would.
         weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 

@@ -64,6 +64,7 @@ class CapsuleReadout(Aggregation):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
+    # The base class takes -2 for dim, but a node's features may be two dims here.
     @uncompiled
     def __call__(
         self,
@@ -74,14 +75,9 @@ class CapsuleReadout(Aggregation):
         dim: int = 0,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        check_tensor("x", x, floating=False, sparse=True)
-        for name, numbers in (("index", index), ("ptr", ptr)):
-            if numbers is not None:
-                check_tensor(name, numbers, floating=False)
-        # The base class counts dims from the back, but a node's features may be two dims here.
-        if index is None and ptr is None and -x.dim() <= dim < x.dim():
-            index = torch.zeros(x.size(dim), dtype=torch.int64, device=x.device)
-            dim_size = min(1, x.size(dim)) if dim_size is None else dim_size
+        for name, given in (("x", x), ("index", index), ("ptr", ptr)):
+            if given is not None or given is x:
+                check_tensor(name, given, floating=False)
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
     def forward(
@@ -112,10 +108,10 @@ class CapsuleReadout(Aggregation):
         name, groups = ("ptr", ptr) if index is None else ("index", index)
         graph = members(name, required(groups, "index", "the graph of each node"), num_groups)
         dim = dim % x.dim()
-        found = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
-        out = found[0] if return_coupling else found
+        result = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
+        out = result[0] if return_coupling else result
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
-        return (out, found[1].movedim(0, dim)) if return_coupling else out
+        return (out, result[1].movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
         sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"

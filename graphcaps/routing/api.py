@@ -11,7 +11,7 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_callable, check_flag, check_tensor, ends_of, expect
+from ..errors import check_callable, check_flag, check_tensor, expect, min_max
 from ..graph import check_graph
 from .dynamic import Dynamic
 from .engines import choose
@@ -211,7 +211,7 @@ def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device:
     check_tensor("activation", activation)
     expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
-    ends = ends_of(activation)  # lengths above 1, of capsules that were not squashed, are let through
+    ends = min_max(activation)  # lengths above 1, of capsules that were not squashed, are let through
     least = 0.0 if ends is None else ends[0]
     expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
 

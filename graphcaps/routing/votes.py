@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, ends_of, expect
+from ..errors import check_tensor, expect, min_max
 from ..graph import Links, links
 
 V = TypeVar("V", bound="Votes")
@@ -234,7 +234,7 @@ def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -
     expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
     expect(index.shape == (graph.num_edges(),), "index", f"(E={graph.num_edges()},)", tuple(index.shape))
     expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
-    if (ends := ends_of(index)) is not None:
+    if (ends := min_max(index)) is not None:
         inside = ends[0] >= 0 and ends[1] < num_matrices
         expect(inside, "index", f"matrices in [0, M={num_matrices})", f"{ends[0]:.0f} to {ends[1]:.0f}")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._lazy import attach
 from ..viz.routing_trace import RoutingTrace
 
 __all__ = ["RoutingTrace", "Watched", "random_trace", "watch"]
@@ -16,5 +15,11 @@ if TYPE_CHECKING:
     from .watched import Watched, random_trace, watch
 
 
-if not TYPE_CHECKING:  # so that a checker knows a misspelt name
-    __getattr__, __dir__ = attach(__name__, {"watched": "Watched random_trace watch"})
+if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
+
+    def __getattr__(name: str):
+        if name not in ("Watched", "random_trace", "watch"):
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from . import watched
+
+        return getattr(watched, name)

@@ -10,9 +10,9 @@ import torch
 
 from ..data import Batches, ImageSplits
 from ..models import CapsNet
-from ..models.objects import overlaid, present
+from ..models.answers import overlaid, present
 from ..nn.routed import activation_of, route_layer
-from ..routing.names import ROUTINGS
+from ..routing.names import ROUTINGS, name_of
 from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
@@ -44,7 +44,7 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """
     layer, u = model.capsules, model.children_of(images)
     trained = layer.routing.iterations
-    can_go_on = type(layer.routing) in ROUTINGS.values()
+    can_go_on = name_of(layer.routing) in ROUTINGS
     with watch(images=None, edges=None) as seen:
         route_layer(layer, u, iterations=max(ITERATIONS, trained) if can_go_on else trained)
     fields = model.receptive_fields().numpy().astype(np.int32)

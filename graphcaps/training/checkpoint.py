@@ -19,8 +19,6 @@ from ..models import ImageNetwork, Limits, from_preset
 from ..routing.names import from_json
 
 FORMAT_VERSION = 2
-EARLY_BYTES = 4_000_000
-"""Of the weights of early epochs, over all of these epochs, at most."""
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path | None = None) -> None:
@@ -73,42 +71,28 @@ def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
     return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
 
-def early_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
-    """What routes images, in half precision: a part of the network's ``state_dict``, without the decoder."""
-    return {
-        name: tensor.half()
-        for name, tensor in model.state_dict().items()
-        if tensor.is_floating_point() and not name.startswith("decoder.")
-    }
+def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, torch.Tensor]:
+    """All tensors, beside the network's, that a training needs to go on to the same bits.
+
+    The optimizer's state is named ``optimizer.<number of the parameter>.<name>``; the states of torch's generators,
+    from which dropout draws, ``generator.<kind of device>``.
+    """
+    tensors = {"generator.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        tensors["generator.cuda"] = torch.cuda.get_rng_state(device)
+    for k, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{k}.{name}": tensor for name, tensor in values.items()}
+    return tensors
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimizer's state, named ``optimizer.<number of the parameter>.<name>``."""
-    state = optimizer.state_dict()["state"]
-    return {f"optimizer.{k}.{name}": tensor for k, values in state.items() for name, tensor in values.items()}
-
-
-def generator_tensors(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where torch's generators stand, named ``generator.<kind of device>``: dropout draws from them."""
-    states = {"generator.cpu": torch.get_rng_state()}
-    return states | ({"generator.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
-
-
-def restore(
-    path: Path,
-    model: ImageNetwork,
-    optimizer: torch.optim.Optimizer | None = None,
-    drawn_on: torch.device | None = None,
-) -> dict:
-    """Put a checkpoint's tensors into ``model`` and ``optimizer`` and return its head.
-
-    With ``drawn_on``, torch's generators for this device go on where they stood.
+def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Put the tensors of ``model_tensors`` into a network; half precision becomes the network's.
 
     Raises:
-        GraphcapsError: the checkpoint belongs to another network, or holds NaN or infinity.
+        GraphcapsError: tensors of another network, NaN or infinity; the network is unchanged.
     """
-    tensors, head = read(path)
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+    stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
     wanted = model.state_dict()
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
@@ -117,42 +101,51 @@ def restore(
         if stored[name].is_floating_point() and not stored[name].isfinite().all():
             raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
     model.load_state_dict(stored)
-    if optimizer is not None:
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, k, entry = name.split(".", 2)
-                like = parameters[int(k)]
-                if tensor.shape == like.shape:  # fused Adam takes the numbers as they lie in memory
-                    tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
-                state.setdefault(int(k), {})[entry] = tensor
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    if drawn_on is not None:
-        torch.set_rng_state(tensors["generator.cpu"])
-        if drawn_on.type == "cuda" and "generator.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["generator.cuda"], drawn_on)
-    return head
 
 
 def _kind(tensor: torch.Tensor | None) -> str:
     return "none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def read_model(path: Path) -> ImageNetwork:
-    """Build the network a checkpoint describes and load its weights; sets ``class_names`` and ``limits`` on it."""
-    _, head = read(path)
+def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, tensors: dict[str, torch.Tensor]) -> None:
+    """Put the tensors of ``training_tensors`` into an optimizer and torch's generators."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, k, entry = name.split(".", 2)
+            like = parameters[int(k)]
+            if tensor.shape == like.shape:  # fused Adam takes the numbers as they lie in memory
+                tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
+            state.setdefault(int(k), {})[entry] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    torch.set_rng_state(tensors["generator.cpu"])
+    if device.type == "cuda" and "generator.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["generator.cuda"], device)
+
+
+def read_model(path: Path) -> tuple[ImageNetwork, dict]:
+    """The network that a checkpoint describes, with its weights, ``class_names`` and ``limits``; and the head.
+
+    Raises:
+        GraphcapsError: as ``read`` and ``restore_model`` do, and for a head that describes no network.
+    """
+    tensors, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
+        if preset.pop("protocol", "paper") != "paper":
+            raise ValueError("the protocol 'official', which graphcaps no longer has")
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
-        class_names, num_classes = tuple(head["class_names"]), (model.preset or {})["num_classes"]
+        class_names, num_classes = tuple(head["class_names"]), preset["num_classes"]
         limits = Limits(*head["limits"])
         if len(class_names) != num_classes:
             raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
-    restore(path, model)
+    if model.reconstructs and not any(name.startswith("model.decoder.") for name in tensors):
+        model.decoder = None
+    restore_model(model, tensors, path)
     model.class_names, model.limits = class_names, limits
-    return model
+    return model, head

@@ -1,4 +1,4 @@
-"""Where a training runs and in which precision, through Accelerate: one CPU or GPU, or several processes."""
+"""The device and the precision of a training, through Accelerate: one CPU or GPU, or several processes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import torch
 
-from .._dgl import dgl
-from .._version import __version__
 from ..errors import GraphcapsError
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
 
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
-    """Let torch take deterministic kernels only while the block runs, if wanted."""
-    if not wanted:  # what cleans up imports nothing: setting this imports half of torch
+    """If wanted, let torch use only deterministic kernels while the block runs."""
+    if not wanted:  # setting this imports half of torch, which would delay the answer to Ctrl-C
         yield
         return
     before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -51,7 +50,7 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 
 def choose_kernels(device: str, deterministic: bool) -> None:
-    """On CUDA, let cuDNN time its convolutions and take the fastest, and multiply float32 in tf32 where it may.
+    """On CUDA, let cuDNN time its convolutions and take the fastest, with products in tf32.
 
     Matrix products stay in float32: those of routing are among them, and the decoder's are 1 % of a training step of
     the paper's network.
@@ -62,7 +61,7 @@ def choose_kernels(device: str, deterministic: bool) -> None:
 
 
 def pick_device(name: str) -> str:
-    """The device that "auto" stands for, or ``name``; raise ``GraphcapsError`` where torch doesn't find it."""
+    """Give ``name``, or the device that "auto" means; raise ``GraphcapsError`` if torch doesn't find it."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return next(device for device, there in available.items() if there)
@@ -79,17 +78,17 @@ def has_bfloat16(device: str) -> bool:
 
 
 def precision_of(accelerator: Accelerator) -> str:
-    """Precision of convolutions and decoder: "float32" or "bfloat16"."""
+    """The precision of convolutions and decoder: "float32" or "bfloat16"."""
     return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
 
 
 def made_with(accelerator: Accelerator) -> dict[str, str | int]:
-    """Versions and hardware, to stand beside a measured number."""
+    """Versions and hardware, to be written beside a measured number."""
     device = accelerator.device.type
     return {
-        "graphcaps": __version__,
+        "graphcaps": version("graphcaps"),
         "torch": torch.__version__,
-        "dgl": dgl.__version__,
+        "dgl": version("dgl"),
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),

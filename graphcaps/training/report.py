@@ -1,4 +1,4 @@
-"""What a training says of itself: in words before it starts, and as the result.json of its run when it has ended."""
+"""A training described: in words before it starts, and as the result.json of its run when it has ended."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ..config import TrainConfig
 from ..data import ImageSplits
 from ..data.images import Images
 from ..models import ImageNetwork, routing_network
-from ..models.limits import BLANK
-from ..models.objects import present
-from ..routing import Attention, Spherical, Uniform, choose_engine
+from ..models.answers import present
+from ..models.evidence import BLANK
+from ..routing import choose_engine
 from ..routing.names import name_of
+from ..routing.routing import rule_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-FEW_STEPS = 100
+FEW_STEPS = 100  # steps of training until batch normalisation's running means are settled
 
 
 def introduction(
@@ -30,7 +31,7 @@ def introduction(
 ) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
-    if config.of_images:  # which nobody has counted before
+    if config.of_images:  # your own images
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
         each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
@@ -46,7 +47,7 @@ def introduction(
 
 
 def _blank(images: Images) -> str:
-    """A line where most images show next to nothing, as 12 bits of a camera do in files of 16."""
+    """A line if most images are nearly of one tone, as 12 bits of a camera are in 16-bit files."""
     pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
     if share <= 0.5:
@@ -56,7 +57,7 @@ def _blank(images: Images) -> str:
 
 
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
-    """A line where training is so short that batch normalisation's running means may not be there yet."""
+    """A line if training is so short that batch normalisation's running means may lag behind."""
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
         return ""
@@ -72,11 +73,12 @@ def result(
     Args:
         config: the settings.
         best: the network of the best epoch.
-        state: where the training ended, see ``training.loop.State``.
-        test: how the network did on the test images.
-        accelerator: what it was trained on.
+        state: the state of the training at its end, a ``training.loop.State``.
+        test: the network's answers to the test images.
+        accelerator: the accelerator of the training.
     """
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
+    kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
         "command": config.command(),
         "model": config.model,
@@ -91,7 +93,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(part.kappa.detach()) for part in best.modules() if isinstance(part, Spherical)],
+        "concentration": [float(kappa) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
         "engine": _engine(config, best, accelerator.device),
         **made_with(accelerator),
@@ -99,10 +101,10 @@ def result(
 
 
 def _engine(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine of the layer that is drawn; None where nothing is routed."""
+    """The engine of the layer that is drawn; None for a network without capsules."""
     if not network.routes:
         return None
-    layer: Any = routing_network(network, config.model).capsules  # its votes and its blank children fit each other
+    layer: Any = routing_network(network, config.model).capsules
     if config.engine != "auto":
         return config.engine
     return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
@@ -114,8 +116,8 @@ def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.
     routed: Any = routing_network(network, config.model)
     layer = routed.capsules
     below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
-    one_pass = isinstance(layer.routing, (Uniform, Attention))
-    passes = "one pass" if one_pass else f"{layer.routing.iterations} iterations"
+    rule = rule_of(layer.routing)
+    passes = "one pass" if rule is not None and rule.shown > 1 else f"{layer.routing.iterations} iterations"
     edges = layer.graph().num_edges()
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "

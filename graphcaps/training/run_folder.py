@@ -1,7 +1,9 @@
 """A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
-              checkpoints/{best,last,previous,epoch-K}.safetensors  figures/
+              checkpoints/{best,last,previous}.safetensors  figures/
+
+The networks that come with graphcaps are runs too, whose folders are only read: ``models/weights/<name>/``.
 """
 
 from __future__ import annotations
@@ -17,16 +19,14 @@ import math
 import os
 import shlex
 import shutil
-import tempfile
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, permitted, remove_unfinished, replacing, write_text
+from ..atomic import UNFINISHED, made, remove_unfinished, replacing, unfinished, write_text
 from ..config import PRESETS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..trace import RoutingTrace
@@ -34,51 +34,63 @@ from ..trace import RoutingTrace
 if TYPE_CHECKING:
     import torch
 
-    from ..models import ImageNetwork
-
 
 log = logging.getLogger(__name__)
+PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 
 
 class Busy(GraphcapsError):
     """Another process is training in the run folder."""
 
 
-class Run:
-    """One run folder; ``Run.create`` makes it, ``Run.open`` finds it."""
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read: its file, tensors and head."""
 
-    def __init__(self, path: Path, config: TrainConfig):
-        self.path, self.config = path, config
+    path: Path
+    tensors: dict[str, torch.Tensor]
+    head: dict
+
+
+class Run:
+    """One run folder; ``Run.create`` makes it, ``Run.open`` reads it.
+
+    Commands write figures and tables about the run into the folder ``results``: the run folder itself, but for a
+    network that comes with graphcaps.
+    """
+
+    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
+        self.path, self.config, self.results = path, config, results or path
 
     def __str__(self) -> str:
-        """The folder as a shell reads it."""
-        return shlex.quote(str(self.path))
+        """The folder, quoted for a shell."""
+        return f"{self.path.name}, inside graphcaps" if self.pretrained else shlex.quote(str(self.path))
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether it comes with graphcaps."""
+        return self.path.parent == PRETRAINED
 
     @classmethod
-    def create(cls, config: TrainConfig, names: Iterable[str] = (), **about) -> Run:
+    def create(cls, config: TrainConfig, **about) -> Run:
         """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
 
         It is made beside its place, under a hidden name, and then renamed.
 
         Args:
             config: the settings.
-            names: the first of these that is free is taken instead of ``config.name``.
             about: what else goes into config.json.
 
         Raises:
-            InputError: a setting can't work.
             GraphcapsError: the name is taken, or the folder can't be written.
         """
-        config.check()
-        cls.check_place(config)
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
             with made(config.out):
-                hidden = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=config.out))
+                hidden = unfinished(config.out / "run")
+                hidden.mkdir()
                 try:
                     write_text(hidden / "config.json", config.to_json(**about))
-                    hidden.chmod(permitted(0o777))  # mkdtemp's are for their owner alone
-                    for name in names or ([config.name] if config.name else numbered):
+                    for name in [config.name] if config.name else numbered:
                         with contextlib.suppress(FileExistsError, NotADirectoryError):
                             return cls(_renamed(hidden, config.out / name), config)
                     raise cls(config.out / config.name, config)._taken()
@@ -89,7 +101,7 @@ class Run:
 
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` where the name is taken or the folder can't be written; nothing is made."""
+        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
         run = cls(config.out / config.name, config)
         if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
             raise run._taken()
@@ -103,22 +115,30 @@ class Run:
         return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """Read a run folder; raise ``GraphcapsError`` where it isn't one."""
-        path = Path(path)
+    def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
+        """Read a run folder, or a network that comes with graphcaps.
+
+        Args:
+            path: the folder; or a name such as ``"mnist"``, if there is no folder of that name.
+            out: folder that holds the run folders; results of a network that comes with graphcaps are written there.
+
+        Raises:
+            GraphcapsError: not a run folder.
+        """
+        path, results = Path(path), None
+        if not path.exists() and str(path) in pretrained_names():
+            path, results = PRETRAINED / path, out / f"pretrained-{path}"
         try:
             text = (path / "config.json").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            raise GraphcapsError(
-                f"run: expected a run folder with a config.json, got {path}. List them with: graphcaps runs"
-            ) from None
-        return cls(path, TrainConfig.from_json(text, str(path / "config.json")))
+            then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
+            raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
+        return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
 
     def lock(self) -> contextlib.AbstractContextManager:
-        """Hold the folder for writing, rid of what killed writers left; raise ``Busy`` while another does."""
+        """Hold the folder for writing, and remove what killed writers left; raise ``Busy`` while another holds it."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
-            self.held = os.stat(self.path)
         except filelock.Timeout:
             raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
@@ -127,44 +147,37 @@ class Run:
             remove_unfinished(folder)
         return held
 
-    def is_there(self) -> bool:
-        """Whether the folder is still the one that was locked, with its settings in it."""
-        try:
-            return os.path.samestat(os.stat(self.path), self.held) and (self.path / "config.json").exists()
-        except OSError:
-            return False
-
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images), ``"last"``, ``"previous"`` or early ``"epoch-1"``."""
+        """Path of the ``"best"`` (on validation images), ``"last"`` or ``"previous"`` weights."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
-    def newest_checkpoint(self) -> tuple[Path | None, str]:
-        """The newest of the last two checkpoints that is sound, None before there is one; what is wrong with others.
+    def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
+        """The newest of the last two checkpoints that is sound, or None; and a report of damage to a newer one.
 
         Raises:
-            GraphcapsError: none of them is sound, or config.json isn't what the weights were trained in.
+            GraphcapsError: none of them is sound, or config.json differs from the settings of the training.
         """
         from . import checkpoint
 
         damage = ""
         for path in filter(Path.exists, map(self.checkpoint, ("last", "previous"))):
             try:
-                head = checkpoint.read(path)[1]
+                tensors, head = checkpoint.read(path)
             except GraphcapsError as error:
                 damage += f"{error}. "
             else:
                 self.check_trained(head)
-                return path, damage
+                return Checkpoint(path, tensors, head), damage
         if damage:
             raise GraphcapsError(f"{damage}No other is left: train another run")
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` where config.json isn't what the weights with this head were trained in."""
+        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's head."""
         self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
 
     def write_metrics(self, history: list[dict]) -> None:
-        """Write metrics.csv: one row per epoch done."""
+        """Write metrics.csv: one row per finished epoch."""
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
         writer.writeheader()
@@ -172,11 +185,11 @@ class Run:
         write_text(self.path / "metrics.csv", text.getvalue())
 
     def write_result(self, result: dict) -> None:
-        """Write result.json: what the finished run reached."""
+        """Write result.json: the results of a finished run."""
         write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def result(self) -> dict | None:
-        """What the run reached, or None while it isn't finished."""
+        """The content of result.json, or None until the run is finished."""
         path = self.path / "result.json"
         try:
             return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
@@ -192,7 +205,7 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` where they can't be read."""
+        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` if they can't be read."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -207,7 +220,7 @@ class Run:
             raise GraphcapsError(f"{path}: expected {wanted}, got: {error}. {then}") from None
 
     def metrics(self) -> list[dict[str, float]]:
-        """Rows of metrics.csv; none before the first epoch ends."""
+        """The rows of metrics.csv; none before the first epoch ends."""
         path = self.path / "metrics.csv"
         try:
             with open(path, encoding="utf-8", newline="") as file:
@@ -220,15 +233,8 @@ class Run:
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
-    def network(self, which: str = "best") -> ImageNetwork:
-        """The network with these weights, on the CPU; raise ``GraphcapsError`` where there is no sound checkpoint."""
-        from .checkpoint import read, read_model
-
-        self.check_trained(read(self.checkpoint(which))[1])
-        return read_model(self.checkpoint(which))
-
     def trace(self) -> RoutingTrace:
-        """The recorded routing; raise ``GraphcapsError`` where there is none."""
+        """The recorded routing; raise ``GraphcapsError`` if there is none."""
         model = self.config.model
         if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
@@ -236,7 +242,7 @@ class Run:
 
 
 def _renamed(hidden: Path, path: Path) -> Path:
-    """Give a folder another name; raise ``FileExistsError`` where that is taken, but by an empty folder."""
+    """Rename a folder; raise ``FileExistsError`` if the name is taken, unless by an empty folder."""
     try:
         return hidden.rename(path)
     except OSError as error:
@@ -250,13 +256,13 @@ def _is_empty(folder: Path) -> bool:
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
-    """All run folders in ``folder``, newest first (by what they wrote last); says which it can't read."""
-    found = []
+    """All run folders in ``folder``, the last written first; a warning names those that can't be read."""
+    runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # a process that was killed was making it
+        if path.parent.name.startswith(UNFINISHED):  # left by a killed process
             continue
         try:
-            found.append(Run.open(path.parent))
+            runs.append(Run.open(path.parent))
         except GraphcapsError as error:
             log.warning("left out: %s", error)
 
@@ -264,49 +270,51 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
         files = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]
         return max(file.stat().st_mtime for file in files if file.exists())
 
-    return sorted(found, key=touched, reverse=True)
+    return sorted(runs, key=touched, reverse=True)
 
 
-def newest_run(folder: str | Path = "runs") -> Run:
-    """The run last written to; raise ``GraphcapsError`` where there is none."""
-    runs = find_runs(folder)
-    if not runs:
-        then = "Train one: graphcaps train --dataset digits"
-        raise GraphcapsError(f"run: expected a run folder in {folder}, got none. {then}")
-    return runs[0]
+def pretrained_names() -> list[str]:
+    """The names of the networks that come with graphcaps."""
+    return sorted(path.name for path in PRETRAINED.iterdir())
 
 
-def named_or_newest(run: Path | None, folder: Path) -> Run:
-    """The run in the folder ``run``, else the one in ``folder`` that was last written to; as commands are asked."""
-    return Run.open(run) if run is not None else newest_run(folder)
+def open_run(run: Path | None, out: Path) -> Run:
+    """The run that a command is about: as ``Run.open`` reads it; without one, the newest in ``out``, else ``mnist``."""
+    runs = find_runs(out) if run is None else []
+    return runs[0] if runs else Run.open("mnist" if run is None else run, out)
 
 
 def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
-    """Load the network of a run in eval mode; ``CapsNet.from_pretrained`` has those that come with graphcaps.
+    """Load a trained network in eval mode.
 
     Args:
-        run: path of the run folder, or the run.
-        which: ``"best"`` (on validation images) or ``"last"``.
+        run: a run folder or a `Run`; a weights file, such as ``runs/NAME/checkpoints/last.safetensors``; or the name
+            of a network that comes with graphcaps: ``"mnist"``, or ``"multimnist"``, two overlapping digits in 36 x 36
+            pixels. These two have no decoder, so that their output's ``reconstruction`` is None.
+        which: of a run's weights: ``"best"`` (on validation images) or ``"last"``.
+        device: a device of torch.
 
     Returns:
         ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class, and ``limits``.
 
     Raises:
         GraphcapsError: not a run folder, or no sound checkpoint in it.
+
+    >>> import torch
+    >>> net = load("mnist")
+    >>> net.image_shape, net.class_names[4], net(torch.zeros(2, 1, 28, 28)).lengths.shape
+    ((1, 28, 28), '4', torch.Size([2, 10]))
     """
     import torch
 
-    expect(isinstance(run, (str, Path, Run)), "run", "the path of a run folder, or a Run", repr(run)[:40])
-    run = run if isinstance(run, Run) else Run.open(run)
-    return run.network(which).to(device).to(memory_format=torch.channels_last).eval()  # as it was trained
+    from .checkpoint import read_model
 
-
-def load_routing(run: Run, device: str = "cpu") -> Any:
-    """The best network of a run, as ``load`` gives it, where it routes.
-
-    Raises:
-        GraphcapsError: as ``load``, and for a run of a CNN.
-    """
-    from ..models import routing_network
-
-    return routing_network(load(run, device=device), str(run))
+    wanted = "a run folder, a weights file or a name"
+    expect(isinstance(run, (str, Path, Run)), "run", wanted, repr(run)[:40])
+    if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
+        model, _ = read_model(Path(run))
+    else:
+        run = run if isinstance(run, Run) else Run.open(run)
+        model, head = read_model(run.checkpoint(which))
+        run.check_trained(head)
+    return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format of its training

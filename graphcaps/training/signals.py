@@ -1,4 +1,4 @@
-"""Stopping in good order: a signal becomes a note that a loop reads when it can save, or ends what can't be saved."""
+"""Ctrl-C and SIGTERM: a training notes them until it can save; other commands stop at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Notes Ctrl-C and SIGTERM while the block runs, in ``signum`` (0: none came).
+    """Notes Ctrl-C and SIGTERM in ``signum`` while the block runs; 0: none came.
 
-    A second Ctrl-C does what it would have done before the block.
+    A second Ctrl-C has the effect that it had before the block.
     """
 
     signum = 0
@@ -53,8 +53,8 @@ class StopSignals:
 class StopAtOnce(StopSignals):
     """Ctrl-C and SIGTERM raise ``Stopped`` while the block runs.
 
-    Where that isn't sure to come through, the process ends there and then, with a line and the signal's exit status:
-    while a module is imported, which would be left half made for what cleans up, and at a second signal.
+    While a module is imported, and at a second signal, the process ends immediately instead, with a line and the
+    signal's exit status: an exception could leave a half-imported module, which later code would fail on.
     """
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
@@ -65,7 +65,7 @@ class StopAtOnce(StopSignals):
         raise Stopped(signum)
 
     def ignore_later(self) -> None:
-        """After the block, while Python ends, both signals are ignored: there is nothing left to stop."""
+        """Ignore both signals after the block, while Python ends: there is nothing left to stop."""
         self.before = dict.fromkeys(self.before, signal.SIG_IGN)
 
 

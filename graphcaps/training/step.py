@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..models import CapsNetOutput, CNNOutput, ImageNetwork, MatrixOutput
-from ..models.objects import overlaid
+from ..models.answers import overlaid
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -31,10 +31,10 @@ def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Lea
     """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
 
     Args:
-        network: untrained, or to be trained on; it is moved, not copied. Of several processes on GPUs, batch
-            normalisation is over all their images; on CPUs, where torch has none such, over each one's own.
+        network: it is moved, not copied. With several processes on GPUs, batch normalisation is over all their images;
+            on CPUs, for which torch has no such layer, over each process's own.
         rate: the learning rate, > 0.
-        accelerator: of Hugging Face's Accelerate.
+        accelerator: from Hugging Face's Accelerate.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
@@ -61,11 +61,11 @@ def training_step(
     """Forward, loss, backward and Adam on one batch.
 
     Args:
-        learner: whose network is in training mode.
-        images: (B, C, H, W) in [0, 1]; of several objects, their layers (B, K, C, H, W).
+        learner: its network is in training mode.
+        images: (B, C, H, W) in [0, 1]; if they show several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
         progress: the share of training that is done, in [0, 1].
-        weight: of this process's images in the mean over those of all processes, as ``Batches.weight`` gives it.
+        weight: the weight of this process's images in the mean over all processes, see ``Batches.weight``.
 
     Returns:
         the loss (), detached, and the network's output.
@@ -79,7 +79,7 @@ def training_step(
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:
-    """Learning rate of one step: from peak / 25 up over the first 30 %, then down to nearly 0 (Smith & Topin 2018).
+    """The learning rate of one step: from peak / 25 up over the first 30 %, then down to nearly 0 (Smith & Topin 2018).
 
     >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 30, 65, 99)]
     [0.04, 1.0, 0.5, 0.001]

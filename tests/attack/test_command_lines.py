@@ -18,11 +18,11 @@ from .. import small
 TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out runs"
 NINES, LARGE = "9" * 400, str(2**70)
 REFUSED = [
-    (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected at most"),
-    (f"{TRAIN} --iterations {LARGE}", 2, "iterations: expected at most"),
-    (f"viz --random 20x10 --iterations {LARGE}", 2, "iterations: expected at most"),
+    (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected an integer from 1"),
+    (f"{TRAIN} --iterations {LARGE}", 2, "iterations: expected an integer from 1"),
+    (f"viz --random 20x10 --iterations {LARGE}", 2, "iterations: expected an integer from 1"),
     (f"{TRAIN} --seed {LARGE}", 2, "seed: expected an integer from 0"),
-    (f"{TRAIN} --batch-size {NINES}", 2, "batch_size: expected from 1"),
+    (f"{TRAIN} --batch-size {NINES}", 2, "batch_size: expected at most"),
     (f"{TRAIN} --learning-rate 1e400", 2, "learning_rate: expected a number > 0"),
     (f"{TRAIN} --name a\udcffb", 2, "name: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --name a\nb", 2, "name: expected a path in UTF-8 without line breaks"),

@@ -1,4 +1,4 @@
-"""Generators draw what their papers say; readers take small files in the official formats, and refuse others."""
+"""Generators draw what their papers describe; readers read small files in the published formats."""
 
 from __future__ import annotations
 
@@ -17,35 +17,21 @@ from experiments.data.beliefs import beliefs
 from experiments.data.cora import load_cora
 from experiments.data.factors import FactorGraph, factor_graph, within
 from experiments.data.motifs import MOTIFS, motif_graphs
+from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
 from experiments.data.tu import load_graphs, read_graphs
 from graphcaps import dgl
 from graphcaps.errors import InputError
 
-from . import planetoid, rings
-
-
-def digest(*arrays) -> str:
-    parts = b"".join(np.ascontiguousarray(array, np.int64).tobytes() for array in arrays)
-    return hashlib.sha256(parts).hexdigest()[:16]
-
-
-def matrix(graph) -> torch.Tensor:
-    found = torch.zeros(graph.num_nodes(), graph.num_nodes())
-    found[graph.edges()] = 1
-    return found
-
-
-# Latent factors
+from . import small_data
 
 
 def by_enumeration(data, given):
     """Probabilities from all labels of all other nodes, weighed by how likely each draws the graph."""
     nodes, size = data.labels.shape
-    classes = data.num_classes
     joined = set(zip(*(ends.tolist() for ends in data.graph.edges()), strict=True))
     free = [node for node in range(nodes) if node not in given.tolist()]
-    weights, sums, causes = 0.0, torch.zeros(nodes, size, classes).double(), 0.0
-    for drawn in itertools.product(range(classes), repeat=len(free) * size):
+    weights, sums, causes = 0.0, torch.zeros(nodes, size, data.num_classes).double(), 0.0
+    for drawn in itertools.product(range(data.num_classes), repeat=len(free) * size):
         each = data.labels.clone()
         each[free] = torch.tensor(drawn).view(len(free), size)
         chance = 1.0
@@ -54,7 +40,7 @@ def by_enumeration(data, given):
             chance *= 1 - none if (i, j) in joined else none
         src, dst = data.graph.edges()
         ways = torch.where(each[src] == each[dst], data.p, data.q).double()
-        weights, sums = weights + chance, sums + chance * F.one_hot(each, classes)
+        weights, sums = weights + chance, sums + chance * F.one_hot(each, data.num_classes)
         causes += chance * ways / ways.sum(1, keepdim=True)
     return sums / weights, causes / weights
 
@@ -76,110 +62,98 @@ def test_beliefs_are_those_of_all_labels_enumerated(size, pairs):
 def test_an_edge_joins_one_class_of_each_of_its_factors_but_for_the_few_between():
     data = factor_graph(3, 4)
     src, dst = data.graph.edges()
-    assert torch.equal(data.features, matrix(data.graph) + torch.eye(1000))
-    assert data.factors.any(dim=1).all() and data.factors.any(dim=0).all()
-    same = data.labels[src] == data.labels[dst]
-    between = (data.factors & ~same).sum().item() / 2
+    assert data.factors.any(dim=1).all() and torch.equal(*data.factors.chunk(2)) and (src != dst).all()
+    between = (data.factors & ~(data.labels[src] == data.labels[dst])).sum().item() / 2
     assert abs(between - 4 * 3e-5 * 999 * 500 * 15 / 16) < 4 * 60**0.5  # 56 expected, and four standard deviations
-    causes = dict(zip(zip(src.tolist(), dst.tolist(), strict=True), data.factors.tolist(), strict=True))
-    assert all(a != b and causes[b, a] == cause for (a, b), cause in causes.items())
     for k in range(4):
         sizes = torch.bincount(data.labels[:, k])
         rate = (data.factors[:, k].sum() / (sizes * (sizes - 1)).sum()).item()
         assert rate == pytest.approx(within(4, 40, 1000, 16, 3e-5), rel=0.05)
-    which, factor = data.single()
-    assert torch.equal(data.factors.sum(1) == 1, torch.zeros(len(src), dtype=torch.bool).index_fill(0, which, True))
-    assert data.factors[which, factor].all()
 
 
-def test_the_same_seed_is_the_same_graph_for_ever():
-    data = factor_graph(0, 4)
+def test_the_same_seed_is_the_same_graph_on_every_machine():
+    def digest(*arrays) -> str:
+        return hashlib.sha256(b"".join(np.asarray(each).astype(np.int64).tobytes() for each in arrays)).hexdigest()[:16]
+
+    data, motifs = factor_graph(0, 4), motif_graphs(0, graphs=50)
     assert digest(*data.graph.edges(), data.labels, data.factors, data.train, data.test) == "fb96a6c4ddcb6846"
-    assert digest(*factor_graph(1, 4).graph.edges()) != digest(*data.graph.edges())
-    motifs = motif_graphs(0, graphs=50)
     assert digest(motifs.adjacency, motifs.labels) == "3db67e0c7216259d"
-
-
-# Motifs
 
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_a_graph_of_motifs_is_the_union_of_half_of_them_each_whole(count):
     data = motif_graphs(1, count, graphs=40)
-    assert data.motif_names == tuple(MOTIFS)[:count] and set(data.labels.sum(axis=1)) == {(count + 1) // 2}
+    assert set(data.labels.sum(axis=1)) == {(count + 1) // 2}
     for adjacency, labels in zip(data.adjacency, data.labels, strict=True):
-        for name, part, held in zip(data.motif_names, adjacency, labels, strict=True):
+        for name, part, held in zip([*MOTIFS][:count], adjacency, labels, strict=True):
             drawn = nx.from_numpy_array(part)
             drawn.remove_nodes_from([*nx.isolates(drawn)])
             assert nx.is_isomorphic(drawn, MOTIFS[name]() if held else nx.Graph())
-    assert len(set(map(bytes, data.adjacency))) == 40
 
 
-# Cora
-
-
-def test_cora_is_what_its_archive_says(data):
-    found, wanted = load_cora(data), planetoid.arrays()
-    assert [len(part) for part in (found.train, found.val, found.test)] == [9, 12, 15]
-    assert len({*found.train.tolist(), *found.val.tolist(), *found.test.tolist()}) == 36
-    src, dst = (ends.tolist() for ends in found.graph.edges())
+def test_cora_is_what_its_archive_holds(data):
+    papers, wanted = load_cora(data), small_data.cora()
+    src, dst = (ends.tolist() for ends in papers.graph.edges())
     pairs = set(map(tuple, wanted["edges"].tolist()))
     assert set(zip(src, dst, strict=True)) == pairs | {(j, i) for i, j in pairs} and len(src) == 180
-    words = wanted["feature_indices"].reshape(60, 3)
-    assert torch.allclose(found.features.gather(1, torch.from_numpy(words).long()), torch.full((60, 3), 1 / 3))
-    assert torch.allclose(found.features.sum(dim=1), torch.ones(60))
-    assert found.labels.tolist() == wanted["labels"].tolist()
+    words = torch.from_numpy(wanted["feature_indices"].reshape(60, 3))
+    assert torch.allclose(papers.features.gather(1, words), torch.full((60, 3), 1 / 3))
+    assert torch.allclose(papers.features.sum(dim=1), torch.ones(60))
 
 
-# MUTAG and PROTEINS
-
-
-def plain(graph) -> tuple:
-    """Tags and edges of a DGLGraph as lists."""
-    return graph.ndata["tag"].tolist(), sorted(zip(*(ends.tolist() for ends in graph.edges()), strict=True))
-
-
-def test_the_graphs_are_those_of_the_file_whatever_stands_behind_the_neighbours(data):
-    path = data / "tu" / "MUTAG" / "MUTAG.txt"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(line + " 0.5 -1e3 7" * (len(line.split()) > 2) for line in lines))
-    found, names = load_graphs("MUTAG", data), {1: 0, 3: 1, 5: 2}
-    for number, graph in enumerate(found.graphs):
-        label, nodes = rings.graph(number)
-        edges = sorted((i, j) for i, (_, neighbours) in enumerate(nodes) for j in neighbours)
-        assert plain(graph) == ([names[tag] for tag, _ in nodes], edges)
-        assert torch.equal(graph.ndata["feat"].argmax(dim=1), graph.ndata["tag"])
-        assert found.labels[number] == label // 2
-    assert len(found) == 64 and len(np.unique(np.concatenate(found.folds))) == 60
-    batch = found.batch(np.array([7, 0, 63]))
-    assert [plain(graph) for graph in dgl.unbatch(batch)] == [plain(found.graphs[k]) for k in (7, 0, 63)]
-
-
-# The file starts: "64", "5 2", "1 3 3 1 4", "1 2 0 2", "1 2 1 3", "1 2 2 0", "5 1 0", "6 0"
-@pytest.mark.parametrize(
-    ("line", "text", "wanted"),
-    [
-        (1, "63", "expected the end of the file, got more lines"),
-        (1, "65", r"line \d+: expected 'n label' of a graph"),
-        (3, "1 3 3 1 5", "line 3: expected 3 neighbours, 0 to 4 but 0, each once"),
-        (6, "1 1 2", "line 7: expected the last line of a graph whose neighbours are named at both ends"),
-    ],
-)
-def test_a_wrong_line_is_named_by_file_and_number(data, line, text, wanted):
-    path = data / "tu" / "MUTAG" / "MUTAG.txt"
-    lines = path.read_text().splitlines()
-    lines[line - 1] = text
-    path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(InputError, match=f"MUTAG.txt.*{wanted}"):
+def test_the_graphs_are_those_of_the_file_and_of_the_repositorys_archive(data, tmp_path, monkeypatch):
+    folder, graphs = data / "tu" / "MUTAG", load_graphs("MUTAG", data)
+    for number, graph in enumerate(graphs.graphs):
+        label, nodes = small_data.ring(number)
+        edges = sorted((i, j) for i, (_, others) in enumerate(nodes) for j in others)
+        assert graph.ndata["tag"].tolist() == [{1: 0, 3: 1, 5: 2}[tag] for tag, _ in nodes]
+        assert sorted(zip(*(ends.tolist() for ends in graph.edges()), strict=True)) == edges
+        assert graphs.labels[number] == label // 2
+    assert len(graphs) == 64 and len(np.unique(np.concatenate(graphs.folds))) == 60
+    with zipfile.ZipFile(tmp_path / "dataset.zip", "w") as archive:
+        for path in folder.iterdir():
+            part = "10fold_idx/" if path.stem.startswith("test_idx") else ""
+            archive.write(path, f"dataset/MUTAG/{part}{path.name}")
+    monkeypatch.setattr(tu, "URL", (tmp_path / "dataset.zip").as_uri())
+    assert [*load_graphs("MUTAG", tmp_path / "new").folds[0]] == [*graphs.folds[0]]
+    path = folder / "MUTAG.txt"
+    path.write_text(path.read_text().replace("1 3 3 1 4", "1 3 3 1 2", 1))
+    with pytest.raises(
+        InputError, match="MUTAG.txt: expected neighbours that are named at both ends, got others, in g"
+    ):
         read_graphs(path)
 
 
-def test_the_needed_files_of_the_repositorys_archive_are_downloaded(data, tmp_path, monkeypatch):
-    folder = data / "tu" / "MUTAG"
-    with zipfile.ZipFile(tmp_path / "dataset.zip", "w") as archive:
-        archive.write(folder / "MUTAG.txt", "dataset/MUTAG/MUTAG.txt")
-        for k in range(1, 11):
-            archive.write(folder / f"test_idx-{k}.txt", f"dataset/MUTAG/10fold_idx/test_idx-{k}.txt")
-    monkeypatch.setattr(tu, "URL", (tmp_path / "dataset.zip").as_uri())
-    found = load_graphs("MUTAG", tmp_path / "new")
-    assert list(map(plain, found.graphs)) == list(map(plain, load_graphs("MUTAG", data).graphs))
+def test_pairs_are_joined_both_ways_and_have_the_kinds_of_either_direction():
+    ends = np.array([[2, 0, 1, 2, 0], [0, 2, 1, 1, 2]])
+    graph, kinds = joined(ends, np.eye(5, dtype=bool), 4)
+    assert [each.tolist() for each in graph.edges()] == [[0, 1, 2, 2], [2, 2, 0, 1]] and graph.num_nodes() == 4
+    assert kinds.tolist() == [[True, True, False, False, True], [False, False, False, True, False]] * 2
+
+
+def test_every_graph_has_edges_and_kinds_both_ways_and_disjoint_parts(data):
+    folder = data / "graphs"
+    found = [human_go(folder / "humango.npz", 0), umls(folder / "umls.npz", 0)]
+    found += [published_factors(folder / "factors-4.npz"), drawn_factors(0, 4)]
+    for each in found:
+        src, dst = (ends.view(2, -1) for ends in each.graph.edges())
+        assert torch.equal(src[0], dst[1]) and torch.equal(src[1], dst[0]) and (src != dst).all()
+        assert torch.equal(*each.kinds.chunk(2)) and each.kinds.shape[1] == len(each.names)
+        parts = torch.cat([each.train, each.val, each.test])
+        assert len(parts.unique()) == len(parts) == len(each.items) == len(each.labels)
+    src, dst = found[2].graph.edges()
+    assert torch.equal(found[2].kinds, found[2].labels[src] == found[2].labels[dst])
+    with pytest.raises(InputError, match=r"graphs: expected .*umls.npz, got no such file"):
+        umls(folder / "none" / "umls.npz", 0)
+
+
+def test_concepts_are_joined_by_training_triples_alone_and_no_pair_is_in_two_parts(data):
+    found, arrays = umls(data / "graphs" / "umls.npz", 3), small_data.umls()
+    pairs = [{tuple(sorted(row)) for row in arrays[name][:, ::2].tolist()} for name in ("train", "valid", "test")]
+    train, valid, test = ({pair for pair in part if pair[0] != pair[1]} for part in pairs)
+    for numbers, wanted in ((found.train, train), (found.val, valid - train), (found.test, test - train - valid)):
+        related = found.labels[numbers, 0] == 1
+        assert set(map(tuple, found.items[numbers[related]].tolist())) == wanted and 2 * len(wanted) == len(numbers)
+        others = set(map(tuple, found.items[numbers[~related]].tolist()))
+        assert not others & (train | valid | test) and len(others) == len(wanted)
+    assert torch.equal(torch.stack(found.graph.edges(), dim=1)[: len(train)], found.items[: len(train)])

@@ -29,7 +29,7 @@ def test_each_kind_of_drawing_is_read_as_the_clean_one_but_for_its_shape():
     seen = Seen()
     draws = [(kind, np.random.default_rng(k)) for k, kind in enumerate(drawings.DRAWINGS.values())]
     made = [kind(drawings.on_sheet(SEVEN, draw), draw) for kind, draw in draws]
-    answers, doubted = drawings.asked(seen, 20 / 28, made)
+    answers, doubted = drawings.answers_to(seen, 20 / 28, made)
     assert answers == [1] * len(made) and not doubted.any()
     for name, image in zip(drawings.DRAWINGS, seen.images, strict=True):
         far = float((image - seen.images[0]).abs().mean())

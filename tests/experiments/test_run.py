@@ -1,9 +1,8 @@
-"""A trial is done once, whoever asks for it, and a stopped run loses none that has ended."""
+"""A trial is run once, and a stopped run loses none that has ended; settings and epochs are chosen on validation."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from torch import nn
 from experiments import run
 from experiments.run import Place
 from graphcaps.errors import GraphcapsError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def squared(place: Place, number: int) -> dict:
@@ -40,70 +37,33 @@ def trials(*numbers: int) -> list[dict]:
 
 
 def test_what_has_ended_is_not_repeated_and_results_come_in_order(place):
-    assert run.run(squared, trials(1, 2), place, "squares") == [{"square": 1}, {"square": 4}]
-    again = run.run(squared, trials(3, 2, 1), place, "squares")
-    assert again == [{"square": 9}, {"square": 4}, {"square": 1}] and ran(place) == [1, 2, 3]
+    run.run(squared, trials(1, 2), place, "squares")
+    assert run.run(squared, trials(3, 2, 1), place, "squares") == [{"square": 9}, {"square": 4}, {"square": 1}]
+    assert sorted(ran(place)) == [1, 2, 3]
 
 
-def test_a_run_that_is_stopped_goes_on_after_what_has_ended(place):
-    def stop() -> None:
-        if len(ran(place)) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run.run(squared, trials(1, 2, 3), place, "squares", after=stop)
-    run.run(squared, trials(1, 2, 3), place, "squares")
-    assert ran(place) == [1, 2, 3]
-
-
-def test_a_trial_that_fails_leaves_the_others_alone(place):
+def test_a_trial_that_fails_leaves_the_others_alone_and_a_damaged_result_is_made_again(place):
     with pytest.raises(GraphcapsError, match="squares, {'number': -1}: number -1"):
         run.run(squared, trials(1, -1, 3), place, "squares")
-    assert ran(place) == [1, -1, 3] and run.cached(squared, {"number": 3}, place) == {"square": 9}
-    assert not list(place.cache.glob(".unfinished*"))
+    assert sorted(ran(place)) == [-1, 1, 3] and run.cached(squared, {"number": 3}, place) == {"square": 9}
+    Path(place.cache / f"{run.key(squared, {'number': 3})}.json").write_text('{"result')
+    assert run.run(squared, trials(3), place, "squares") == [{"square": 9}] and sorted(ran(place)) == [-1, 1, 3, 3]
 
 
-def test_a_damaged_result_is_made_again(place):
-    run.run(squared, trials(5), place, "squares")
-    (file,) = place.cache.glob("*.json")
-    file.write_text('{"result')
-    assert run.run(squared, trials(5), place, "squares") == [{"square": 25}] and ran(place) == [5, 5]
+def test_two_runs_at_once_share_the_work_and_a_pool_gives_the_same(place):
+    wanted = [{"square": number**2} for number in range(20)]
+    with ThreadPoolExecutor(2) as both:
+        found = [both.submit(run.run, squared, trials(*range(20)), place, "squares") for _ in range(2)]
+        assert [each.result() for each in found] == [wanted, wanted]
+    assert sorted(ran(place)) == list(range(20))
+    other = Place(place.data, place.data / "other", processes=2)
+    assert run.run(squared, trials(*range(20)), other, "squares") == wanted
 
 
 def test_a_trial_is_named_by_its_function_and_all_settings():
     names = {run.key(function, each) for function in (squared, run.cached) for each in (*trials(1, 2), {"other": 1})}
     assert len(names) == 6
     assert run.key(squared, {"a": 1, "b": 2}) == run.key(squared, {"b": 2, "a": 1})
-
-
-SCRIPT = """
-import sys, time
-from pathlib import Path
-from experiments import run
-
-def slow(place, number):
-    with (place.data / "ran").open("a") as file:
-        file.write(f"{number}\\n")
-    time.sleep(0.02)
-    return {"square": number ** 2}
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    (folder / sys.argv[2]).touch()
-    while not ((folder / "a").exists() and (folder / "b").exists()):
-        time.sleep(0.01)
-    place = run.Place(folder, folder / "cache", processes=1)
-    found = run.run(slow, [{"number": n} for n in range(20)], place, "squares")
-    assert [each["square"] for each in found] == [n ** 2 for n in range(20)]
-"""
-
-
-def test_two_processes_at_once_share_the_work_and_lose_nothing(place, tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path)]
-    both = [subprocess.Popen([*command, name], env={"PYTHONPATH": str(ROOT)}) for name in "ab"]
-    assert [process.wait(timeout=300) for process in both] == [0, 0]
-    assert sorted(ran(place)) == list(range(20)) and len(list(place.cache.glob("*.json"))) == 20
 
 
 def scored(place: Place, network: str, settings: dict, seed: int) -> dict:
@@ -113,15 +73,14 @@ def scored(place: Place, network: str, settings: dict, seed: int) -> dict:
 
 def test_each_networks_best_settings_are_trained_from_other_seeds(place):
     settings = {"a": [{"score": 0.2}, {"score": 0.5}], "b": [{"score": 0.9}, {"score": 0.3}]}
-    found = run.choose_and_test(scored, settings, (100, 101), 3, place)
+    found = run.choose_and_test(scored, settings, (100, 101), 3, place, {})
     assert {network: chosen["score"] for network, (chosen, _) in found.items()} == {"a": 0.5, "b": 0.9}
     assert [[fit["seed"] for fit in fits] for _, fits in found.values()] == [[0, 1, 2]] * 2
     assert {fit["score"] for fit in found["a"][1]} == {0.5} and len(list(place.cache.glob("*.json"))) == 2 * (4 + 3)
 
 
 def test_the_epoch_of_the_lowest_loss_is_taken_and_patience_ends():
-    model, labels, values = nn.Linear(1, 2), torch.tensor([0, 1]), iter([3.0, 1.0, 2.0, 2.0])
-    epochs = []
+    model, values, epochs = nn.Linear(1, 2), iter([3.0, 1.0, 2.0, 2.0]), []
 
     def losses():
         epochs.append(len(epochs) + 1)
@@ -129,16 +88,12 @@ def test_the_epoch_of_the_lowest_loss_is_taken_and_patience_ends():
         return []
 
     def fit(loss):
-        return run.fit(
-            model,
-            losses,
-            lambda: (torch.tensor([[1.0, 0.0], [1.0, 0.0]]), labels),
-            lambda: torch.stack([torch.zeros(1), model.weight[0].detach()], dim=1),
-            **{"lr": 0.1, "epochs": 9, "patience": 2, "loss": loss},
-        )
+        answers = {"val": torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "test": torch.tensor([[1.0, 0.0], [0.0, 1.0]])}
+        settings = {"lr": 0.1, "epochs": 9, "patience": 2, "loss": loss}
+        return run.fit(model, losses, lambda part: (answers[part], torch.tensor([0, 1])), "val", "test", **settings)
 
     found = fit(lambda scores, labels: torch.tensor(next(values)))
     assert epochs == [1, 2, 3, 4] and model.weight.flatten().tolist() == [2, 2]
-    assert (found["epoch"], found["val_loss"], found["val_accuracy"], found["predicted"]) == (2, 1.0, 0.5, [1])
+    assert (found["epoch"], found["val_loss"], found["val_accuracy"], found["test"]) == (2, 1.0, 0.5, 1.0)
     with pytest.raises(GraphcapsError, match="epoch 1: expected a finite validation loss, got nan"):
         fit(lambda scores, labels: torch.tensor(float("nan")))

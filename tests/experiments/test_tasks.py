@@ -1,4 +1,4 @@
-"""The tasks on graphs choose fairly and without test labels, count what they say, and their command goes on."""
+"""The tasks on graphs choose fairly and without test labels, count what they publish, and their command goes on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
+from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import run
 from experiments.__main__ import main
-from experiments.data.cora import load_cora
+from experiments.data import motifs as motif_data
+from experiments.data import tu
 from experiments.data.factors import factor_graph
-from experiments.data.motifs import motif_graphs
-from experiments.data.tu import load_graphs
 from experiments.run import Place
-from experiments.tasks import cora, factors, molecules, motifs
-from graphcaps.trace import RoutingTrace
+from experiments.tasks import cora, defaults, factors, labels, molecules, motifs, overview, relations
+
+from . import small_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,65 +32,50 @@ def place(data, tmp_path) -> Place:
 
 @pytest.fixture
 def few(monkeypatch):
-    """Sixty graphs of motifs, graphs of factors with 96 nodes of 4 classes, and few epochs."""
-    shrunk = partial(factor_graph, nodes=96, classes=4, degree=10.0)
-    monkeypatch.setattr(factors, "factor_graph", shrunk)
+    """Sixty graphs of motifs, graphs of factors with 96 nodes of 4 classes."""
+    monkeypatch.setattr(factors, "factor_graph", partial(factor_graph, nodes=96, classes=4, degree=10.0))
     monkeypatch.setattr(motifs, "GRAPHS", 60)
     monkeypatch.setattr(motifs, "BATCH", 21)
-    return shrunk
+    return factors.factor_graph
 
 
-def timeless(result: dict) -> dict:
-    return {**result, "seconds": 0}
+JOBS = {
+    "cora": lambda place: cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8),
+    "molecules": lambda place: molecules.fit(place, "mutag", "capsules", molecules.SETTINGS[0], 3, 0, 4),
+    "factors": lambda place: factors.fit(place, "capsules", {"layers": 1, "heads": "own", "lr": 0.02}, 0, 2, 25),
+    "motifs": lambda place: motifs.fit(place, "capsules", motifs.SETTINGS["capsules"][0], 0, 4, 3),
+    "HumanGO": lambda place: relations.fit(place, "mutual", relations.SETTINGS["mutual"][0], 0, "HumanGO", 3),
+    "UMLS": lambda place: relations.fit(place, "mutual", relations.SETTINGS["mutual"][0], 0, "UMLS", 3),
+    "beliefs": lambda place: labels.fit(place, "beliefs", labels._BELIEFS[0], 0, labels.DATA[0], "told", True),
+    "labels": lambda place: labels.fit(place, "mutual", labels._OTHERS[0], 0, labels.DATA[0], "told", True),
+}
 
 
-# No training sees a test label
+@pytest.mark.parametrize("name", JOBS)
+def test_training_sees_no_test_label(name, place, few, monkeypatch):
+    first = JOBS[name](place)
 
+    def flipped(original, *given):
+        data = original(*given)
+        array, test = data.labels, data.folds[3] if name == "molecules" else data.test
+        other = array.clone() if isinstance(array, torch.Tensor) else array.copy()
+        other[test] = (other[test] + 1) % (int(array.max()) + 1)
+        kinds = {"kinds": data.kinds[torch.randperm(len(data.kinds))]} if hasattr(data, "kinds") else {}
+        return dataclasses.replace(data, labels=other, **kinds)
 
-def flipped(data, labels):
-    """The data with other labels in the test part, which must not change what is trained and chosen."""
-    return dataclasses.replace(data, labels=labels)
-
-
-def test_training_on_cora_sees_no_test_label(place, monkeypatch):
-    first = cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8)
-    papers = load_cora(place.data)
-    labels = papers.labels.clone()
-    labels[papers.test] = (labels[papers.test] + 1) % papers.num_classes
-    monkeypatch.setattr(cora, "load_cora", lambda root: flipped(papers, labels))
-    assert timeless(cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8)) == timeless(first)
-
-
-def test_training_on_a_fold_sees_no_test_label(place, monkeypatch):
-    job = ("mutag", "capsules", molecules.SETTINGS[0], 3, 0, 4)
-    first, graphs = molecules.fit(place, *job), load_graphs("MUTAG", place.data)
-    labels = graphs.labels.copy()
-    labels[graphs.folds[3]] = 1 - labels[graphs.folds[3]]
-    monkeypatch.setattr(molecules, "load_graphs", lambda name, root: flipped(graphs, labels))
-    assert timeless(molecules.fit(place, *job)) == timeless(first)
-
-
-def test_training_on_factors_sees_no_test_label_and_learns(place, few, monkeypatch):
-    settings, data = {"layers": 1, "heads": "own", "lr": 0.02}, few(0, 2)
-    first = factors.fit(place, "capsules", settings, 0, 2, 25)
-    assert run.accuracy(first, data.labels[data.test]) > 0.4  # 0.25 by chance
-    labels = data.labels.clone()
-    labels[data.test] = (labels[data.test] + 1) % data.num_classes
-    monkeypatch.setattr(factors, "factor_graph", lambda seed, count: flipped(data, labels))
-    assert timeless(factors.fit(place, "capsules", settings, 0, 2, 25)) == timeless(first)
-
-
-def test_training_on_motifs_sees_no_test_label(place, few, monkeypatch):
-    job = ("capsules", motifs.SETTINGS["capsules"][0], 0, 4, 3)
-    first, data = motifs.fit(place, *job), motif_graphs(0, 4, 60)
-    labels = data.labels.copy()
-    labels[data.test] = 1 - labels[data.test]
-    monkeypatch.setattr(motifs, "motif_graphs", lambda *given: flipped(data, labels))
-    assert timeless(motifs.fit(place, *job)) == timeless(first)
+    for module, reader in ((cora, "load_cora"), (molecules, "load_graphs"), (factors, "factor_graph")):
+        monkeypatch.setattr(module, reader, partial(flipped, getattr(module, reader)))
+    monkeypatch.setattr(motifs, "motif_graphs", partial(flipped, motif_data.motif_graphs))
+    for known, reader in relations.DATA.items():
+        monkeypatch.setitem(relations.DATA, known, partial(flipped, reader))
+    second = JOBS[name](place)
+    same = ("val_accuracy", "val_loss", "epoch", "parameters")
+    assert [second[key] for key in same] == [first[key] for key in same] and second["test"] != first["test"]
+    assert name != "factors" or first["test"] > 0.4  # 0.25 by chance
 
 
 def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(place):
-    graphs = load_graphs("MUTAG", place.data)
+    graphs = tu.load_graphs("MUTAG", place.data)
     for fold in range(10):
         train, val, test = molecules.split(graphs, fold, 1)
         assert sorted([*train, *val, *test]) == list(range(len(graphs)))
@@ -100,19 +87,35 @@ def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(place):
 # What is counted
 
 
-def test_couplings_that_know_the_factors_score_one_whatever_the_capsules_are_called(few):
-    data = few(0, 3)
-    known = data.factors.float()[:, [2, 0, 1]] + 0.1
-    found = factors.recovery(known, data)
-    which, factor = data.single()
-    first, second, third = torch.bincount(factor).tolist()
+def test_couplings_that_know_the_factors_score_one_whatever_the_capsules_are_called(few, data):
+    drawn = few(0, 3)
+    known = drawn.factors.float()[:, [2, 0, 1]] + 0.1
+    found = factors.recovery(known, drawn)
+    first, second, third = torch.bincount(drawn.single()[1]).tolist()
     assert found["score"] == pytest.approx(1)
     assert found["table"] == [[0, first, 0], [0, 0, second], [third, 0, 0]]
-    src, dst = (ends[which].tolist() for ends in data.graph.edges())
-    wanted = [[u, f, [1, 2, 0][f]] for u, v, f in zip(src, dst, factor.tolist(), strict=True) if v == 0]
-    assert found["edges"] == wanted
     torch.manual_seed(0)
-    assert abs(factors.recovery(torch.rand(len(known), 3), data)["score"]) < 0.02
+    assert abs(factors.recovery(torch.rand(len(known), 3), drawn)["score"]) < 0.02
+    proteins = relations.DATA["HumanGO"](data, 0)
+    known = relations.recovery(proteins.kinds.float()[:, [2, 0, 1]], proteins, 0)
+    assert known["information"] == known["unseen"] == pytest.approx(1) and known["precision"] == pytest.approx(1)
+    assert tuple(known["precisions"]) == small_data.KINDS
+    equal = relations.recovery(torch.ones(len(proteins.kinds), 3), proteins, 0)
+    assert equal["information"] == 0 and equal["precision"] == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_precisions_are_scikit_learns_with_equal_scores_too():
+    torch.manual_seed(0)
+    scores, kinds = torch.randint(0, 20, (500,)).float(), torch.rand(500, 3) < 0.2
+    wanted = [average_precision_score(kind, scores) for kind in kinds.T]
+    assert relations.precisions(scores, kinds).tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+def test_classes_that_exclude_each_other_are_found_to_belong_together():
+    torch.manual_seed(0)
+    drawn, order = torch.randint(4, (200, 5)), torch.randperm(20)
+    capsule = labels.exclusive(F.one_hot(drawn, 4).flatten(1).float()[:, order], 5)
+    assert len(set(zip(capsule.tolist(), (order // 4).tolist(), strict=True))) == 5 == len(capsule.unique())
 
 
 # The command
@@ -122,20 +125,32 @@ def words(place: Place, *more: str) -> list[str]:
     return [*more, "--data", str(place.data), "--cache", str(place.cache), "--to", str(place.cache / "to")]
 
 
-@pytest.mark.parametrize("name", ["mutag", pytest.param("cora", marks=pytest.mark.long)])
-def test_a_quick_look_leaves_the_results_and_writes_a_row_per_network(place, capsys, name):
-    assert main(words(place, name, "--quick", "--seeds", "2")) == 0
+QUICK = {
+    "mutag": (),
+    "cora": (),
+    "relations": ("--only", "UMLS", "4 factors, published"),
+    "labels": ("--only", "4 factors, published"),
+    "defaults": ("--only", "4 factors, published", "Cora", "mutag"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "mutag" else pytest.param(name, marks=pytest.mark.long) for name in QUICK]
+)
+def test_a_quick_look_leaves_the_results_and_has_a_row_for_each_network(place, capsys, name):
+    assert main(words(place, name, "--quick", "--seeds", "2", *QUICK[name])) == 0
     result, printed = json.loads((place.cache / f"{name}.json").read_text()), capsys.readouterr().out
     assert not (place.cache / "to").exists() and (place.cache / f"{name}.md").read_text() in printed
-    (part,) = result["parts"]
-    assert [row["name"] for row in part["rows"]] == list(cora.LAYERS if name == "cora" else molecules.READOUTS)
-    for row in part["rows"]:
-        assert row["test_sd"] == pytest.approx(np.std(row["test"], ddof=1)) and len(row["test"]) == 2
-        assert f"| **{row['test_mean'] * 100:.2f}** +- {row['test_sd'] * 100:.2f} |" in printed
-    if name == "mutag":
-        traces = [RoutingTrace.load(path) for path in (place.cache / "mutag").glob("graph-*.npz")]
-        assert {(trace.num_iterations, trace.trained_iterations) for trace in traces} == {(10, 3)}
-        assert {int(trace.labels[0]) for trace in traces} == {0, 1}
+    rows = result["parts"][0]["rows"] if "parts" in result else result[name]
+    networks = {
+        "mutag": molecules.READOUTS,
+        "cora": cora.LAYERS,
+        "labels": labels.NETWORKS,
+        "defaults": defaults.ROUTINGS,
+    }
+    known = networks.get(name, [*relations.NETWORKS, *relations.FLOORS])
+    assert [*dict.fromkeys(row["name"] for row in rows)] == [*known]
+    assert all(len(row["test"]) == 2 for row in rows if "test" in row)
 
 
 def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, capsys):
@@ -155,16 +170,35 @@ def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, c
     monkeypatch.setattr(run, "fit", stopping)
     assert main(words(place, "factors")) == 130 and len([*place.cache.glob("*.json")]) == 5
     monkeypatch.setattr(run, "fit", fit)
-    assert main(words(place, "factors")) == 0
-    found = [json.loads((place.cache / "to" / "factors.json").read_text())]
-    assert (
-        place.cache / "to" / "factors-2.png"
-    ).is_file() and "Told how the graphs were drawn" in capsys.readouterr().out
-    other = dataclasses.replace(place, cache=place.cache / "other")
-    assert main(words(other, "factors")) == 0
-    found.append(json.loads((other.cache / "to" / "factors.json").read_text()))
-    rows, again = ([row["test"] for part in each["parts"] for row in part["rows"]] for each in found)
-    assert rows == again and len(rows) == 12
+    other, tests = dataclasses.replace(place, cache=place.cache / "other"), []
+    for each in (place, other):
+        assert main(words(each, "factors")) == 0
+        result = json.loads((each.cache / "to" / "factors.json").read_text())
+        tests.append([row["test"] for part in result["parts"] for row in part["rows"]])
+    assert tests[0] == tests[1] and len(tests[0]) == 12 and (place.cache / "to" / "factors-2.png").is_file()
+    assert "Told how the graphs were drawn" in capsys.readouterr().out
+
+
+def test_the_overview_shows_what_is_trained_and_goes_on(place, monkeypatch, capsys):
+    monkeypatch.setattr(overview, "TASKS", {name: overview.TASKS[name] for name in ("cora", "mutag")})
+    calls = []
+
+    def fit(place, network, **settings):
+        calls.append(network)
+        score = 0.5 + len(network) / 20 + settings["seed"] / 100
+        return {"val_accuracy": 0.5, "val_loss": 1.0, "epoch": 1, "parameters": 10, "seconds": 0.5, "test": score}
+
+    for module in (cora, molecules):
+        monkeypatch.setattr(module, "fit", fit)
+    assert main(words(place, "overview", "--only", "cora", "--processes", "1")) == 0
+    (papers,) = json.loads((place.cache / "overview.json").read_text())["rows"]
+    assert not (place.cache / "to").exists() and papers["of"] == 20 and papers["cells"]["EM"] is None
+    gat = papers["cells"]["no capsules"][1]
+    assert gat["name"] == "GAT" and gat["difference"] == pytest.approx(-0.2)
+    assert main(words(place, "overview", "--only", "mutag", "--processes", "1")) == 0
+    done = len(calls)
+    assert (place.cache / "to" / "overview.md").read_text() in capsys.readouterr().out
+    assert main(words(place, "overview")) == 0 and len(calls) == done
 
 
 def test_mistakes_are_answered_in_one_line(capsys):
@@ -175,11 +209,3 @@ def test_mistakes_are_answered_in_one_line(capsys):
     assert all(
         f"  {name} " in listed for name in ("routings", "cora", "factors", "overview", "pruning RUN", "bench NAME")
     )
-
-
-def test_a_table_is_the_one_of_its_results(tmp_path):
-    found = table.read("motifs")
-    assert (
-        table.write("motifs", found, tmp_path) == table.graphs(found) == (tmp_path / "motifs.md").read_text().rstrip()
-    )
-    assert json.loads((tmp_path / "motifs.json").read_text()) == found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps import _dgl_wheel, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
+from graphcaps import _dgl, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
 from graphcaps.graph.links import links_on
@@ -172,4 +172,4 @@ def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
 def test_without_dgl_the_error_says_what_to_run():
     seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
     assert seen.returncode == 1
-    assert f"dgl: expected it to be installed, got none. Run: {_dgl_wheel.line()}\n" in seen.stderr
+    assert f"dgl: expected it to be installed, got none. Run: {_dgl.install_command()}\n" in seen.stderr

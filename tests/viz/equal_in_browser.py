@@ -21,7 +21,7 @@ from graphcaps.data import load_images, to_float
 from graphcaps.explore.network import network_data
 from graphcaps.progress import bar
 from graphcaps.trace.recording import routing_of
-from graphcaps.training.run_folder import Run, load_routing
+from graphcaps.training.run_folder import Run, load
 
 BATCH = 50
 LOAD = "(found) => { window.network = new Network(asBytes(found)); }"
@@ -36,7 +36,7 @@ ASK = """(batch) => batch.map((pixels) => {
 
 def main(run: str, data: str | None = None, count: str | None = None) -> None:
     chosen = Run.open(run)
-    model, test = load_routing(chosen), load_images(chosen.config.dataset, Path(data or chosen.config.data)).test
+    model, test = load(chosen), load_images(chosen.config.dataset, Path(data or chosen.config.data)).test
     same, lengths, couplings, times = 0, 0.0, 0.0, []
     with browser() as chromium, bar("test images") as on_share:
         page = page_that_computes(chromium)

@@ -33,7 +33,7 @@ NETWORKS = [
     ("parts", SIZE, {"routing": "spherical"}),
     ("parts", (1, 20, 16), {"routing": Dynamic(2)}),
     ("deep", (1, 26, 23), {}),
-    pytest.param("paper", (3, 20, 18), {"routing": "uniform", "protocol": "official"}, marks=pytest.mark.long),
+    pytest.param("paper", (3, 20, 18), {"routing": "uniform"}, marks=pytest.mark.long),
 ]
 
 ASK = """({ found, pixels, rounds }) => {
@@ -117,12 +117,10 @@ def test_what_the_page_cannot_compute_is_named():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Run:
-    """A run folder with weights after three epochs, early ones of two, and a trace of five."""
+    """A run folder with weights after three epochs and a trace of five."""
     made = Run.create(TrainConfig(dataset="digits", out=tmp_path_factory.mktemp("runs"), name="live"))
     head = {"preset": network().preset, "class_names": network().class_names, "state": {"epoch": 3}, "limits": []}
     checkpoint.write(made.checkpoint("best"), checkpoint.model_tensors(network()), head)
-    for epoch in (1, 5):
-        checkpoint.write(made.checkpoint(f"epoch-{epoch}"), checkpoint.early_tensors(trained("compact", SIZE, {})), {})
     few, trace = digits(), None
     splits = ImageSplits("digits", network().class_names, few, few, few)
     for epoch in (0, 1, 5):

@@ -34,11 +34,7 @@ KERNELS = f"kernels-{hash_of(Path(__file__).parent)}"
 
 
 def user_cache() -> Path:
-    """The user's folder for caches on this platform; it may not exist yet.
-
-    Raises:
-        RuntimeError: the user has no home folder.
-    """
+    """The user's folder for caches on this platform; it may not exist yet."""
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return Path(local) if local else Path.home() / "AppData" / "Local"
@@ -53,7 +49,7 @@ def cache_folder() -> Path | None:
     try:
         folder = (Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "graphcaps") / KERNELS
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return None
     return folder if os.access(folder, os.W_OK) else None
 

@@ -16,9 +16,9 @@ from .kernels_nodes import (
     clear,
     copy,
     couple_equally,
-    direct,
-    direct_backward,
     look_ahead,
+    next_w,
+    next_w_backward,
     norm_backward,
     products,
     softmax,
@@ -32,7 +32,7 @@ from .simd import get, load, prefetch, store, zeros
 
 @inlined
 def look_ahead_twice(rows, k, last, x, start):
-    """Prefetch a later row's votes, and the row of its reverse edge in x (rows, K), which starts at ``start``."""
+    """Prefetch a following row's votes, and the row of its reverse edge in x (rows, K), which starts at ``start``."""
     look_ahead(rows, k, last)
     prefetch(x, start + get(rows.reverse, min(k + AHEAD, last)) * len(rows.K))
 
@@ -45,26 +45,27 @@ def iterate(begin, end, rows, kappa, r, iterations, adds, s, w, squares, norm, p
     At r = 0, which couples equally, ``squares`` and ``norm`` (N, K) are made.
     """
     K, size, caps = rows.K, len(rows.K) * len(rows.D), len(rows.K)
-    tile = len(rows.source) * caps
-    now, later = r % 2 * tile, (1 - r % 2) * tile
+    sums, tile = zeros(size, rows.u_hat), len(rows.source) * caps
+    current, following = r % 2 * tile, (1 - r % 2) * tile
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         at = (node * iterations + r) * size
-        clear(s, at, at + size)
+        clear(sums, 0, size)
         if r == 0:
-            couple_equally(s, at, squares, norm, node * caps, kappa, node * caps, rows, first, last)
+            couple_equally(sums, 0, squares, norm, node * caps, kappa, node * caps, rows, first, last)
             clear(w, at, at + size)
         else:
             for k in range(first, last):
-                look_ahead_twice(rows, k, last - 1, products_of, now)
-                coupling = softmax(with_reverse(products_of, now, k, rows), K)
+                look_ahead_twice(rows, k, last - 1, products_of, current)
+                coupling = softmax(with_reverse(products_of, current, k, rows), K)
                 if len(c) > 0:
                     store(c, r * tile + k * caps, coupling)
-                add_votes(s, at, coupling, rows, k)
+                add_votes(sums, 0, coupling, rows, k)
+        copy(s, at, sums, 0, rows)
         if r < iterations - 1:
-            direct(w, s, at + size, norm, node * caps, adds, rows)
+            next_w(w, s, at + size, norm, node * caps, adds, rows)
             for k in range(first, last):
-                store(products_of, later + k * caps, products(rows, k, w, at + size))
+                store(products_of, following + k * caps, products(rows, k, w, at + size))
 
 
 @compiled
@@ -78,22 +79,22 @@ def iterate_backward(
     w ``adds`` up.
     """
     K, like, size, caps = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K)
-    slopes, change, through_rho = zeros(size, like), zeros(size, like), zeros(caps, like)
+    node_dw, change, through_rho = zeros(size, like), zeros(size, like), zeros(caps, like)
     stride = len(rows.source) * caps
     tile, above = r * stride, (r + 1) * stride
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         at = (node * iterations + r) * size
         if r < iterations - 1:
-            clear(slopes, 0, size)
+            clear(node_dw, 0, size)
             if adds:
-                copy(slopes, 0, dw, node * size, rows)
+                copy(node_dw, 0, dw, node * size, rows)
             for k in range(first, last):
                 look_ahead_twice(rows, k, last - 1, db, above)
-                add_votes(slopes, 0, with_reverse(db, above, k, rows), rows, k)
-            direct_backward(ds, s, at, slopes, norm, dnorm, node * caps, adds, rows)
+                add_votes(node_dw, 0, with_reverse(db, above, k, rows), rows, k)
+            next_w_backward(ds, s, at, node_dw, norm, dnorm, node * caps, adds, rows)
             if adds:
-                copy(dw, node * size, slopes, 0, rows)
+                copy(dw, node * size, node_dw, 0, rows)
         if r > 0:
             for k in range(first, last):
                 if r == iterations - 1:

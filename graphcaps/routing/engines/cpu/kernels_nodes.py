@@ -132,10 +132,10 @@ def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
 
 
 @inlined
-def direct(w, s, at, norm, i, adds, rows):
-    """w (K, D), from ``at`` on, of an iteration, from s of the one before, which lies before ``at``.
+def next_w(w, s, at, norm, i, adds, rows):
+    """w (K, D) of an iteration, from ``at`` on; s and w of the one before end at ``at``.
 
-    Its norm is ``norm`` (K,), from i on. If ``adds``, it is the w before plus squash(s).
+    Spherical routing: s / |s| times ``norm`` (K,), which starts at i. If ``adds``, the last w plus squash(s).
     """
     D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
     for capsule in range(len(rows.K)):
@@ -149,8 +149,8 @@ def direct(w, s, at, norm, i, adds, rows):
 
 
 @inlined
-def direct_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
-    """ds from ``at`` on, from dw (K, D) of the iteration after; and dnorm (K,), from i on, += its gradient."""
+def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
+    """ds (K, D) of an iteration, from ``at`` on, from dw (K, D) of the next; dnorm (K,), from i on, += its gradient."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -183,17 +183,17 @@ def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
 
 
 @inlined
-def votes_backward(rows, k, iterations, ds, w, at, c, db, tile, stride, through_rho, change, du, dscale):
+def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
     """du += and dscale of row k. ds and w (R, K, D) start at ``at``.
 
-    Of iteration r, c and db (rows, K) start at tile + r * stride. ``change`` (K, D) is room for du of scaled votes.
+    Those of iteration r in c and db (rows, K) start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
     K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
     zero, size = change.dtype.type(0), len(change)
     clear(change, 0, size)
     add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
     for r in range(1, iterations):
-        start = tile + r * stride
+        start = begin + r * stride
         add_rows(change, 0, load(c, start + k * len(K), K), ds, at + r * size, D)
         add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
     add_votes(change, 0, load(through_rho, 0, K), rows, k)
@@ -216,7 +216,7 @@ def route(begin, end, rows, kappa, iterations, adds, s, c):
         clear(sums, 0, iterations * size)
         couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
         for r in range(1, iterations):
-            direct(w, sums, r * size, norm, 0, adds, rows)
+            next_w(w, sums, r * size, norm, 0, adds, rows)
             for k in range(first, last):
                 coupling = softmax(products(rows, k, w, r * size), K)
                 if len(c) > 0 and r == iterations - 1:
@@ -240,15 +240,15 @@ def route_backward(begin, end, rows, kappa, iterations, adds, max_rows, grad, du
     c, db = zeros(iterations * stride, like), zeros(iterations * stride, like)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        tile = -first * caps
+        start = -first * caps
         clear(sums, 0, iterations * size)
         couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
         for r in range(1, iterations):
-            direct(w, sums, r * size, norm, 0, adds, rows)
+            next_w(w, sums, r * size, norm, 0, adds, rows)
             if r < end_at:
                 for k in range(first, last):
                     coupling = softmax(products(rows, k, w, r * size), K)
-                    store(c, tile + r * stride + k * caps, coupling)
+                    store(c, start + r * stride + k * caps, coupling)
                     add_votes(sums, r * size, coupling, rows, k)
         copy(ds, end_at * size, grad, node * size, rows)
         clear(dw, 0, size)
@@ -258,13 +258,13 @@ def route_backward(begin, end, rows, kappa, iterations, adds, max_rows, grad, du
             if not adds:
                 clear(dw, 0, size)
             for k in range(first, last):
-                x = tile + r * stride + k * caps
+                x = start + r * stride + k * caps
                 if r == end_at:
                     store(c, x, softmax(products(rows, k, w, at), K))
                 slope = softmax_backward(load(c, x, K), products(rows, k, ds, at), K)
                 store(db, x, slope)
                 add_votes(dw, 0, slope, rows, k)
-            direct_backward(ds, sums, at - size, dw, norm, dnorm, 0, adds, rows)
+            next_w_backward(ds, sums, at - size, dw, norm, dnorm, 0, adds, rows)
         norm_backward(squares, norm, dnorm, 0, dkappa, node * caps, through_rho, last - first)
         for k in range(first, last):
-            votes_backward(rows, k, iterations, ds, w, 0, c, db, tile, stride, through_rho, change, du, dscale)
+            votes_backward(rows, k, iterations, ds, w, 0, c, db, start, stride, through_rho, change, du, dscale)

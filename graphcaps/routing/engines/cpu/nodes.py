@@ -96,13 +96,10 @@ class RowsByNode:
 
         Nodes share their neighbours' votes, so each thread needs a part of its own. An edge's own votes are one node's.
         """
-        if self.per_edge:
-            ranges, du = self.ranges(), zeros((1, *u_hat.shape), u_hat)
-            return ranges, du, [du[0]] * len(ranges)
-        size = u_hat.numel() * u_hat.element_size()
-        ranges = self.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // size)))
-        du = zeros((len(ranges), *u_hat.shape), u_hat)
-        return ranges, du, list(du)
+        parts = min(torch.get_num_threads(), max(1, MAX_SUMS // (u_hat.numel() * u_hat.element_size())))
+        ranges = self.ranges(None if self.per_edge else parts)
+        du = zeros((1 if self.per_edge else len(ranges), *u_hat.shape), u_hat)
+        return ranges, du, [du[0]] * len(ranges) if self.per_edge else list(du)
 
 
 rows_by_node = cached_per_structure(RowsByNode)

@@ -13,6 +13,8 @@ Each function takes float32 and float64.
 
 from __future__ import annotations
 
+import math
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -63,8 +65,7 @@ def get(typing, x, i):
 @intrinsic
 def put(typing, x, i, number):
     """``put(x, i, number)``: x[i] = number."""
-    emit = lambda builder, array, index, value: builder.store(value, _element(builder, array, index))  # noqa: E731
-    return types.void(x, i, x.dtype), _code(emit)
+    return types.void(x, i, x.dtype), _code(lambda builder, x, i, value: builder.store(value, _element(builder, x, i)))
 
 
 @intrinsic
@@ -138,7 +139,7 @@ def select_first(typing, count, x, y):
 
     def emit(builder, count, first, rest):
         counts = _splat(builder, builder.trunc(count, _INT), x.lanes)
-        return builder.select(builder.icmp_signed("<", _int_vector(range(x.lanes)), counts), first, rest)
+        return builder.select(builder.icmp_signed("<", _constant(_INT, range(x.lanes)), counts), first, rest)
 
     return x(types.int64, x, x), _code(emit)
 
@@ -174,28 +175,18 @@ def fma(typing, a, x, y):
     return x(a if isinstance(a, Vector) else x.dtype, x, x), _code(emit)
 
 
-@intrinsic
-def multiply(typing, x, y):
-    """``multiply(x, y)``: x y, lane by lane."""
-    return x(x, x), _code(ir.IRBuilder.fmul)
+def _lane_by_lane(emit):
+    @intrinsic
+    def function(typing, x, y):
+        return x(x, x), _code(emit)
+
+    return function
 
 
-@intrinsic
-def subtract(typing, x, y):
-    """``subtract(x, y)``: x - y, lane by lane."""
-    return x(x, x), _code(ir.IRBuilder.fsub)
-
-
-@intrinsic
-def divide(typing, x, y):
-    """``divide(x, y)``: x / y, lane by lane."""
-    return x(x, x), _code(ir.IRBuilder.fdiv)
-
-
-@intrinsic
-def maximum(typing, x, y):
-    """``maximum(x, y)``: the larger of the two in each lane."""
-    return x(x, x), _code(_maximum)
+multiply = _lane_by_lane(ir.IRBuilder.fmul)  # multiply(x, y): x y
+subtract = _lane_by_lane(ir.IRBuilder.fsub)  # subtract(x, y): x - y
+divide = _lane_by_lane(ir.IRBuilder.fdiv)  # divide(x, y): x / y
+maximum = _lane_by_lane(lambda *args: _maximum(*args))  # maximum(x, y): the larger number of each lane
 
 
 @intrinsic
@@ -285,14 +276,13 @@ def _bytes(number):
     return 4 if isinstance(number, ir.FloatType) else 8
 
 
-def _int_vector(values):
-    values = list(values)
-    return ir.Constant(ir.VectorType(_INT, len(values)), values)
+def _constant(kind, values):
+    return ir.Constant(ir.VectorType(kind, len(values)), list(values))
 
 
 def _lanes(builder, x, y, lanes):
-    """A vector of some lanes of x and y, where y's are counted on from x's last."""
-    return builder.shuffle_vector(x, y, _int_vector(lanes))
+    """A vector of some lanes of x and y; the numbers of y's lanes follow those of x's."""
+    return builder.shuffle_vector(x, y, _constant(_INT, lanes))
 
 
 def _sums(builder, parts, kind):
@@ -313,9 +303,9 @@ def _sums(builder, parts, kind):
         parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
     while group > 1:
         group //= 2  # of each run of 2 group lanes, the first half is added to the second
-        halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
+        of_halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in halves)) for pair in pairs]
+        parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
     return parts[0]
 
 
@@ -348,11 +338,10 @@ _EXP_CONSTANTS = {
 
 def _exp(builder, x):
     digits, high, low, terms, smallest = _EXP_CONSTANTS[str(x.type.element)]
-    lanes, number = x.type.count, x.type.element
-    bits = _INT if digits == 23 else _LONG
+    lanes, bits = x.type.count, _INT if digits == 23 else _LONG
 
-    def every(value, kind=number):
-        return ir.Constant(ir.VectorType(kind, lanes), [value] * lanes)
+    def every(value, kind=x.type.element):
+        return _constant(kind, [value] * lanes)
 
     tiny = builder.fcmp_ordered("<", x, every(smallest))
     x = builder.select(tiny, every(0.0), x)
@@ -361,12 +350,9 @@ def _exp(builder, x):
     n = builder.fsub(shifted, shifter)
     r = _fma(builder, n, every(-high), x)
     r = _fma(builder, n, every(-low), r)
-    factorial = [1.0]
-    for k in range(1, terms):
-        factorial.append(factorial[-1] * k)
-    series = every(1 / factorial[-1])
+    series = every(1 / math.factorial(terms - 1))
     for k in reversed(range(terms - 1)):
-        series = _fma(builder, series, r, every(1 / factorial[k]))
+        series = _fma(builder, series, r, every(1 / math.factorial(k)))
     exponent = builder.shl(builder.bitcast(shifted, ir.VectorType(bits, lanes)), every(digits, bits))
     scaled = builder.add(builder.bitcast(series, ir.VectorType(bits, lanes)), exponent)
     whole = builder.select(builder.fcmp_unordered("uno", x, x), x, builder.bitcast(scaled, x.type))

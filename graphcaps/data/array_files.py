@@ -1,0 +1,165 @@
+"""Images in arrays: MNIST's file format, NumPy's .npz in the layouts of Keras and MedMNIST, and Kaggle's CSV.
+
+Nothing of a file is run: arrays of Python objects, which are pickles, are refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import math
+import re
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ..errors import InputError, expect
+from .splits import PART_OF, PARTS, UnsplitImages
+from .user_images import common_size, fit_pixels
+
+# Names of files with images: an optional prefix, the part, and the ending of the format.
+PART_NAMES = PART_OF | {"t10k": "test"}
+FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
+ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
+NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
+
+Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images, labels
+
+log = logging.getLogger(__name__)
+
+
+def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -> UnsplitImages:
+    """Read ``"idx"``, ``"npz"`` or ``"csv"``; if there is a single part, it becomes the training images."""
+    arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path)
+    if len(arrays) == 1:
+        arrays = {"train": next(iter(arrays.values()))}
+    pixels = {part: as_pixels(images, f"{path}: {part} images") for part, (images, _) in arrays.items()}
+    labels = [as_labels(raw, len(pixels[part]), f"{path}: {part} labels") for part, (_, raw) in arrays.items()]
+    for kind, shapes in (("images", {a.shape[1:] for a in pixels.values()}), ("labels", {a.shape[1:] for a in labels})):
+        expect(len(shapes) == 1, str(path), f"{kind} of one shape in all parts", " and ".join(map(str, sorted(shapes))))
+    whole = np.concatenate(list(pixels.values()))  # (N, H, W, C)
+    shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
+    if shape != whole.shape[1:]:
+        whole = np.stack([fit_pixels(image, *shape) for image in whole])
+    whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
+    parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
+    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts)
+
+
+def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, as uint8 (N, H, W, C)."""
+    shape = images.shape
+    if images.ndim == 4 and shape[3] not in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
+    elif images.ndim == 3:
+        images = images[..., None]
+    fits = images.ndim == 4 and images.size > 0 and images.shape[3] in (1, 3)
+    expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
+    expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
+    white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
+    then = "Divide them by the largest possible value: images / 16"
+    wanted, got = "whole numbers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
+    expect(bool(low >= 0 and high <= white), name, wanted, got, then)  # also false for NaN
+    return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
+
+
+def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
+    """Labels (N,) or (N, 1), whole numbers or text, as (N,); (N, J) of 0 and 1 as bool."""
+    if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == count and np.isin(labels, (0, 1)).all():
+        return labels.astype(bool)
+    wanted = f"({count},), one per image, or ({count}, J) of 0 and 1"
+    expect(labels.shape in ((count,), (count, 1)), name, wanted, labels.shape)
+    expect(labels.dtype.kind in "iuU", name, "whole numbers or text", labels.dtype)
+    return labels.reshape(-1)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file, unpacked if its name ends in .gz."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: expected a whole file, got: {error}. Fetch it again") from error
+
+
+def _read_files(kind: str, path: Path) -> Arrays:
+    """Read a file, or the files in a folder whose names say which part they are; files without labels are left out."""
+    pattern, files = re.compile(FILE_NAME + ENDINGS[kind], re.IGNORECASE), {"train": {"": path}}
+    if path.is_dir():
+        files = {}
+        # A file near the top comes before its copies in folders, and a plain file before its .gz.
+        for file in sorted(path.rglob("*"), key=lambda file: (len(file.parts), file)):
+            if (match := pattern.fullmatch(file.name)) and file.is_file():
+                files.setdefault(PART_NAMES[match[2].lower()], {}).setdefault(match[1], file)
+    arrays: Arrays = {}
+    for part, (first, *others) in ((part, each.values()) for part, each in files.items()):
+        several = f"also {', '.join(other.name for other in others)}"
+        expect(not others, f"{first}", f"no other file of {part} images", several, "Put each set into a folder")
+        if (pair := _read_idx(first, path) if kind == "idx" else _read_csv(first)) is not None:
+            arrays[part] = pair
+        else:
+            log.warning("left out, because it has no labels: %s", first)
+    wanted = "train-images-idx3-ubyte or its .gz" if kind == "idx" else "train.csv, with labels"
+    expect(len(arrays) > 0, str(path), f"a file such as {wanted}", "none")
+    return arrays
+
+
+def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels in MNIST's format; the file of the labels is anywhere in the folder."""
+    wanted = path.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
+    inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
+    labels = next((file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()), None)
+    if labels is None:
+        raise InputError(f"{path}: expected {wanted} or its .gz beside it, got none")
+    return _idx(path, 3), _idx(labels, 1)
+
+
+def _idx(path: Path, dims: int) -> np.ndarray:
+    """Two zero bytes, a type (8: uint8), the number of dims, each dim as a big-endian uint32, then the values."""
+    data, head = read_bytes(path), 4 + 4 * dims
+    fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
+    expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
+    shape = tuple(map(int, np.frombuffer(data, ">u4", dims, offset=4)))
+    size = head + math.prod(shape)
+    expect(len(data) == size, str(path), f"{size} bytes for {shape}", len(data), "Fetch it again")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+
+
+def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """A row per image, a label and pixels; None without labels. The label's column comes first or is named so."""
+    import pandas
+
+    try:
+        first = pandas.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].fillna("").str.lower().tolist()
+        has_header = any(re.search("[a-z]", cell) for cell in first[1:])
+        table = pandas.read_csv(path, header=0 if has_header else None)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InputError(f"{path}: expected rows of a label and pixels, got: {error}") from error
+    column = next((k for k, cell in enumerate(first) if cell in ("label", "class", "target")), 0)
+    if column == 0 and first[0].startswith("pixel"):
+        return None
+    labels, values = table.iloc[:, column].to_numpy(), table.drop(columns=table.columns[column]).to_numpy()
+    count = values.shape[1]
+    channels = 1 if math.isqrt(count) ** 2 == count else 3
+    side = math.isqrt(count // channels)
+    wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
+    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,classes")
+    return values.reshape(-1, side, side, channels), labels if labels.dtype.kind in "iu" else labels.astype(str)
+
+
+def _read_npz(path: Path) -> Arrays:
+    """x_train, y_train and the like (Keras), train_images, train_labels (MedMNIST), or images and labels."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name.lower(): stored[name] for name in stored.files}
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of it"
+        raise InputError(f"{path}: expected numbers or text by numpy.savez, got: {error}. {then}") from error
+    keys = [("train", "images", "labels"), ("train", "x", "y")]
+    keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
+    pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}
+    wanted = "x_train and y_train, train_images and train_labels, or images and labels"
+    expect(bool(pairs), str(path), wanted, ", ".join(arrays))
+    return pairs

@@ -1,0 +1,160 @@
+"""Image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
+
+They are decoded once into a cache: ``NAME.npy`` with the pixels, uint8 (N, C, H, W), mapped into memory, and
+``NAME.json`` with a fingerprint of the files' names, sizes and times. You can delete it.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..atomic import replacing, write_text
+from ..errors import GraphcapsError, InputError, expect, read_json
+from ..progress import bar
+from .splits import PART_OF, UnsplitImages
+from .user_images import common_size, image_files, read_pixels, size_and_colour
+
+MAX_LISTED = 10  # bad files in an error's text
+CACHE_VERSION = 1
+
+log = logging.getLogger(__name__)
+
+
+def read_files(
+    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+) -> UnsplitImages:
+    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` found at ``path``.
+
+    Raises:
+        InputError: files that can't be read, unless ``skip_bad``; the first ten are named.
+    """
+    files, labels, parts = zip(*listed, strict=True)
+    pixels, bad = _cached_pixels(path, files, cache, size, channels)
+    if bad:
+        text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
+        wanted, then = f"{len(files)} images that can be read", "Mend or remove them, or leave them out with --skip-bad"
+        if not skip_bad:
+            raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
+        log.warning("left out %d files that can't be read:%s", len(bad), text)
+    part_of = np.array(parts, object)
+    part_of[[int(k) for k in bad]] = ""
+    return UnsplitImages(pixels, np.array(labels), part_of)
+
+
+def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
+    """The files that a CSV with the columns "file" and "classes" names, beside it; None for a CSV of pixels."""
+    import pandas
+
+    try:
+        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
+    except (OSError, EOFError, ValueError):
+        return None  # the reader of pixels reports the reason
+    if columns != ["file", "classes"]:
+        return None
+    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
+    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
+    expect(len(listed) > 0, str(path), "a row for each image", "none")
+    missing = next((file for file, _, _ in listed if not file.is_file()), None)
+    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
+    return listed
+
+
+def list_folder(path: Path) -> list[tuple[Path, str, str]]:
+    """The image files below a folder per class, in ``path`` or in its folders train, val and test; no hidden ones."""
+    expect(path.is_dir(), str(path), "a folder", "a file")
+    tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
+    if "train" not in tops.values() or not all(tops.values()):
+        tops = {path: "train"}
+    listed = []
+    for top, part in tops.items():
+        classes = _folders(top)
+        expect(len(classes) > 0, str(top), "a folder per class, with its images", "no folder in it")
+        shared = set.intersection(*({folder.name for folder in _folders(each)} for each in classes))
+        got = f"{', '.join(each.name for each in classes)}, which all hold {', '.join(sorted(shared))}"
+        expect(len(classes) == 1 or len(shared) < 2, str(top), "a folder per class, or train, val and test", got)
+        for each in classes:
+            listed += [(image, each.name, part) for image in image_files(each)]
+    return listed
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+
+
+def _cached_pixels(
+    path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
+) -> tuple[torch.Tensor, dict[str, str]]:
+    """Pixels (N, C, H, W) of all files, mapped, and the reason why a file is bad, by its number as a string."""
+    stats = ((os.path.relpath(file, path), file.stat()) for file in files)
+    listing = [CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
+    fingerprint = hashlib.sha256(json.dumps(listing).encode()).hexdigest()
+    place = path.resolve()
+    name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    # A run notes the size and channels that it got: a cache made without asking for them serves it too.
+    for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
+        try:
+            known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
+            same = known["fingerprint"] == fingerprint and channels in (known.get("channels"), known["shape"][1])
+            if same and size in (known["size"], max(known["shape"][2:])):
+                return _mapped(about.with_suffix(".npy"), known["shape"]), known["bad"]
+        except (OSError, ValueError, KeyError, TypeError, EOFError):
+            continue  # damaged, or half of it was deleted
+    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
+    shape, bad = _decode(files, about.with_suffix(".npy"), size, channels)
+    asked = {"fingerprint": fingerprint, "size": size, "channels": channels}
+    write_text(about, json.dumps({**asked, "shape": shape, "bad": bad}))
+    return _mapped(about.with_suffix(".npy"), shape), bad
+
+
+def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
+    pixels = np.lib.format.open_memmap(stored, mode="c")  # torch warns of memory that can't be written
+    expect(list(pixels.shape) == shape and pixels.dtype == np.uint8, str(stored), f"uint8 {shape}", f"{pixels.shape}")
+    return torch.from_numpy(pixels)
+
+
+def _decode(
+    files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None
+) -> tuple[list[int], dict[str, str]]:
+    """Write the pixels of all files, bad ones black; without ``channels``, grey if no file has colour."""
+    with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
+        probed = pool.map(partial(_value_or_reason, size_and_colour), files)
+        heads = [head for head in probed if not isinstance(head, str)]
+        expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
+        height, width = common_size(np.array([head[:2] for head in heads]), size)
+        shape = [len(files), channels or (3 if any(head[2] for head in heads) else 1), height, width]
+        bad, coloured = {}, channels is not None
+        decode = partial(_value_or_reason, lambda path: read_pixels(path, (shape[1], height, width), invert=False)[0])
+        with replacing(stored) as temporary:
+            pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, tuple(shape))
+            for k, values in enumerate(pool.map(decode, files)):
+                on_share((k + 1) / len(files))
+                if isinstance(values, str):
+                    bad[str(k)] = values
+                else:
+                    pixels[k] = values
+                    coloured = coloured or bool((values != values[:1]).any())
+            pixels.flush()
+    if shape[1] == 3 and not coloured:  # colour files that hold greys
+        shape[1] = 1
+        with replacing(stored) as temporary:
+            np.save(temporary, pixels[:, :1])
+    return shape, bad
+
+
+def _value_or_reason(function: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return function(path)
+    except GraphcapsError as error:
+        return str(error)

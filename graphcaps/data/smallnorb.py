@@ -1,0 +1,74 @@
+"""smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras (LeCun, Huang & Bottou 2004).
+
+The names end in .mat, but they are no MATLAB files: a magic number (byte or int32), the number of dims, three dims or
+more, all little-endian int32, then the values.
+
+Prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5: 48 x 48, of which training sees random windows
+of 32 x 32 (``--augment shift``) and testing the middle one. Differs: no random brightness and contrast, no scaling of
+each image to mean 0 and variance 1, because networks here take pixels in [0, 1]; and of the pair the left camera's
+image alone, because pictures here are grey or RGB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import GraphcapsError, expect
+from .array_files import read_bytes
+from .images import Images
+
+PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
+NAMES = {
+    "train": "smallnorb/smallnorb-5x46789x9x18x6x2x96x96-training",
+    "test": "smallnorb/smallnorb-5x01235x9x18x6x2x96x96-testing",
+}
+MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
+SIDE, CROP = 96, 32
+
+
+def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
+    """The training images sorted by toy, so that the last ones show toys that the others don't, and the test images."""
+    (train, toys), (test, _) = read_part(root, "train"), read_part(root, "test")
+    return train.take(toys.argsort(stable=True)), test.cut()
+
+
+def last_toys(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Hold out the last images: a split by class would put training's toys into validation, turned by 20 degrees."""
+    order = torch.arange(len(labels))
+    return order[:-count], order[-count:]
+
+
+def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tensor]:
+    """One part's images (N, 1, 48, 48) with a margin of 8, and the toy of its class that each shows, (N,) int64.
+
+    Raises:
+        GraphcapsError: one of the three files, plain or gzipped, is missing or isn't in the format.
+    """
+    pairs = _read(root, f"{NAMES[part]}-dat.mat", np.dtype("u1"), (2, SIDE, SIDE))
+    labels = _read(root, f"{NAMES[part]}-cat.mat", np.dtype("<i4"), ())
+    info = _read(root, f"{NAMES[part]}-info.mat", np.dtype("<i4"), (4,))  # toy, elevation, azimuth, lighting
+    half, margin = SIDE // 2, (SIDE // 2 - CROP) // 2
+    total = pairs[:, 0].reshape(-1, half, 2, half, 2).sum((2, 4), dtype=np.uint16)
+    pixels = torch.from_numpy(((total + 2) // 4).astype(np.uint8))[:, None]  # means of 2 x 2, rounded half up
+    return Images(pixels, torch.from_numpy(labels.astype(np.int64)), margin), torch.from_numpy(info[:, 0].astype(int))
+
+
+def _read(root: Path, file: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """The values (N, *shape) of a file."""
+    path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
+    if path is None:
+        raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
+    data, again = read_bytes(path), f"Fetch it again from {PAGE}"
+    end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, also of fewer axes
+    header = np.frombuffer(data[:end].ljust(end, b"\0"), "<i4").tolist()
+    wanted = [MAGIC[dtype], 1 + len(shape), max(1, header[2]), *shape]
+    got = header[: len(wanted)]
+    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
+    size = end + header[2] * int(np.prod(shape)) * dtype.itemsize
+    expect(len(data) == size, str(path), f"{size} bytes", len(data), again)
+    return np.frombuffer(data, dtype, offset=end).reshape(-1, *shape)

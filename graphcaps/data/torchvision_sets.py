@@ -1,0 +1,73 @@
+"""MNIST and its kin, SVHN and CIFAR-10: downloaded, checked and decoded by torchvision."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+
+from ..errors import GraphcapsError
+from .images import Images
+
+
+def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
+    """The training and the test images of ``torchvision.datasets.<name>``, downloaded if they aren't in ``root``.
+
+    Raises:
+        GraphcapsError: missing files that can't be downloaded, damaged files, or a torchvision that can't be imported.
+    """
+    try:
+        from torchvision import datasets
+    except Exception as error:  # a build for another torch: ImportError, RuntimeError, AttributeError or OSError
+        raise GraphcapsError(
+            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
+            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits, which needs none"
+        ) from error
+    # Old versions of torchvision left pickles beside the raw files; a pickle can run code, so they are never read.
+    dataset = type(name, (getattr(datasets, name),), {"_check_legacy_exist": lambda self: False})
+    parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
+    if name == "SVHN":
+        parts = [{"split": "train"}, {"split": "test"}]
+    try:
+        try:
+            train, test = (_images(dataset(root, **part)) for part in parts)
+        except RuntimeError:  # files are missing or damaged
+            if not download:
+                raise
+            root.mkdir(parents=True, exist_ok=True)
+            with FileLock(root / ".download.lock"), _socket_timeout(30):
+                train, test = (_images(dataset(root, download=True, **part)) for part in parts)
+    except Exception as error:  # torchvision checks little, so a damaged file raises anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise GraphcapsError(
+            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that holds them "
+            "with --data DIR, or delete damaged ones to download them again. --dataset digits needs no download"
+        ) from error
+    return train, test
+
+
+def _images(dataset: Any) -> Images:
+    pixels = torch.as_tensor(dataset.data)
+    if pixels.dim() == 3:
+        pixels = pixels[:, None]
+    elif pixels.shape[3] == 3:  # CIFAR-10 has channels last
+        pixels = pixels.permute(0, 3, 1, 2)
+    labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
+    return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
+
+
+@contextlib.contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """Set a timeout for torchvision, which sets none: a firewall that drops packets would block for minutes."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

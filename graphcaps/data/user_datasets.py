@@ -1,0 +1,135 @@
+"""Your own images as a data set: read from image files or arrays, and split if no split is given.
+
+Labels are one class per image, or any number of classes: text such as "cat+dog", or 0 and 1 for each class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ..atomic import replacing
+from ..config import own_images, short_name
+from ..errors import expect, required
+from .array_files import as_labels, as_pixels, read_arrays
+from .image_folder import list_csv, list_folder, read_files
+from .images import Images
+from .splits import PARTS, ImageSplits, UnsplitImages, stratified_split
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+HELD_OUT_SHARE = 0.15
+"""Share of each class's training images that is held out for each missing part; one image at least."""
+MAX_BYTES_IN_MEMORY = 2**31
+"""Larger pixel arrays stay in the cache's file."""
+
+
+def read_user_dataset(
+    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
+) -> ImageSplits:
+    """``load_images`` for ``KIND:PATH``, or a moved PATH in ``root``; decoded files are cached in ``root/cache``."""
+    kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
+    if not path.exists() and (root / path.name).exists():
+        path = root / path.name
+    expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")
+    files = list_folder(path) if kind == "folder" else list_csv(path) if kind == "csv" else None
+    if files is not None:
+        images = read_files(path, files, root / "cache", size, channels, skip_bad)
+    else:
+        images = read_arrays(kind, path, size, channels)
+    return split(images, f"{kind}:{path}", seed)
+
+
+def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
+    """Check images and labels, write them into ``root`` unless they are there, and return the data set's name."""
+    pixels = as_pixels(np.asarray(images), "images")
+    classes = as_labels(np.asarray(labels), len(pixels), "labels")
+    digest = hashlib.sha256(f"{pixels.shape} {classes.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
+    path = root / f"arrays-{digest}.npz"
+    if not path.exists():
+        with replacing(path) as temporary:
+            np.savez(temporary, images=pixels, labels=classes)
+    return f"npz:{path}"
+
+
+def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
+    """The three parts; missing ones are held out of the training images, the same share of each class.
+
+    Raises:
+        InputError: a single class, or too few images of one.
+    """
+    rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
+    missing = [part for part in ("test", "val") if not len(rows[part])]
+    names, labels = _classes(images.labels, images.parts != "")
+    if labels.ndim == 1:
+        counts = np.bincount(labels[rows["train"]], minlength=len(names))
+        expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
+        wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
+        got = f"{counts.min()} of {names[counts.argmin()]}"
+        expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
+    hold_out = _hold_out_classes if labels.ndim == 1 else _hold_out_sets
+    *held_out, rows["train"] = hold_out(rows["train"], labels, len(missing), seed)
+    rows |= zip(missing, held_out, strict=True)
+    if labels.ndim == 2:
+        unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
+        expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
+    parts = {part: torch.from_numpy(np.sort(each)) for part, each in rows.items()}
+    targets = {part: torch.from_numpy(labels)[each] for part, each in parts.items()}
+    if images.pixels.numel() > MAX_BYTES_IN_MEMORY:
+        loaded = {part: Images(images.pixels, targets[part], rows=parts[part]) for part in PARTS}
+    else:
+        loaded = {part: Images(images.pixels[parts[part]], targets[part]) for part in PARTS}
+    return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded)
+
+
+def _hold_out_classes(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
+    """The rows of each held-out part, a share of each class, and the remaining training rows; labels int64 (N,)."""
+    random, held_out = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), []
+    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])]
+    for _ in range(parts):
+        drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
+        held_out.append(np.concatenate(drawn))
+        train = np.setdiff1d(train, held_out[-1])
+    return [*held_out, train]
+
+
+def _hold_out_sets(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
+    """``_hold_out_classes`` with a share of each set of classes; labels bool (N, J)."""
+    count, held_out = max(1, round(HELD_OUT_SHARE * len(train))), []
+    for number in range(parts):
+        drawn = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+        held_out.append(train[stratified_split(torch.from_numpy(labels[train]), count, drawn)[1].numpy()])
+        train = np.setdiff1d(train, held_out[-1])
+    return [*held_out, train]
+
+
+def classes_of(label: str) -> list[str]:
+    """The classes that a label names, joined by "+"; a single "+" or an empty label names none.
+
+    >>> classes_of("cat+dog"), classes_of("cat"), classes_of("+"), classes_of("c++")
+    (['cat', 'dog'], ['cat'], [], ['c++'])
+    """
+    names = [name.strip() for name in label.split("+")]
+    return names if all(names) else [label] if label.strip("+") else []
+
+
+def _classes(labels: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Names of the classes (J,), and labels int64 (N,), or bool (N, J) if an image shows none or several.
+
+    Only the ``used`` (N,) images name classes.
+    """
+    if labels.ndim == 2:
+        if (labels.sum(axis=1) != 1).any():
+            return np.arange(labels.shape[1]), labels
+        labels = labels.argmax(axis=1)
+    sets = [classes_of(label) if isinstance(label, str) else [label] for label in labels.tolist()]
+    if any(len(each) != 1 for each in sets):
+        several = sorted(set().union(*sets))
+        return np.array(several), np.array([[name in each for name in several] for each in sets])
+    names = np.unique(labels[used])
+    return names, np.searchsorted(names, labels).astype(np.int64)

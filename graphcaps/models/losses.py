@@ -1,0 +1,62 @@
+"""The losses of a ``CapsNet``: margin loss, reconstruction, and the coupling of children with the object they see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import check_labels, expect
+from ..functional import margin_loss
+from .answers import present
+
+RECONSTRUCTION_WEIGHT = 0.0005  # weight of the sum over pixels: section 4.1
+
+
+def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean over all ink of -ln of each child's coupling with the object whose ink it sees.
+
+    Args:
+        logits: b (I, J, B), the couplings' logits.
+        ink: (B, K, I) in [0, 1], each object's ink at the centre of each child's field.
+        labels: (B,), or (B, K), the objects' classes.
+
+    Returns:
+        Scalar >= 0; 0 if there is no ink, ln J if couplings are equal.
+    """
+    check_labels(labels, logits.shape[1])
+    expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
+    classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
+    ink = ink.permute(2, 1, 0)  # (I, K, B)
+    return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)
+
+
+def capsnet_loss(
+    output: Any,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
+) -> torch.Tensor:
+    """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
+
+    If images show K objects, each reconstruction is compared with its own object, and the mean over the objects is
+    taken; section 6.1 picks one of them at a time. Without a reconstruction, the loss is the margin loss alone.
+
+    Args:
+        images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
+        labels: for images (B,) classes, or (B, J) of 0 and 1; for layers (B, K) classes in the order of the layers.
+
+    Raises:
+        InputError: images of another shape than the reconstructions, which torch might broadcast.
+    """
+    if images.dim() == 5:
+        layers = tuple(images.shape[:2])
+        expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))
+        labels = present(labels, output.lengths.shape[1])
+    margin = margin_loss(output.lengths, labels)
+    if output.reconstruction is None:
+        return margin
+    drawn = tuple(output.reconstruction.shape)
+    expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
+    errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
+    return margin + reconstruction_weight * errors.mean()

@@ -1,0 +1,83 @@
+"""The layers of each ``CapsNet`` preset before its last: convolutions and primary capsules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import nn
+
+from ..nn import DepthwisePrimaryCaps, PrimaryCaps
+from .network import output_size
+
+MAX_SIDE = 40  # pixels per side that ``compact`` and ``parts`` are made for; convolutions halve larger images first
+Size = tuple[int, int]
+
+
+class Front(NamedTuple):
+    """All layers before the last; ``between`` has parent types, kernel and stride of each ``ConvCaps``."""
+
+    stem: nn.Sequential
+    primary: PrimaryCaps | DepthwisePrimaryCaps
+    between: tuple[tuple[int, int, int], ...] = ()
+    shared: bool = False  # whether all positions share the last layer's matrices
+
+
+def _paper(channels: int, size: Size) -> Front:
+    """Sabour, Frosst & Hinton 2017, section 4."""
+    return Front(nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU()), PrimaryCaps(256))
+
+
+def _compact(channels: int, size: Size) -> Front:
+    """In the spirit of Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules for images of any size."""
+    stem, features, map_size = compact_stem(channels, size)
+    return Front(stem, DepthwisePrimaryCaps(features, map_size))
+
+
+def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
+    """The convolutions of ``compact``, their channels, and the size of their map for images (H, W)."""
+    halving, features, _ = _halving(channels, size)
+    convs = _convolutions((features, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
+    stem = nn.Sequential(*halving, *convs)
+    return stem, 128, output_size(stem, (channels, *size))
+
+
+def _deep(channels: int, size: Size) -> Front:
+    """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
+    stem = nn.Sequential(*_convolutions((channels, 64, 5, 1), (64, 64, 3, 2)))
+    # Untrained, in eval mode, batch normalisation leaves small maps small, and layer by layer short capsules end at 0.
+    for conv in (stem[0], stem[3]):
+        nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
+    return Front(stem, PrimaryCaps(64, 16, 8, 3, 1), between=((16, 3, 2), (16, 3, 1)))
+
+
+def _parts(channels: int, size: Size) -> Front:
+    """Children that see 13 x 13 pixels, of 8 types at 8 x 8 positions for images of 28 x 28: parts of a drawing.
+
+    Images with a side of more than 40 pixels have 4 to 8 positions along a side of 41 or more.
+    """
+    halving, features, size = _halving(channels, size)
+    step = tuple(3 if halving and side > 28 else 2 for side in size)
+    stem = nn.Sequential(*halving, *_convolutions((features, 32, 5, step), (32, 64, 3, 1), (64, 128, 3, 1)))
+    return Front(stem, PrimaryCaps(128, 8, 8, 1, 1), shared=True)
+
+
+def _halving(channels: int, size: Size) -> tuple[list[nn.Module], int, Size]:
+    """Layers that halve each side while it is above ``MAX_SIDE``; the channels and the size that they leave."""
+    layers: list[nn.Module] = []
+    while max(size) > MAX_SIDE:
+        stride = tuple(2 if side > MAX_SIDE else 1 for side in size)
+        kernel = tuple(1 if step == 1 else 3 if layers else 5 for step in stride)
+        block = _convolutions((channels, 32, kernel, stride))
+        channels, size = 32, output_size(nn.Sequential(*block), (channels, *size))
+        layers += block
+    return layers, channels, size
+
+
+def _convolutions(*convs: tuple) -> list[nn.Module]:
+    """Convolutions with ReLU and batch normalisation, from channels in and out, kernel and stride."""
+    blocks = ([nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])] for conv in convs)
+    return [layer for block in blocks for layer in block]
+
+
+# name: (builder, smallest side of an image in pixels)
+PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}

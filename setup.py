@@ -1,0 +1,28 @@
+"""Lets an editable install be found beside its clone; everything else about the package stands in pyproject.toml.
+
+A clone's folder is usually called graphcaps. For a script that lies beside it, Python takes that folder, which has no
+``__init__.py``, for a namespace package, and never asks the finder that setuptools installs after Python's own. So a
+second finder goes first: it answers only if Python's path has nothing but such a folder.
+"""
+
+from setuptools import setup
+from setuptools.command import editable_wheel
+
+INSTALLED = "sys.meta_path.append(_EditableFinder)"
+FIRST = """
+class _BeforeNamespaces:
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if path is not None or fullname not in MAPPING:
+            return None
+        spec = PathFinder.find_spec(fullname)
+        return spec if spec and spec.origin else _EditableFinder.find_spec(fullname)
+"""
+
+# setuptools has no setting for this. If it renames its template, an editable install is what it was without this file.
+template = getattr(editable_wheel, "_FINDER_TEMPLATE", "")
+editable_wheel._FINDER_TEMPLATE = (
+    template.replace(INSTALLED, f"{INSTALLED}\n        sys.meta_path.insert(0, _BeforeNamespaces)") + FIRST
+)
+
+setup()

@@ -1,0 +1,125 @@
+"""Images and ink at other places: in training new ones each epoch, in evaluation fixed ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps import TrainConfig, train
+from graphcaps.data import Batches, Images, ImageSplits, to_float
+from graphcaps.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
+from graphcaps.errors import InputError
+
+from . import small
+
+BORDER = 3
+
+
+def full(count):
+    """Images of 4 x 5 without a black pixel; the label of each is its number."""
+    pixels = torch.randint(1, 256, (count, 1, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    return Images(pixels, torch.arange(count))
+
+
+def inked(count, channels=1):
+    """Images of 7 x 9 whose ink, a block of 2 x 3 without a black pixel, stands at another place in each."""
+    pixels = torch.zeros(count, channels, 7, 9, dtype=torch.uint8)
+    ink = torch.randint(1, 256, (count, channels, 2, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    for k in range(count):
+        down, right = k % 6, k % 7
+        pixels[k, :, down : down + 2, right : right + 3] = ink[k]
+    return Images(pixels, torch.arange(count)), ink
+
+
+def places(images, shown):
+    """The first row and column of the ink of each image, which must be ``shown``."""
+    found = []
+    for image, wanted in zip(images, shown, strict=True):
+        rows, columns = (image[0].amax(axis).nonzero()[:, 0] for axis in (1, 0))
+        assert torch.equal(image[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], wanted)
+        found.append((rows[0].item(), columns[0].item()))
+    return found
+
+
+EVERYWHERE = {(down, right) for down in range(2 * BORDER + 1) for right in range(2 * BORDER + 1)}
+ANYWHERE = {(down, right) for down in range(6) for right in range(7)}
+
+
+def test_training_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_in_the_middle():
+    source = full(800)
+    images = in_frame(source, BORDER)
+    assert images.image_shape == (1, 10, 11) and images.margin == BORDER
+    shown, labels = next(Batches(images, 800, augment="shift").epoch(0))
+    assert set(places(shown, to_float(source.pixels[labels]))) == EVERYWHERE
+    shown, _ = next(Batches(images, 800, augment="shift").in_order())
+    assert places(shown, to_float(source.pixels)) == [(BORDER, BORDER)] * 800
+
+
+def test_evaluation_images_are_whole_in_places_of_their_own_that_everybody_has():
+    images = in_fixed_places(full(800), BORDER)
+    assert images.image_shape == tuple(images.pixels.shape[1:]) == (1, 10, 11)
+    found = places(images.pixels, full(800).pixels)
+    assert set(found) == EVERYWHERE and found[:6] == [(3, 1), (2, 3), (4, 2), (3, 0), (0, 4), (1, 3)]
+    assert found[:4] == places(in_fixed_places(full(4), BORDER).pixels, full(4).pixels)
+
+
+def test_a_margin_is_no_part_of_the_image_and_stays_with_it():
+    part = in_frame(full(5), BORDER).take(torch.tensor([3, 1])).to("cpu")
+    assert part.margin == BORDER and part.labels.tolist() == [3, 1]
+    cut = part.cut()
+    assert cut.margin == 0 and cut.image_shape == part.image_shape == (1, 10, 11)
+    assert places(cut.pixels, full(5).pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
+
+
+@pytest.mark.parametrize(("channels", "border"), [(3, 0), (1, 2)])
+def test_ink_is_put_whole_at_every_place_where_it_fits_and_each_as_often(channels, border):
+    source, ink = inked(8400, channels)
+    framed = in_frame(source, border) if border else source
+    shown, labels = next(Batches(framed, 8400, augment="anywhere").epoch(0))
+    assert shown.is_contiguous() and shown.shape[2:] == (7 + 2 * border, 9 + 2 * border)
+    found = places(shown, to_float(ink[labels]))
+    wanted = {(down, right) for down in range(6 + 2 * border) for right in range(7 + 2 * border)}
+    assert set(found) == wanted
+    # each place is drawn 8400 / 42 = 200 times (of 10 x 11, 76): five standard deviations are 71 (44) of them
+    often, each = [found.count(place) for place in wanted], 8400 / len(wanted)
+    assert max(abs(count - each) for count in often) < 5 * each**0.5
+
+
+def test_ink_gets_another_place_each_epoch():
+    source, ink = inked(60)
+    found = []
+    for epoch in (0, 1):
+        shown, labels = next(Batches(source, 60, seed=4, augment="anywhere").epoch(epoch))
+        found.append(places(shown[labels.argsort()], to_float(ink)))
+    assert sum(a == b for a, b in zip(*found, strict=True)) < 10
+
+
+def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_on_others(monkeypatch, tmp_path):
+    source, ink = inked(4200)
+    splits = ImageSplits("x", ("0",) * 4200, source, source, source)
+    assert splits.for_augment("shift") is splits
+    chosen = splits.for_augment("anywhere")
+    assert chosen.train is splits.train and chosen.test is splits.test
+    found = places(chosen.val.pixels, ink)
+    assert set(found) == ANYWHERE and torch.equal(chosen.val.labels, source.labels)
+    assert found[:5] == [(3, 5), (3, 3), (2, 4), (2, 6), (5, 2)]  # where everybody has them
+    few = ink_in_fixed_places(source.take(torch.arange(5)))
+    assert torch.equal(few.pixels, chosen.val.pixels[:5]) and chosen.val.margin == 0
+    asked, digits = [], small.digits()
+    small.use(monkeypatch, digits)
+    monkeypatch.setattr(ImageSplits, "for_augment", lambda self, augment: asked.append(augment) or self)
+    train(small.config(tmp_path, dataset="mnist40", augment="anywhere", epochs=1), progress=False)
+    assert asked == ["anywhere"]
+
+
+def test_ink_moves_from_where_it_stands_not_from_the_middle():
+    source, ink = inked(2000)
+    framed = in_fixed_places(source, 2)
+    assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "multimnist"])
+def test_ink_anywhere_is_of_mnist40_alone(dataset):
+    with pytest.raises(InputError, match=f"augment: expected shift.* for {dataset}, .*got anywhere"):
+        TrainConfig(dataset=dataset, augment="anywhere").check()
+    TrainConfig(dataset="mnist40", augment="anywhere").check()

@@ -1,0 +1,350 @@
+"""Your own images: a folder per class, MNIST's format, .npz and .csv; split, cached, or refused in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn import datasets
+
+from graphcaps import TrainConfig, load, train
+from graphcaps.cli import main
+from graphcaps.data import Batches, image_folder, load_images, user_datasets
+from graphcaps.errors import InputError
+from graphcaps.training.run_folder import Run
+
+from .test_data_torchvision import idx
+
+
+def picture(path: Path, value: object, size=(28, 28), mode="L", **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path, **options)
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """Two classes of 20 grey images: number k is of tone k, or 100 + k."""
+    for k in range(20):
+        picture(tmp_path / "shapes" / "dark" / f"{k:02}.png", k)
+        picture(tmp_path / "shapes" / "light" / f"{k:02}.bmp", 100 + k)
+    return tmp_path / "shapes"
+
+
+def loaded(path, kind="folder", **options):
+    return load_images(f"{kind}:{path}", Path(path).parent / "data", **options)
+
+
+def every(splits):
+    return splits.train, splits.val, splits.test
+
+
+def tones(images) -> list[int]:
+    return sorted(images.cut().pixels[:, 0, 14, 14].tolist())
+
+
+def test_a_folder_per_class_is_split_by_the_seed_with_each_class_in_each_part(shapes):
+    splits = loaded(shapes)
+    assert splits.name == "shapes" and splits.class_names == ("dark", "light") and splits.image_shape == (1, 28, 28)
+    assert [part.labels.bincount().tolist() for part in every(splits)] == [[14, 14], [3, 3], [3, 3]]
+    assert sorted(sum(map(tones, every(splits)), [])) == [*range(20), *range(100, 120)]
+    for part in every(splits):
+        assert (part.labels == (part.pixels[:, 0, 0, 0] >= 100)).all()
+    assert tones(loaded(shapes).test) == tones(splits.test) != tones(loaded(shapes, seed=1).test)
+
+
+def test_parts_that_are_there_are_kept_and_the_others_are_held_out(shapes):
+    (shapes / "train").mkdir()
+    for name in ("dark", "light"):
+        os.rename(shapes / name, shapes / "train" / name)
+        picture(shapes / "test" / name / "a.png", 200)
+    splits = loaded(shapes)
+    assert tones(splits.test) == [200, 200] and (len(splits.train), len(splits.val)) == (34, 6)
+
+
+MODES = {
+    "palette.gif": ("P", 7),
+    "alpha.png": ("RGBA", (9, 9, 9, 0)),
+    "sixteen.png": ("I;16", 257 * 50),
+    "bits.png": ("1", 1),
+    "print.tif": ("CMYK", (0, 255, 255, 0)),
+    "colour.bmp": ("RGB", (0, 0, 255)),
+}
+
+
+def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
+    for name, (mode, value) in MODES.items():
+        picture(tmp_path / "pets" / "a" / name, value, (40, 20), mode)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for k in range(3):
+        picture(tmp_path / "pets" / "b" / "deeper" / f"{k}.JPG", (10, 200, 10), (20, 60), "RGB", exif=turned)
+    (tmp_path / "pets" / "a" / "notes.txt").write_text("no image")
+    picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
+    splits = loaded(tmp_path / "pets")
+    assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
+    middle = sum(((part.pixels[part.labels == 0][:, :, 20, 20]).tolist() for part in every(splits)), [])
+    assert len(middle) == 6 and all(tone in middle for tone in ([255] * 3, [50] * 3, [0, 0, 255], [255, 0, 0]))
+
+
+def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes, tmp_path):
+    def pixels(path, kind, channels):
+        return torch.cat([part.cut().pixels for part in every(loaded(path, kind, channels=channels))])
+
+    assert pixels(shapes, "folder", 3).shape == (40, 3, 28, 28)
+    picture(shapes / "dark" / "red.png", (255, 0, 0), mode="RGB")
+    for _ in range(2):  # the second time from the cache
+        grey, colour, either = (pixels(shapes, "folder", channels) for channels in (1, 3, None))
+        assert grey.shape == (41, 1, 28, 28) and colour.shape == (41, 3, 28, 28) and torch.equal(colour, either)
+        red = (colour[:, 0] != colour[:, 1]).all(dim=(1, 2))
+        assert torch.equal(grey[~red], colour[~red, :1]) and grey[red].unique().tolist() == [76]  # 0.299 of 255
+    assert len([*(tmp_path / "data" / "cache").glob("*.npy")]) == 3
+    path = write_npz(tmp_path / "a.npz", images=COLOURS, labels=LABELS)
+    wanted = {np.asarray(Image.fromarray(image).convert("L")).tobytes() for image in COLOURS}
+    assert {image.numpy().tobytes() for image in pixels(path, "npz", 1)} == wanted
+    path = write_npz(tmp_path / "b.npz", images=GREYS, labels=LABELS)
+    assert torch.equal(pixels(path, "npz", 3), pixels(path, "npz", None).expand(-1, 3, -1, -1))
+
+
+def test_a_folder_is_decoded_once_and_again_when_a_file_changes_or_the_cache_is_damaged(shapes, monkeypatch):
+    decoded, decode = [], image_folder._decode
+    monkeypatch.setattr(image_folder, "_decode", lambda *given: decoded.append(given) or decode(*given))
+    first = loaded(shapes)
+    again = loaded(shapes, size=28)
+    assert len(decoded) == 1 and torch.equal(first.test.pixels, again.test.pixels)
+    picture(shapes / "dark" / "00.png", 77)
+    assert 77 in sum(map(tones, every(loaded(shapes))), [])
+    assert len(decoded) == 2
+    stored = next((shapes.parent / "data" / "cache").glob("*.npy"))
+    stored.write_bytes(stored.read_bytes()[:-5])
+    loaded(shapes)
+    stored.unlink()
+    loaded(shapes)
+    assert len(decoded) == 4
+
+
+def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
+    inside = loaded(shapes)
+    monkeypatch.setattr(user_datasets, "MAX_BYTES_IN_MEMORY", 0)
+    mapped = loaded(shapes)
+    assert mapped.train.pixels.data_ptr() == mapped.test.pixels.data_ptr()
+    assert torch.equal(inside.test.pixels, mapped.test.cut().pixels)
+    assert len(mapped.with_train(6).train) == 6
+    for augment in ("shift", "affine", "none"):
+        for left, right in zip(*(Batches(s.train, 8, augment=augment).epoch(1) for s in (inside, mapped)), strict=True):
+            assert torch.equal(left[0], right[0]) and torch.equal(left[1], right[1])
+
+
+def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
+    (shapes / "dark" / "broken.png").write_bytes(b"no picture")
+    whole = (shapes / "light" / "03.bmp").read_bytes()
+    (shapes / "light" / "half.bmp").write_bytes(whole[: len(whole) // 2])
+    (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(InputError, match=r"43 .* read, got 3 that can't") as caught:
+            loaded(shapes)
+        for word in ("broken.png", "half.bmp", "program.png: expected an image file that Pillow reads", "--skip-bad"):
+            assert word in str(caught.value)
+    splits = loaded(shapes, skip_bad=True)
+    assert sum(map(len, every(splits))) == 40 and "broken.png" in caplog.text
+
+
+def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(shapes, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    settings = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
+    assert main(["train", *settings]) == 0
+    said = capsys.readouterr().out
+    assert "2 classes of 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
+    run = Run.open("runs/shapes-compact-1")
+    assert (run.config.dataset, run.config.size, run.config.channels) == ("folder:shapes", 12, 1)
+    assert load(run).class_names == ("dark", "light") == run.trace().class_names
+    picture(tmp_path / "paper.png", 255)
+    assert main(["predict", str(run), "paper.png", "--save-inputs", "seen"]) == 0
+    assert "blank" in capsys.readouterr().out and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
+    (tmp_path / "elsewhere").mkdir()
+    moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
+    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
+    (moved / "light").rename(moved / "bright")
+    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 2
+    assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
+
+
+LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
+GREYS = np.random.default_rng(0).integers(0, 256, (30, 28, 20), np.uint8)
+COLOURS = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+SQUARES = GREYS[:, :20].reshape(30, 400)
+
+
+def write_idx(folder: Path) -> Path:
+    """Under Kaggle's names, one of them gzipped, another in a folder of its own."""
+    (folder / "t10k-images-idx3-ubyte").mkdir(parents=True)
+    (folder / "train-images.idx3-ubyte.gz").write_bytes(gzip.compress(idx(GREYS)))
+    (folder / "train-labels.idx1-ubyte").write_bytes(idx(LABELS))
+    (folder / "t10k-images-idx3-ubyte" / "t10k-images-idx3-ubyte").write_bytes(idx(GREYS[:6]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(LABELS[:6]))
+    return folder
+
+
+def write_npz(path: Path, **arrays) -> Path:
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    names = [f"pixel{k}" for k in range(pixels.shape[1])]
+    rows = [["label", *names]] * head + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
+    lines = [",".join(map(str, (*row[1:], row[0]) if last else row)) for row in rows]
+    path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)("\n".join(lines).encode()))
+    return path
+
+
+MEDMNIST = {
+    "train_images": COLOURS,
+    "train_labels": LABELS[:, None],
+    "val_images": COLOURS[:6],
+    "val_labels": LABELS[:6],
+}
+FIRST = COLOURS.transpose(0, 3, 1, 2)
+ARRAYS = {
+    "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
+    "medmnist": lambda to: ("npz", write_npz(to / "a.npz", **MEDMNIST), COLOURS, None),
+    "fractions": lambda to: ("npz", write_npz(to / "a.npz", images=GREYS / 255, labels=LABELS), GREYS, None),
+    "channels first": lambda to: ("npz", write_npz(to / "a.npz", X=FIRST, y=LABELS), COLOURS, None),
+    "csv in colour": lambda to: ("csv", write_csv(to / "a.csv.gz", COLOURS.reshape(30, -1), last=True), COLOURS, None),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_come_back_bit_for_bit(tmp_path, name):
+    kind, path, images, test = ARRAYS[name](tmp_path)
+    splits = loaded(path, kind)
+    assert splits.class_names == ("1", "2", "3") and (test is None or len(splits.test) == test)
+    assert splits.name == ("raw" if kind == "idx" else "a")
+    wanted = images[..., None] if images.ndim == 3 else images
+    number = {wanted[n].tobytes(): n for n in range(30)}
+    seen = []
+    for part in (splits.train, splits.val, *[splits.test] * (test is None)):
+        for pixels, label in zip(part.pixels.permute(0, 2, 3, 1).contiguous(), part.labels.tolist(), strict=True):
+            seen.append(number[pixels.numpy().tobytes()])
+            assert LABELS[seen[-1]] == label + 1
+    assert set(seen) == set(range(30))
+
+
+def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
+    names = np.array(list("abc"))
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=names[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "valid.csv.gz", SQUARES[:4], labels=names[:1].repeat(4))
+    unlabelled = ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
+    (tmp_path / "kaggle" / "test.csv").write_text(unlabelled)
+    splits = loaded(tmp_path / "kaggle", "csv")
+    assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
+    assert splits.val.labels.tolist() == [0] * 4
+
+
+class Runs:
+    def __reduce__(self):
+        return (os.system, ("touch ran",))
+
+
+def few(to: Path, dark: int, light: int) -> Path:
+    for name, count in {"dark": dark, "light": light}.items():
+        for k in range(count):
+            picture(to / name / f"{k}.png", k)
+    return to
+
+
+def folder_of(to: Path, **contents: bytes | None) -> Path:
+    (to / "own").mkdir()
+    for name, content in contents.items():
+        file = to / "own" / name.replace("__", ".")
+        file.mkdir() if content is None else file.write_bytes(content)
+    return to / "own"
+
+
+LABELED = {"train-labels-idx1-ubyte": idx(LABELS)}
+TRAIN = "train-images-idx3-ubyte"
+
+
+def bad_idx(to: Path, **files: bytes) -> tuple[str, Path]:
+    return "idx", folder_of(to, **files)
+
+
+def bad_npz(to: Path, images: np.ndarray, labels: np.ndarray = LABELS) -> tuple[str, Path]:
+    return "npz", write_npz(to / "a.npz", images=images, labels=labels)
+
+
+BAD = {
+    "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
+    "no class": (
+        lambda to: ("folder", folder_of(to, a__png=b"")),
+        "a folder per class, with its images, got no folder",
+    ),
+    "no image": (lambda to: ("folder", folder_of(to, cat=None)), "cat: expected a folder with images, got none"),
+    "other names": (
+        lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
+        "or train, val and test, got testing, training, which all hold dark, light",
+    ),
+    "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
+    "too few": (lambda to: ("folder", few(to / "own", 9, 2)), "3 images or more of each class, .* got 2 of light. Add"),
+    "no labels": (
+        lambda to: bad_idx(to, **{TRAIN: idx(GREYS)}),
+        "train-labels-idx1-ubyte or its .gz beside it, got none",
+    ),
+    "half a gzip": (
+        lambda to: bad_idx(to, **{f"{TRAIN}__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED),
+        "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended",
+    ),
+    "cut": (lambda to: bad_idx(to, **{TRAIN: idx(GREYS)[:-1]} | LABELED), r"16816 bytes for \(30, 28, 20\), got 16815"),
+    "two sets": (lambda to: bad_idx(to, **{f"a-{TRAIN}": b"", f"b-{TRAIN}": b""}), "no other file of train images"),
+    "web page": (lambda to: bad_idx(to, **{TRAIN: b"<html>"} | LABELED), "dims in MNIST's format, got b'<html>'"),
+    "pickle": (lambda to: bad_npz(to, np.array([Runs()])), "Arrays of objects are pickles, which can run code"),
+    "labels of others": (lambda to: bad_npz(to, GREYS, LABELS[1:]), "of 0 and 1, got .29,"),
+    "to 16": (lambda to: bad_npz(to, GREYS / 16), "got float64 from 0 to 15.9375. Divide"),
+    "NaN": (lambda to: bad_npz(to, GREYS * np.nan), "fractions from 0 to 1, got float64 from nan"),
+    "no square": (
+        lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :8])),
+        "square grey or RGB image, got 8 numbers",
+    ),
+    "words": (
+        lambda to: ("csv", write_csv(to / "a.csv", np.char.add(SQUARES.astype(str)[:, :9], "x"))),
+        "train images: expected numbers, got object",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    make, wanted = BAD[name]
+    kind, path = make(tmp_path)
+    with pytest.raises(InputError, match=wanted):
+        loaded(path, kind)
+    assert not Path("ran").exists()
+
+
+def test_arrays_are_trained_on_and_found_again(tmp_path):
+    digits = datasets.load_digits()
+    words = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[digits.target]
+    config = TrainConfig(epochs=1, device="cpu", size=12, channels=3, out=tmp_path, data=tmp_path / "data", name="run")
+    result = train(config, images=digits.images / 16, labels=words, progress=False)
+    assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
+    again = Run.open(tmp_path / "run").config
+    splits = load_images(again.dataset, again.data, **again.of_images)
+    assert splits.image_shape == (3, 12, 12) and sum(map(len, every(splits))) == 1797
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
+        train(config, images=digits.images, labels=words)
+    with pytest.raises(InputError, match="images and labels: expected both"):
+        train(config, images=digits.images / 16)
+
+
+def test_a_folder_without_its_kind_is_answered_with_what_to_write(shapes):
+    with pytest.raises(InputError, match="expected a name, or KIND:PATH, got .*/shapes. Try --dataset folder:/"):
+        TrainConfig(dataset=str(shapes)).check()
+    with pytest.raises(InputError, match="size: expected none for mnist, got 64"):
+        TrainConfig(size=64).check()
