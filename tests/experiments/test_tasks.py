@@ -158,7 +158,7 @@ def test_a_stopped_command_goes_on_and_gives_the_same(place, few, monkeypatch, c
     small = {"SETTINGS": settings, "EPOCHS": 1, "SEEDS": 2, "NUMBERS": (2, 3), "TRIAL_SEEDS": (7,)}
     for name, value in small.items():
         monkeypatch.setattr(factors, name, value)
-    monkeypatch.setattr(run, "cores", lambda: 1)
+    monkeypatch.setattr(run.joblib, "cpu_count", lambda **options: 1)
     fit, ended = run.fit, []
 
     def stopping(*given, **options):
