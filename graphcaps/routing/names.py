@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import json
 import sys
 from typing import Any
 
-from ..errors import GraphcapsError, InputError, check_name
+from ..errors import GraphcapsError, InputError
 from .attention import Attention
 from .dynamic import Dynamic
 from .em import EM
@@ -47,7 +48,11 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
     if ":" in routing:
         known = inspect.signature(_imported(routing)).parameters
         return from_json({"name": routing, "settings": {name: settings[name] for name in settings if name in known}})
-    check_name("routing", routing, list(ROUTINGS))
+    if routing not in ROUTINGS:
+        near = difflib.get_close_matches(routing, ROUTINGS, n=1)
+        then = f"Did you mean '{near[0]}'? " if near else ""
+        then += "Your own is an object of a Routing subclass, or 'module:Class'"
+        raise InputError(f"routing: expected one of {', '.join(ROUTINGS)}, got {routing!r}. {then}")
     return ROUTINGS[routing](**settings)
 
 

@@ -47,8 +47,9 @@ def route_nodes(
         assert rule is not None
         how = rule.kappa, rule.iterations, mutual, votes.per_edge, get_coupling
         return by_kernels(graph, votes.u, votes.scale, *how)
-    if asked in ("dgl", "fused") and isinstance(graph, DGLGraph):
-        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked))
+    if asked not in ("auto", "torch") and isinstance(graph, DGLGraph):
+        then = f"Engine fused lacks {unsupported}" if asked == "fused" else ""
+        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
         return _route_expanded(graph, votes, routing, get_coupling)
     ends = graph if isinstance(graph, Links) else links(graph, votes.device)
     edges = NodeEdges(ends, votes, reverse_edges(graph).to(votes.device) if mutual else None)
@@ -90,10 +91,14 @@ def _unsupported_by_kernels(graph: DGLGraph | Links, votes: NodeVotes, routing: 
     """What the kernels by node lack, or "" where they can run."""
     rule = rule_of(routing)
     if rule is None or rule.query == "sums":
-        return "a routing with a rule for each edge"
+        return "passes for such a routing"
     if watched():
-        return "no observer: the kernels make no couplings of single iterations"
-    return "" if _fits_kernels(votes.u) else "float32 or float64 on the CPU, without dims of a batch"
+        return "couplings of single iterations, which an observer is to see"
+    return (
+        ""
+        if _fits_kernels(votes.u)
+        else "passes for other votes than float32 or float64 (N, K_in, K_out, D) on the CPU"
+    )
 
 
 def _fits_kernels(z: Tensor) -> bool:

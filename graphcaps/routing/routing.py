@@ -43,7 +43,7 @@ class Routing(nn.Module):
     """
 
     iterations: int = 1
-    """R, the number of times that an observer is called."""
+    """R, iterations of routing: the number of times that ``forward`` calls ``edges.observe``."""
     uses_activation: bool = False
     """Whether children are weighted by their activations."""
     sums_votes: bool = True

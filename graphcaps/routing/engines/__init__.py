@@ -23,14 +23,14 @@ log = logging.getLogger("graphcaps")
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, ScatterEdges]
 """``auto`` is the first that supports a call."""
 
-NAMES = ("auto", "dgl", "torch", "fused")
+NAMES = ("auto", *dict.fromkeys(kind.engine for kind in ENGINES))
 
 _asked: ContextVar[str] = ContextVar("engine", default="auto")
 
 
 @contextlib.contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Within the block, this thread's routing runs on one engine; all engines give the same numbers.
+    """Within the block, this thread's routing runs on one engine; all engines give the same numbers, up to rounding.
 
     Args:
         name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest one that can run.
@@ -74,7 +74,9 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
                     _log_choice(type(routing).__name__, kind.engine, votes.device.type)
                 return kind
     got = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
-    raise InputError(f"engine {asked}: expected {reason}, got {got}. Use engine 'torch'")
+    raise InputError(
+        f"engine {asked}: expected {reason}, got {got}. Use engine 'torch', on the command line --engine torch"
+    )
 
 
 @functools.cache

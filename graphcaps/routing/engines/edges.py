@@ -7,7 +7,7 @@
     sum_to_parents(x)         for each parent, the sum over its in-edges of x
     child_sum(x)              on each edge, the sum of x over its child's out-edges
     child_max(x)              on each edge, the largest x of its child's out-edges, without a gradient
-    child_topk(x, k)          on each edge, whether its x is among the k largest of its child's out-edges
+    child_topk(x, k)          on each edge, whether its x is among the k largest of its child's out-edges (bool: a mask)
     from_children(x)          on each edge, its child's x
     from_parents(x)           on each edge, its parent's x
     has_votes()               for each parent, whether it has an in-edge
@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...errors import GraphcapsError
+from ...errors import GraphcapsError, expect
+from ...graph.links import is_tracing
 from ..routing import Parents, Routing, squashed
 from ..votes import Votes
 
@@ -63,12 +64,17 @@ class Edges:
         """
         u_hat = self.vectors_in(graph, votes, prior.dtype)
         found = self.run(routing, u_hat, self.numbers_in(prior), activation)
+        wanted, got = (graph.num_dst_nodes(), *votes.trailing, votes.dim), tuple(found.v.shape)
+        expect(is_tracing() or got == wanted, f"{type(routing).__name__}.forward", f"parents (J, *, D)={wanted}", got)
         c = found.coupling if coupling else None
         return found._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
     def run(self, routing: Routing, u_hat: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         """The routing's ``forward`` on votes and prior in this layout."""
         found = routing(self, u_hat, prior, activation)
+        name, wanted = f"{type(routing).__name__}.forward", "Parents, or the sums s (J, *, D) alone"
+        fits = isinstance(found, (Parents, Tensor))
+        expect(fits, name, wanted, type(found).__name__, "Return graphcaps.routing.squashed(s, c)")
         if self.observer is not None and not self.observed:
             raise GraphcapsError(
                 f"{type(routing).__name__}: expected edges.observe(r, b, c, v, votes) in each iteration, got none. "
@@ -118,7 +124,10 @@ class Edges:
         raise NotImplementedError
 
     def child_topk(self, x: Tensor, k: int) -> Tensor:
-        """Edge numbers -> bool edge numbers: the k largest of each child's out-edges; of equal ones, any."""
+        """Edge numbers -> bool edge numbers: the k largest of each child's out-edges; of equal ones, any.
+
+        Mask logits with it: ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
+        """
         raise NotImplementedError
 
     def from_children(self, x: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ pass (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by chil
 v) are (J, B, D). An array may be empty if its line says so. `tiles` has the work on one block. If a kernel takes P
 itself, () for given votes, Numba leaves out the code for the other kind.
 
-
 A kernel is compiled for each P, D and number type, and cached on disk (`kernel_cache`).
 """
 
