@@ -1,10 +1,10 @@
-"""The one place that imports DGL, when it is first used, and with any torch.
+"""The only module that imports DGL: not before its first use, and beside any version of torch.
 
-DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
-exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
-``import dgl`` fails although nothing here uses GraphBolt. `install`, which ``import graphcaps`` calls, puts an empty
-module in its place where, and only where, GraphBolt fails. That helps anybody's ``import dgl``, and costs nothing
-before.
+``import dgl`` also imports ``dgl.graphbolt``, which loads data for huge graphs and which nothing here uses. GraphBolt
+needs a compiled library that is named after the exact torch version it was built for, and a part of ``torchdata`` that
+newer releases dropped. With any other torch, ``import dgl`` fails. So ``import graphcaps`` calls `install`, which adds
+an import hook: where GraphBolt fails to load, and only there, an empty module takes its place. The hook works for every
+later ``import dgl`` in the process, and does nothing until then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def has_cuda() -> bool:
-    """Whether the installed DGL was built with CUDA (the wheels on the Python package index are not)."""
+    """Whether DGL can use a CUDA device here. The wheels on the Python package index are built without CUDA."""
     dgl = __getattr__("dgl")
     try:
         dgl.graph(([0], [0])).to("cuda")
@@ -59,8 +59,9 @@ def has_cuda() -> bool:
 def install_command() -> str:
     """The shell command that installs DGL for this Python.
 
-    One file in DGL's wheels is bound to a Python: the accelerator of its calls, ``dgl/_ffi/_cy3``. Without it, DGL
-    calls its library by ctypes. So a newer Python gets the wheel for 3.12, which pip installs only with ``--target``.
+    Only one file in DGL's wheels depends on the version of Python: ``dgl/_ffi/_cy3``, which speeds up calls into
+    DGL's library. Without that file DGL uses ctypes. So the wheel for 3.12 also works with a newer Python, but pip
+    installs it there only with ``--target``.
     """
     if sys.version_info[:2] <= NEWEST_PYTHON:
         return "pip install dgl"
@@ -71,7 +72,7 @@ def install_command() -> str:
 
 
 class GraphBoltFinder:
-    """Finds ``dgl.graphbolt`` as the other finders do, and has `GraphBoltLoader` load it."""
+    """An import hook: asks the other finders for ``dgl.graphbolt``, and wraps the loader in `GraphBoltLoader`."""
 
     def __init__(self):
         self.searching = False
@@ -96,7 +97,7 @@ class GraphBoltFinder:
 
 
 class GraphBoltLoader:
-    """Another loader; where it fails, the module is left empty."""
+    """Wraps the loader of ``dgl.graphbolt``: if loading fails, the module is left empty."""
 
     def __init__(self, loader):
         self.loader = loader
