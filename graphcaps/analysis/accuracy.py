@@ -46,7 +46,6 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of right answers, in [0, 1]."""
         return self.correct / len(self.labels)
 
     @property
@@ -119,13 +118,7 @@ def in_eval_mode(
 
 @torch.no_grad()
 def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
-    """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
-
-    Args:
-        model: on the device of the batches.
-        batches: the images, taken in order.
-        on_progress: called after each batch with the share of images done.
-    """
+    """Classify all images of ``batches`` in eval mode; the model is on their device, and gets its mode back."""
     predicted, labels, losses, evidence = [], [], [], []
     for images, truth in in_eval_mode(model, batches, on_progress):
         seen = overlaid(images)

@@ -84,7 +84,7 @@ class CapsuleUsage:
         return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
 
     def by_type(self, values: Tensor) -> Tensor:
-        """(I,) numbers of the children as (T, capsules of a type)."""
+        """Numbers (I,) of the children as (T, capsules of a type)."""
         return values.unflatten(0, (self.num_types, -1))
 
     def to_json(self, class_names: tuple[str, ...]) -> str:
@@ -135,12 +135,9 @@ def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
 class RoutedBatch(NamedTuple):
     """A layer's capsules on a batch, after the last routing iteration."""
 
-    activation: Tensor
-    """(I, B) in [0, 1]: each child's activation, or its length if it has no other."""
-    c: Tensor
-    """(E, B)."""
-    v: Tensor
-    """(J, B, D)."""
+    activation: Tensor  # (I, B) in [0, 1]: of a child without an activation its length
+    c: Tensor  # (E, B)
+    v: Tensor  # (J, B, D)
 
 
 @torch.no_grad()
@@ -162,13 +159,7 @@ def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
 
 
 def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> CapsuleUsage:
-    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch.
-
-    Args:
-        model: on the device of the batches; its mode is put back afterwards.
-        batches: the images, taken in order.
-        on_progress: called after each batch with the share of images done.
-    """
+    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch."""
     tally = _Tally(model.capsules, model.child_types)
     for batch in routed_batches(model, batches, on_progress):
         tally.add(batch)
@@ -208,8 +199,8 @@ class _Tally:
 
     def add(self, batch: RoutedBatch) -> None:
         src, dst = self.edges.src, self.edges.dst
-        self.child_length = self.child_length.maximum(_largest(batch.activation))
-        self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
+        self.child_length = self.child_length.maximum(batch.activation.amax(dim=1).cpu())
+        self.parent_length = self.parent_length.maximum(torch.linalg.vector_norm(batch.v, dim=-1).amax(dim=1).cpu())
         relative = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
         largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > AWAY_ABOVE).sum())
         self.child_coupling = self.child_coupling.scatter_reduce(0, src, largest, "amax")
@@ -235,8 +226,3 @@ class _Tally:
             weighted_entropy=self.weighted / self.weights if self.weights else 1.0,
             away=self.away / max(1, self.seen * len(self.edges.src)),
         )
-
-
-def _largest(lengths: Tensor) -> Tensor:
-    """(K, B) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
-    return lengths.amax(dim=1).cpu().double()

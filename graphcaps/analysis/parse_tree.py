@@ -48,14 +48,9 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
 
 
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
-    """The fewest edges that make up a share of all credit above 0, largest first (ties: the lower edge).
+    """The fewest edges (K,) that make up a share in (0, 1] of all credit (E,) above 0, largest first.
 
-    Args:
-        credit: (E,) of each edge.
-        keep: share in (0, 1].
-
-    Returns:
-        (K,) edges; none if no credit is above 0.
+    Of equal credits the lower edge comes first. No credit above 0 gives no edges.
 
     Raises:
         InputError: ``keep`` outside (0, 1].
@@ -75,8 +70,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     """The links that explain the answer for an image, ready for GraphML and JSON: plain numbers and strings.
 
     Args:
-        trace: what routing did.
-        image: which of its images, from 0.
+        image: which of the trace's images, from 0.
         keep: share of all credit above 0 that the links make up, in (0, 1].
 
     Returns:
