@@ -1,4 +1,4 @@
-"""How good a network is: every image counted once, in order, without labels reaching the network."""
+"""Evaluation of a network: every image is counted once, in order, without labels reaching the network."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class Evaluation:
     """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
 
     For images of K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for images of any number of
-    classes (N, J) bool. An image is right if all of its classes are found, and no others.
+    classes (N, J) bool. An answer is right if it has all classes of the image, and no others.
     """
 
     predicted: Tensor
     labels: Tensor
     loss: float
-    evidence: Tensor
-    """(N, 3) on the CPU: numbers that speak for each answer, by ``models.evidence.evidence_of``."""
+    evidence: Tensor  # (N, 3) on the CPU: numbers that speak for each answer, by models.evidence.evidence_of
 
     @property
     def right(self) -> Tensor:
@@ -61,7 +60,7 @@ class Evaluation:
     def confusion(self, num_classes: int) -> Tensor:
         """(J, J) int64 counts: rows are true classes, columns predicted ones. Not for any number of classes.
 
-        With K objects each is counted: classes that are found on the diagonal, missed ones against wrong ones in order.
+        With K objects each is counted: right classes on the diagonal, missed ones against wrong ones in order.
         """
         labels, predicted = self.labels, self.predicted
         if labels.dim() > 1:

@@ -40,47 +40,38 @@ AWAY_ABOVE = 0.01  # difference of a relative coupling from 1
 
 @dataclass(frozen=True)
 class CapsuleUsage:
-    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU."""
+    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU.
+
+    Lengths and relative couplings are the largest on any image, the latter also over a capsule's edges. Child i is of
+    type i // (I / num_types). ``weighted_entropy`` is the mean of entropy / undecided over images and children that
+    have a choice, each weighted by its length there: a child that isn't there has nothing to choose.
+    """
 
     num_images: int
     num_types: int
-    """T types of child capsule; child i is of type i // (I / T)."""
-    child_length: Tensor
-    """(I,) in [0, 1): the largest |u_i| of any image."""
-    child_relative_coupling: Tensor
-    """(I,) in [0, J]: the largest relative coupling of its edges on any image."""
-    entropy: Tensor
-    """(I,) in [0, undecided] nats: the mean over images."""
-    parent_length: Tensor
-    """(J,) in [0, 1): the largest |v_j| of any image."""
-    parent_relative_coupling: Tensor
-    """(J,) in [0, J]: the largest relative coupling of its edges on any image."""
-    undecided: Tensor
-    """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
-    weighted_entropy: float
-    """In [0, 1]: entropy / undecided, the mean over images and children that have a choice, each weighted by its length
-    there: a child that isn't there has nothing to choose. 1 if none has a choice."""
-    away: float
-    """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
+    child_length: Tensor  # (I,) in [0, 1)
+    child_relative_coupling: Tensor  # (I,) in [0, J]
+    entropy: Tensor  # (I,) in [0, undecided] nats, the mean over images
+    parent_length: Tensor  # (J,) in [0, 1)
+    parent_relative_coupling: Tensor  # (J,) in [0, J]
+    undecided: Tensor  # (I,) nats, the entropy of uniform couplings: ln of the number of the child's edges
+    weighted_entropy: float  # in [0, 1]; 1 if no child has a choice
+    away: float  # in [0, 1], the share of couplings that differ from uniform by more than 1 %
 
     @property
     def dead_children(self) -> Tensor:
-        """(I,) bool."""
         return self.child_length <= DEAD_AT_MOST
 
     @property
     def starved_children(self) -> Tensor:
-        """(I,) bool."""
         return (self.child_relative_coupling <= STARVED_AT_MOST) & (self.undecided > 0)
 
     @property
     def dead_parents(self) -> Tensor:
-        """(J,) bool."""
         return self.parent_length <= DEAD_AT_MOST
 
     @property
     def starved_parents(self) -> Tensor:
-        """(J,) bool."""
         return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
 
     def by_type(self, values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How a capsule's vector moves as its object turns and shifts: the promise of capsules, measured.
+"""Equivariance: how a capsule's vector moves while its object turns and shifts.
 
 A capsule should keep its length and change its vector in step with the object's pose. Each image is taken through a
 sweep of one parameter p; v(p), of D numbers, is the capsule of the class that wins on the clean image, so that no label
@@ -56,13 +56,10 @@ PARAMETERS = {
 class Sweep(NamedTuple):
     """Measures of one parameter's sweep; NaN if there is nothing to measure."""
 
-    fit: np.ndarray
-    """(N,) R^2 in [0, 1]; NaN for a vector that stays."""
+    fit: np.ndarray  # (N,) R^2 in [0, 1]; NaN for a vector that stays
     fit_permuted: np.ndarray
-    moved: np.ndarray
-    """(N,) in [0, 1]."""
-    readout: np.ndarray
-    """(J,) R^2 at most 1; NaN for classes of fewer than ``MIN_IMAGES`` images."""
+    moved: np.ndarray  # (N,) in [0, 1]
+    readout: np.ndarray  # (J,) R^2 at most 1; NaN for classes of fewer than MIN_IMAGES images
     readout_permuted: np.ndarray
 
 

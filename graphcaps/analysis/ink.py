@@ -33,8 +33,7 @@ class InkAssigned(NamedTuple):
     couplings: float
     decoder: float
     saliency: float
-    counted: int
-    """Children, over all images."""
+    counted: int  # children, over all images
 
 
 def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> InkAssigned:
@@ -95,7 +94,7 @@ def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Te
 def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
     """Shares of each pixel by the couplings of the children with the nearest centres, weighted by their length.
 
-    Of images (N, C, H, W) in [0, 1] with classes (N, K): (N, K, H, W) in [0, 1], which sum to 1 over the classes.
+    Images are (N, C, H, W) in [0, 1], classes (N, K), and shares (N, K, H, W) in [0, 1]; they sum to 1 over classes.
     """
     lengths, c, _ = _routed(model, images, classes)
     rows, columns = (each.unique() for each in model.centres())  # ascending, of h and w positions

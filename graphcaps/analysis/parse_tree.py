@@ -48,9 +48,9 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
 
 
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
-    """The fewest edges (K,) that make up a share in (0, 1] of all credit (E,) above 0, largest first.
+    """The fewest edges (K,) that make up the share ``keep`` of all credit (E,) above 0, the largest credit first.
 
-    Of equal credits the lower edge comes first. No credit above 0 gives no edges.
+    Among equal credits the lower edge comes first. If no credit is above 0, there are no edges.
 
     Raises:
         InputError: ``keep`` outside (0, 1].
@@ -136,7 +136,7 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
 
 
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """How many children have links, and at how many places if the picture puts those of one place together."""
+    """The number of children with links, and of their places if the picture draws children of one place together."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
     words = count(len(children), "child", "children")
     if trace.saliency is not None or trace.fields is None:

@@ -99,8 +99,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
     """The pixels that each child looks at: |d length of u_i / d pixel|, the largest over channels, scaled to 1.
 
-    Returns:
-        (N, I, H, W) in [0, 1].
+    The result is (N, I, H, W) in [0, 1].
     """
     images = images.detach().requires_grad_()
     lengths = activation_of(model.children_of(images))  # (I, N)
