@@ -116,10 +116,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
 
 
 def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
-    """The answer for an image, how many links made it, and the strongest of them, in a line each.
-
-    Arguments and errors are those of ``parse_tree``.
-    """
+    """The answer for an image, how many links made it, and the strongest of them, in a line each."""
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
     objects = 1 if label else 2  # images of two objects have no label in a trace

@@ -39,11 +39,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
 
 
 def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
-    """The trace up to the epoch of the best weights; the network, or None; and why there is none, or "".
-
-    Raises:
-        GraphcapsError: no trace, or damaged weights.
-    """
+    """The trace up to the epoch of the best weights; the network, or None; and why there is none, or ""."""
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."

@@ -92,11 +92,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets, from a tensor or a pair. Without a second one those of targets are None.
-
-        Warns:
-            UserWarning: the first time that a target's features are given without a use.
-        """
+        """Features of sources and of targets (or None), from a tensor or a pair; unused ones of targets warn once."""
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)

@@ -128,10 +128,7 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 
 
 def check_children(u: Tensor, num_children: int, dim: int) -> None:
-    """Raise ``InputError`` unless u are floating point children (I, *, P), with the fix if the batch comes first.
-
-    The check knows shapes alone: (B, I, P) with B = I passes, and mixes the images.
-    """
+    """Raise ``InputError`` unless u are floating point children (I, *, P), with the fix if the batch comes first."""
     check_tensor("u", u)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
