@@ -35,19 +35,15 @@ def margin_loss(
 ) -> torch.Tensor:
     """Margin loss on capsule lengths (equation 4): the sum over classes, the mean over the batch.
 
-    L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2
+    L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2; a scalar >= 0
 
     Args:
         lengths: (B, J) in [0, 1], lengths of the class capsules. Layers give (J, B, D): their lengths are transposed
             first. If B = J, (J, B) looks like (B, J), and passes.
         labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 if several classes may be present.
 
-    Returns:
-        Scalar >= 0.
-
     Raises:
-        InputError: the shapes don't fit, labels (B,) are not int64 or outside [0, J), or labels (B, J) are outside
-            [0, 1]; on the CPU also lengths outside [0, 1].
+        InputError: other shapes or labels than these or, on the CPU, lengths outside [0, 1].
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
@@ -73,19 +69,15 @@ def margin_loss(
 def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
     """Spread loss (Hinton, Sabour & Frosst 2018, equation 3): the sum over wrong classes, the mean over the batch.
 
-    L = sum over i != t of max(0, margin - (a_t - a_i))^2, t the true class
+    L = sum over i != t of max(0, margin - (a_t - a_i))^2, t the true class; a scalar >= 0
 
     Args:
         activations: (B, J) in [0, 1], those of the class capsules.
         labels: (B,) int64 classes in [0, J).
         margin: the lead that the true class needs; the paper's grows from 0.2 to 0.9 in training.
 
-    Returns:
-        Scalar >= 0.
-
     Raises:
-        InputError: the shapes don't fit, labels are not int64 or outside [0, J), or, on the CPU, activations outside
-            [0, 1].
+        InputError: other shapes or labels than these or, on the CPU, activations outside [0, 1].
 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)

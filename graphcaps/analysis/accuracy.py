@@ -1,4 +1,4 @@
-"""How good a network is: every image counted once, in order, without labels reaching the network."""
+"""Evaluation of a network: every image is counted once, in order, without labels reaching the network."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class Evaluation:
     """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
 
     For images of K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for images of any number of
-    classes (N, J) bool. An image is right if all of its classes are found, and no others.
+    classes (N, J) bool. An answer is right if it has all classes of the image, and no others.
     """
 
     predicted: Tensor
     labels: Tensor
     loss: float
-    evidence: Tensor
-    """(N, 3) on the CPU: numbers that speak for each answer, by ``models.evidence.evidence_of``."""
+    evidence: Tensor  # (N, 3) on the CPU: numbers that speak for each answer, by models.evidence.evidence_of
 
     @property
     def right(self) -> Tensor:
@@ -46,7 +45,6 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of right answers, in [0, 1]."""
         return self.correct / len(self.labels)
 
     @property
@@ -62,7 +60,7 @@ class Evaluation:
     def confusion(self, num_classes: int) -> Tensor:
         """(J, J) int64 counts: rows are true classes, columns predicted ones. Not for any number of classes.
 
-        With K objects each is counted: classes that are found on the diagonal, missed ones against wrong ones in order.
+        With K objects each is counted: right classes on the diagonal, missed ones against wrong ones in order.
         """
         labels, predicted = self.labels, self.predicted
         if labels.dim() > 1:
@@ -119,13 +117,7 @@ def in_eval_mode(
 
 @torch.no_grad()
 def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
-    """Classify all images of ``batches`` in eval mode; the network's mode is put back afterwards.
-
-    Args:
-        model: on the device of the batches.
-        batches: the images, taken in order.
-        on_progress: called after each batch with the share of images done.
-    """
+    """Classify all images of ``batches`` in eval mode; the model is on their device, and gets its mode back."""
     predicted, labels, losses, evidence = [], [], [], []
     for images, truth in in_eval_mode(model, batches, on_progress):
         seen = overlaid(images)

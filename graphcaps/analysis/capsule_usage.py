@@ -40,51 +40,42 @@ AWAY_ABOVE = 0.01  # difference of a relative coupling from 1
 
 @dataclass(frozen=True)
 class CapsuleUsage:
-    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU."""
+    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU.
+
+    Lengths and relative couplings are the largest on any image, the latter also over a capsule's edges. Child i is of
+    type i // (I / num_types). ``weighted_entropy`` is the mean of entropy / undecided over images and children that
+    have a choice, each weighted by its length there: a child that isn't there has nothing to choose.
+    """
 
     num_images: int
     num_types: int
-    """T types of child capsule; child i is of type i // (I / T)."""
-    child_length: Tensor
-    """(I,) in [0, 1): the largest |u_i| of any image."""
-    child_relative_coupling: Tensor
-    """(I,) in [0, J]: the largest relative coupling of its edges on any image."""
-    entropy: Tensor
-    """(I,) in [0, undecided] nats: the mean over images."""
-    parent_length: Tensor
-    """(J,) in [0, 1): the largest |v_j| of any image."""
-    parent_relative_coupling: Tensor
-    """(J,) in [0, J]: the largest relative coupling of its edges on any image."""
-    undecided: Tensor
-    """(I,) nats: the entropy of uniform couplings, ln of the number of the child's edges."""
-    weighted_entropy: float
-    """In [0, 1]: entropy / undecided, the mean over images and children that have a choice, each weighted by its length
-    there: a child that isn't there has nothing to choose. 1 if none has a choice."""
-    away: float
-    """In [0, 1]: the share of couplings, over edges and images, that differ from uniform by more than 1 %."""
+    child_length: Tensor  # (I,) in [0, 1)
+    child_relative_coupling: Tensor  # (I,) in [0, J]
+    entropy: Tensor  # (I,) in [0, undecided] nats, the mean over images
+    parent_length: Tensor  # (J,) in [0, 1)
+    parent_relative_coupling: Tensor  # (J,) in [0, J]
+    undecided: Tensor  # (I,) nats, the entropy of uniform couplings: ln of the number of the child's edges
+    weighted_entropy: float  # in [0, 1]; 1 if no child has a choice
+    away: float  # in [0, 1], the share of couplings that differ from uniform by more than 1 %
 
     @property
     def dead_children(self) -> Tensor:
-        """(I,) bool."""
         return self.child_length <= DEAD_AT_MOST
 
     @property
     def starved_children(self) -> Tensor:
-        """(I,) bool."""
         return (self.child_relative_coupling <= STARVED_AT_MOST) & (self.undecided > 0)
 
     @property
     def dead_parents(self) -> Tensor:
-        """(J,) bool."""
         return self.parent_length <= DEAD_AT_MOST
 
     @property
     def starved_parents(self) -> Tensor:
-        """(J,) bool."""
         return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
 
     def by_type(self, values: Tensor) -> Tensor:
-        """(I,) numbers of the children as (T, capsules of a type)."""
+        """Numbers (I,) of the children as (T, capsules of a type)."""
         return values.unflatten(0, (self.num_types, -1))
 
     def to_json(self, class_names: tuple[str, ...]) -> str:
@@ -135,12 +126,9 @@ def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
 class RoutedBatch(NamedTuple):
     """A layer's capsules on a batch, after the last routing iteration."""
 
-    activation: Tensor
-    """(I, B) in [0, 1]: each child's activation, or its length if it has no other."""
-    c: Tensor
-    """(E, B)."""
-    v: Tensor
-    """(J, B, D)."""
+    activation: Tensor  # (I, B) in [0, 1]: of a child without an activation its length
+    c: Tensor  # (E, B)
+    v: Tensor  # (J, B, D)
 
 
 @torch.no_grad()
@@ -162,13 +150,7 @@ def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
 
 
 def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> CapsuleUsage:
-    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch.
-
-    Args:
-        model: on the device of the batches; its mode is put back afterwards.
-        batches: the images, taken in order.
-        on_progress: called after each batch with the share of images done.
-    """
+    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch."""
     tally = _Tally(model.capsules, model.child_types)
     for batch in routed_batches(model, batches, on_progress):
         tally.add(batch)
@@ -208,8 +190,8 @@ class _Tally:
 
     def add(self, batch: RoutedBatch) -> None:
         src, dst = self.edges.src, self.edges.dst
-        self.child_length = self.child_length.maximum(_largest(batch.activation))
-        self.parent_length = self.parent_length.maximum(_largest(torch.linalg.vector_norm(batch.v, dim=-1)))
+        self.child_length = self.child_length.maximum(batch.activation.amax(dim=1).cpu())
+        self.parent_length = self.parent_length.maximum(torch.linalg.vector_norm(batch.v, dim=-1).amax(dim=1).cpu())
         relative = batch.c.cpu().double() * self.degrees[src].unsqueeze(1)  # (E, B)
         largest, self.away = relative.amax(dim=1), self.away + int(((relative - 1).abs() > AWAY_ABOVE).sum())
         self.child_coupling = self.child_coupling.scatter_reduce(0, src, largest, "amax")
@@ -235,8 +217,3 @@ class _Tally:
             weighted_entropy=self.weighted / self.weights if self.weights else 1.0,
             away=self.away / max(1, self.seen * len(self.edges.src)),
         )
-
-
-def _largest(lengths: Tensor) -> Tensor:
-    """(K, B) -> (K,) float64 on the CPU: each capsule's largest length in the batch."""
-    return lengths.amax(dim=1).cpu().double()

@@ -1,4 +1,4 @@
-"""How a capsule's vector moves as its object turns and shifts: the promise of capsules, measured.
+"""Equivariance: how a capsule's vector moves while its object turns and shifts.
 
 A capsule should keep its length and change its vector in step with the object's pose. Each image is taken through a
 sweep of one parameter p; v(p), of D numbers, is the capsule of the class that wins on the clean image, so that no label
@@ -56,13 +56,10 @@ PARAMETERS = {
 class Sweep(NamedTuple):
     """Measures of one parameter's sweep; NaN if there is nothing to measure."""
 
-    fit: np.ndarray
-    """(N,) R^2 in [0, 1]; NaN for a vector that stays."""
+    fit: np.ndarray  # (N,) R^2 in [0, 1]; NaN for a vector that stays
     fit_permuted: np.ndarray
-    moved: np.ndarray
-    """(N,) in [0, 1]."""
-    readout: np.ndarray
-    """(J,) R^2 at most 1; NaN for classes of fewer than ``MIN_IMAGES`` images."""
+    moved: np.ndarray  # (N,) in [0, 1]
+    readout: np.ndarray  # (J,) R^2 at most 1; NaN for classes of fewer than MIN_IMAGES images
     readout_permuted: np.ndarray
 
 
@@ -71,9 +68,8 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
     """Sweep the first ``MAX_IMAGES`` images of a set through every parameter.
 
     Args:
-        model: a network with capsules whose images show one object, on the device of the batches; its mode is put back.
-        batches: the images, taken in order; labels are not looked at.
-        on_progress: called after each batch with the share of images done.
+        model: a network with capsules whose images show one object; its mode is put back.
+        batches: the images on the model's device; labels are not looked at.
 
     Returns:
         Plain numbers, ready for JSON and for ``viz.equivariance``: ``images``; ``parameters`` with ``unit``,
@@ -147,15 +143,7 @@ def check_capsules(model: ImageNetwork) -> None:
 
 
 def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int, seed: int = 0) -> Sweep:
-    """All measures of one parameter.
-
-    Args:
-        vectors: (N, T, D).
-        values: (T,) of the parameter.
-        winners: (N,), the class of each vector.
-        num_classes: J.
-        seed: of the permutations.
-    """
+    """All measures of one parameter's values (T,), for vectors (N, T, D) and their classes (N,)."""
     random = np.random.RandomState(seed)
     swept = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
@@ -168,14 +156,9 @@ def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_c
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """R^2 of v(p) by a + b p, for each image by itself.
+    """R^2 of v(p) by a + b p, for each image by itself, from vectors (N, T, D) and the parameter's values (N, T).
 
-    Args:
-        vectors: (N, T, D).
-        values: (N, T), the parameter's at each step.
-
-    Returns:
-        (N,) in [0, 1], NaN if a vector moves by less than ``MIN_MOVED`` of its length.
+    The result (N,) is in [0, 1], and NaN for a vector that moves by less than ``MIN_MOVED`` of its length.
     """
     p = values - values.mean(axis=1, keepdims=True)
     centred = vectors - vectors.mean(axis=1, keepdims=True)
@@ -186,11 +169,9 @@ def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def readout(vectors: np.ndarray, values: np.ndarray) -> float:
-    """R^2 of p by w.v + w0, fitted on every other image, for the images between, held out.
+    """R^2 of p by w.v + w0, fitted on every other image of a class, for the images between, held out.
 
-    Args:
-        vectors: (N, T, D) of one class, N >= 2. An image is in one half with all of its steps.
-        values: (N, T), the parameter's at each step.
+    Vectors are (N, T, D), N >= 2, and the parameter's values (N, T). An image is in one half with all of its steps.
     """
     ones = np.ones((*vectors.shape[:2], 1))
     inputs = np.concatenate([vectors, ones], axis=2)

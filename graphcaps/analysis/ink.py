@@ -33,17 +33,11 @@ class InkAssigned(NamedTuple):
     couplings: float
     decoder: float
     saliency: float
-    counted: int
-    """Children, over all images."""
+    counted: int  # children, over all images
 
 
 def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> InkAssigned:
-    """Count over all images of ``batches``, in eval mode; the network's mode is put back afterwards.
-
-    Args:
-        model: on the device of the batches.
-        batches: images of several objects, in layers.
-        on_progress: called after each batch with the share of images done.
+    """Count over all images of ``batches``, of several objects in layers; the network's mode is put back afterwards.
 
     Raises:
         InputError: all children see the same, or no centre has ink of one object alone.
@@ -100,12 +94,7 @@ def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Te
 def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
     """Shares of each pixel by the couplings of the children with the nearest centres, weighted by their length.
 
-    Args:
-        images: (N, C, H, W) in [0, 1].
-        classes: (N, K) int64.
-
-    Returns:
-        (N, K, H, W) in [0, 1], shares that sum to 1 over the classes.
+    Images are (N, C, H, W) in [0, 1], classes (N, K), and shares (N, K, H, W) in [0, 1]; they sum to 1 over classes.
     """
     lengths, c, _ = _routed(model, images, classes)
     rows, columns = (each.unique() for each in model.centres())  # ascending, of h and w positions
@@ -121,13 +110,9 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
 
 @torch.no_grad()
 def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
-    """The first images of several objects with right and with wrong answers, as ``viz.segmentation`` takes them.
+    """The first images with right and with wrong answers, at most ``most`` of each, as ``viz.segmentation`` takes them.
 
-    Args:
-        model: in eval mode, on the device of the batches.
-        batches: images of several objects, in layers.
-        result: of the same model and batches.
-        most: how many of each.
+    The result is that of the same model, in eval mode, on the same batches of several objects in layers.
     """
     hit = result.right
     places = torch.cat([chosen.nonzero().flatten()[:most] for chosen in (hit, ~hit)])

@@ -48,14 +48,9 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
 
 
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
-    """The fewest edges that make up a share of all credit above 0, largest first (ties: the lower edge).
+    """The fewest edges (K,) that make up the share ``keep`` of all credit (E,) above 0, the largest credit first.
 
-    Args:
-        credit: (E,) of each edge.
-        keep: share in (0, 1].
-
-    Returns:
-        (K,) edges; none if no credit is above 0.
+    Among equal credits the lower edge comes first. If no credit is above 0, there are no edges.
 
     Raises:
         InputError: ``keep`` outside (0, 1].
@@ -75,8 +70,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     """The links that explain the answer for an image, ready for GraphML and JSON: plain numbers and strings.
 
     Args:
-        trace: what routing did.
-        image: which of its images, from 0.
+        image: which of the trace's images, from 0.
         keep: share of all credit above 0 that the links make up, in (0, 1].
 
     Returns:
@@ -122,10 +116,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
 
 
 def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
-    """The answer for an image, how many links made it, and the strongest of them, in a line each.
-
-    Arguments and errors are those of ``parse_tree``.
-    """
+    """The answer for an image, how many links made it, and the strongest of them, in a line each."""
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
     objects = 1 if label else 2  # images of two objects have no label in a trace
@@ -142,7 +133,7 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
 
 
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """How many children have links, and at how many places if the picture puts those of one place together."""
+    """The number of children with links, and of their places if the picture draws children of one place together."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
     words = count(len(children), "child", "children")
     if trace.saliency is not None or trace.fields is None:

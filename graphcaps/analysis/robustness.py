@@ -34,14 +34,8 @@ Version = Callable[[Tensor, Tensor], Tensor]
 def evaluate_transform(model: ImageNetwork, batches: Batches, name: str, on_progress: OnProgress = no_progress) -> dict:
     """Evaluate a network on all images under each severity of a transform.
 
-    Args:
-        model: on the device of the batches; its mode is put back afterwards.
-        batches: the images, taken in order.
-        name: one of ``TRANSFORMS``.
-        on_progress: called after each batch with the share of images done.
-
     Raises:
-        InputError: an unknown name.
+        InputError: a name that isn't in ``TRANSFORMS``.
     """
     check_name("transform", name, list(TRANSFORMS))
     transform = TRANSFORMS[name]
@@ -66,12 +60,9 @@ def evaluate_sets(
     """Evaluate a network on image sets by name; the first is the clean one.
 
     Args:
-        model: on the device of the batches; its mode is put back afterwards.
         on: name of the result.
-        batches: the sets, each taken in order.
-        parts: for a set's name, its parts by theirs, each a bool (N,) of its images; those with images get a row below
+        parts: for a set's name, its parts by name, each a bool (N,) of its images; those with images get a row below
             the set's.
-        on_progress: called after each batch with the share of images done.
     """
     rows: list[dict] = []
     done, total = 0, sum(images.num_images for images in batches.values())

@@ -66,15 +66,11 @@ def explore_graph(
             does.
         graph: homogeneous; N nodes, E edges.
         feat: (N, in_feats), the layer's input.
-        path: the file.
         edge_weight: (E,), as the layer takes it.
         node_names: N names; default: the nodes' numbers.
         labels: (N,) classes, which give nodes their shapes.
         positions: (N, 2) numbers, y upwards, or a dict of pairs as networkx makes it; default: by networkx.
         center: the node around which a larger graph is shown.
-
-    Returns:
-        The path.
 
     Raises:
         InputError: another layer than these, or arguments that don't fit.
@@ -142,7 +138,6 @@ def _layer_data(conv: CapsuleConv) -> dict:
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    """Raise ``InputError`` for a layer that the page can't compute."""
     kind, then = type(conv), "The page doesn't compute it"
     from_pyg = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
     same_name = kind.__name__ == CapsuleConv.__name__

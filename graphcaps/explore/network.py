@@ -44,11 +44,7 @@ class NotCarried(GraphcapsError):
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """The network as a dict for ``json.dumps``, as this module's docstring describes it.
-
-    Args:
-        model: on the CPU.
-        epoch: epochs of training that made its weights.
+    """The network, on the CPU, as a dict for ``json.dumps``, which this module's docstring describes.
 
     Raises:
         NotCarried: another kind of network, a routing that isn't in ``ROUTINGS``, or weights that aren't finite.
@@ -145,11 +141,7 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
 
 
 def packed(values: torch.Tensor, kind: str, name: str) -> dict:
-    """A tensor as ``arrays.packed`` in this type.
-
-    Raises:
-        NotCarried: a number isn't finite in this type; ``name`` says whose.
-    """
+    """A tensor as ``arrays.packed`` in this type; ``NotCarried`` if a number of ``name`` isn't finite in it."""
     with np.errstate(over="ignore"):
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():

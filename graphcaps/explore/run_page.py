@@ -26,12 +26,7 @@ INK = 20 / 28  # a drawing's longer side over the image's, as in MNIST; for data
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
-    """Write the run's explorer.html into the folder, which is made if it is missing.
-
-    Args:
-        run: a run with a trace.
-        folder: the page's.
-        image: which image of the trace is shown first, from 0.
+    """Write the run's explorer.html into the folder, which is made if it is missing, with this image shown first.
 
     Raises:
         GraphcapsError: no trace, damaged weights, or a folder that can't be written.
@@ -44,14 +39,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
 
 
 def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
-    """The arguments of ``explorer_page`` for a run.
-
-    Returns:
-        The trace up to the epoch of the best weights; the network, or None; and why there is none, or "".
-
-    Raises:
-        GraphcapsError: no trace, or damaged weights.
-    """
+    """The trace up to the epoch of the best weights; the network, or None; and why there is none, or ""."""
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
@@ -61,13 +49,8 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
-    return rerouted(trace, model, epoch), network, ""
-
-
-def rerouted(trace: RoutingTrace, model: CapsNet, epoch: int) -> RoutingTrace:
-    """The trace, which has images, with this network's routing of them as its last epoch."""
     images = to_float(torch.from_numpy(trace.images))
-    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images))
+    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
 
 
 def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:

@@ -1,11 +1,10 @@
 """Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
-from .entropy import coupling_entropy
+from .couplings import coupling_entropy, to_networkx
 from .links import Links, cached_per_structure, links
 from .local import local_graph, local_grid, local_index
 from .nodes import expand, membership, reverse_edges
-from .to_networkx import to_networkx
 
 __all__ = [
     "EDGE_TYPE",

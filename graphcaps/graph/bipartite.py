@@ -26,8 +26,7 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
     The structure is built once per size and device and shared; the returned graph has its own, empty features.
 
     Args:
-        num_children: I, the capsules of the layer below, >= 1.
-        num_parents: J, the capsules of the layer above, >= 1.
+        num_children, num_parents: I, J >= 1, the capsules of the layers below and above.
         device: where the graph lives; other than "cpu" only with a DGL that was built for it.
 
     Returns:
@@ -60,15 +59,14 @@ def bipartite_graph(
 
     Args:
         src: (E,) integers in [0, I): the child of each edge (tensor, array or list).
-        dst: (E,) integers in [0, J): the parent of each edge.
-        num_children: I >= 0.
-        num_parents: J >= 0.
+        dst: (E,) integers in [0, J): the parent of each edge, of the same type.
+        num_children, num_parents: I, J >= 0.
 
     Returns:
         DGLGraph with E edges of type ``("child", "votes", "parent")``, edge ids in the order given.
 
     Raises:
-        InputError: lengths or integer types differ, indices are not int32 or int64 or lie outside the layers.
+        InputError: lengths or types differ, indices are not int32 or int64 or lie outside the layers.
 
     >>> bipartite_graph([0, 0, 2], [1, 0, 1], num_children=3, num_parents=2).num_edges()
     3

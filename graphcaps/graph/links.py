@@ -93,6 +93,6 @@ def links_on(graph: DGLGraph, device: torch.device) -> Links:
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
     complete = grid is not None and bool((src * parents + dst == grid).all())
-    found = Links(src, dst, children, parents, complete)
-    _ = found.in_degrees  # computed here, because the first reader may be traced
-    return found
+    edges = Links(src, dst, children, parents, complete)
+    _ = edges.in_degrees  # computed here, because the first reader may be traced
+    return edges

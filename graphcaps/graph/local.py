@@ -113,7 +113,6 @@ def _local(
     parent_types: int,
     device: str,
 ) -> tuple[DGLGraph, torch.Tensor]:
-    """The graph and its index of matrices."""
     if device != "cpu":
         graph, index = _local(grid, kernel, stride, child_types, parent_types, "cpu")
         return graph.to(device), index

@@ -25,14 +25,10 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
 
     Args:
         graph: any DGLGraph with one canonical edge type, also a message-flow block; E edges.
-        caps_in: K_in >= 1, capsules of each source node.
-        caps_out: K_out >= 1, capsules of each destination node.
+        caps_in, caps_out: K_in, K_out >= 1, capsules of each source and of each destination node.
 
     Returns:
         DGLGraph with E * K_in * K_out edges of type ``("child", "votes", "parent")``.
-
-    Raises:
-        InputError: not such a graph, or not such a number.
 
     >>> from graphcaps import dgl
     >>> expand(dgl.graph(([0, 1], [1, 2])), caps_in=2, caps_out=3).num_edges()
@@ -57,10 +53,8 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     """(E,) int64: for each edge (u, v) the number of the edge (v, u), its own for a self-loop.
 
-    Of several edges between two nodes the first one way belongs to the first the other way, and so on.
-
-    Args:
-        graph: a graph whose sources and destinations are the same nodes.
+    The graph's sources and destinations are the same nodes. Of several edges between two nodes the first one way
+    belongs to the first the other way, and so on.
 
     Raises:
         InputError: edges without a reverse.
@@ -82,13 +76,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
 
 
 def membership(graph: DGLGraph) -> DGLGraph:
-    """Link each node of a batch of graphs to its graph; edge i leaves node i.
-
-    Args:
-        graph: from ``dgl.batch``, or a single graph; homogeneous, N nodes.
-
-    Returns:
-        DGLGraph with N edges from N children to as many parents as graphs were batched.
+    """Link each node of a homogeneous graph, or of several from ``dgl.batch``, to its graph; edge i leaves node i.
 
     >>> from graphcaps import dgl
     >>> membership(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)])).edges()[1]

@@ -3,13 +3,12 @@
 from .beliefs import BeliefConv
 from .conv_caps import ConvCaps
 from .decoder import Decoder
-from .dense_caps import CapsuleLayer
+from .dense_caps import CapsuleLayer, SharedCaps
 from .graph_conv import CapsuleConv
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .readout import CapsuleReadout
 from .routed import Poses
-from .shared_caps import SharedCaps
 
 __all__ = [
     "BeliefConv",

@@ -18,11 +18,7 @@ EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # before training
 
 
 class NodeBeliefs(nn.Module):
-    """The weights and iterations of ``graphcaps.nn.BeliefConv``, whose docstring has the formula.
-
-    Args:
-        names: the names of arguments in errors: ``DGL`` or ``PYG``.
-    """
+    """The weights and iterations of ``BeliefConv``; errors call its arguments by ``names``, ``DGL`` or ``PYG``."""
 
     in_caps = 1  # for `graphcaps.watch`
 
@@ -57,10 +53,7 @@ class NodeBeliefs(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Beliefs (N, K, D) and couplings c (E, 1, K), detached, of a graph whose sources are its destinations.
 
-        Args:
-            feat: (N, F), or (N, K, D) logits for a layer without weights.
-            edge_weight: (E,) or (E, 1), or None.
-            sizes: (B,), nodes of each graph of a batch, in order.
+        Arguments are those of ``BeliefConv``, and ``sizes`` (B,), the nodes of each graph of a batch, in order.
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
         z = z.to(torch.promote_types(z.dtype, torch.float32))

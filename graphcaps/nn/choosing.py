@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..errors import required
 from ..routing.routing import rule_of
+from .dense_caps import SharedCaps
 from .routed import route_layer
-from .shared_caps import SharedCaps
 
 MIN_SQUARED_AGREEMENT = 1e-24  # below, a parent's votes agree with nothing
 

@@ -7,12 +7,56 @@ windows and routes each by itself normalises inside one position: there a child 
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import nn
 
-from ..graph.local import Pair
+from .._dgl import DGLGraph
+from ..graph import local_graph, local_grid, local_index
+from ..graph.local import Pair, as_pair
 from ..routing import Routing
-from .routed import routing_for_images
-from .windows import WindowedCaps
+from .routed import RoutedLayer, graph_device, routing_for_images
+
+
+class WindowedCaps(RoutedLayer):
+    """Base of ``ConvCaps`` and ``MatrixConvCaps``, with the arguments of the former.
+
+    ``matrix`` is (rows, columns) of a matrix; there is one for each place in the window, type of child and of parent.
+    """
+
+    def __init__(
+        self,
+        grid: Pair,
+        kernel: Pair,
+        stride: Pair,
+        child_types: int,
+        parent_types: int,
+        child_dim: int,
+        parent_dim: int,
+        matrix: tuple[int, int],
+        routing: Routing,
+    ):
+        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+        window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
+        sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
+        matrices = (math.prod(kernel) * child_types * parent_types, *matrix)
+        super().__init__(*sizes, matrices, routing, parent_types, local_index(*window))
+        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
+        self.out_grid = out_grid
+        """(h, w): positions of the parents."""
+        self._draw()
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        return local_graph(*self._window, graph_device(device))
+
+    def extra_repr(self) -> str:
+        below, above = (self.child_types, *self.grid), (self.parent_types, *self.out_grid)
+        matrices, rows, columns = self.weight.shape
+        return (
+            f"{' x '.join(map(str, below))} -> {' x '.join(map(str, above))} capsules, kernel={self.kernel_size}, "
+            f"stride={self.stride}, {matrices} matrices of {rows} x {columns}"
+        )
 
 
 class ConvCaps(WindowedCaps):
@@ -35,7 +79,6 @@ class ConvCaps(WindowedCaps):
     Raises:
         InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown routing.
 
-    >>> import torch
     >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
     ((4, 4), torch.Size([128, 2, 8]))

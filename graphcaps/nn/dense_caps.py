@@ -1,22 +1,19 @@
-"""From child capsules to parent capsules: linear votes, then routing on a complete graph."""
+"""Fully connected capsules: linear votes with a matrix for each edge or type, then routing on a complete graph."""
 
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_whole
 from ..graph import complete_graph
-from ..routing import Routing
-from .routed import RoutedLayer, graph_device, routing_for_images
+from ..routing import LinearVotes, Routing
+from .routed import RoutedLayer, check_centres, check_children, graph_device, routing_for_images
 
 
 class CompleteCaps(RoutedLayer):
-    """Base of fully connected layers: every child has an edge to every parent.
-
-    Its arguments are those of ``RoutedLayer`` and ``CapsuleLayer``.
-    """
+    """Base of fully connected layers, with the arguments of ``RoutedLayer`` and ``CapsuleLayer``."""
 
     def __init__(
         self,
@@ -27,7 +24,7 @@ class CompleteCaps(RoutedLayer):
         matrices: tuple[int, int, int],
         routing: Routing,
         learned_prior: bool = False,
-        index: torch.Tensor | None = None,
+        index: Tensor | None = None,
     ):
         check_whole("num_children", num_children)
         check_whole("num_parents", num_parents)
@@ -44,7 +41,6 @@ class CompleteCaps(RoutedLayer):
         nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * self.weight.shape[-1]) ** 0.5)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The complete graph, on ``device`` if the installed DGL can have it there, else on the CPU."""
         return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
 
@@ -85,3 +81,69 @@ class CapsuleLayer(CompleteCaps):
         edges, child_dim, parent_dim = self.weight.shape
         sizes = f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D"
         return f"{sizes}, {edges} edges" + ", learned_prior=True" * (self.prior is not None)
+
+
+class SharedCaps(CompleteCaps):
+    """Fully connected capsules with one matrix per type of child and parent, which is linear in the position.
+
+    In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
+    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, with row and column
+    of the centre of child i's field in [-1, 1] of the image and t its type:
+
+        u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
+
+    Differs:
+        Coordinates are factors. Added to votes, they would add the same to every image at equal couplings, because
+        activations don't weight the votes of vector capsules.
+
+    Precision and refused shapes are those of ``CapsuleLayer``.
+
+    Args:
+        child_types: T, kinds of capsule, outermost in their order, as ``PrimaryCaps`` gives them.
+        centres: (positions, 2), row and column of the centre of each position's field, in [0, 1] of the image.
+        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``.
+        learned_prior: as in ``CapsuleLayer``: for each child, so that positions don't share it.
+
+    Shapes:
+        u (I, B, P) -> v (J, B, D), I = T * positions
+
+    >>> SharedCaps(8, torch.rand(64, 2), num_parents=10)(torch.zeros(512, 2, 8)).shape
+    torch.Size([10, 2, 16])
+    """
+
+    places: Tensor
+
+    def __init__(
+        self,
+        child_types: int,
+        centres: Tensor,
+        num_parents: int,
+        child_dim: int = 8,
+        parent_dim: int = 16,
+        routing: Routing | str = "dynamic",
+        learned_prior: bool = False,
+    ):
+        check_whole("child_types", child_types)
+        check_centres(centres)
+        # The three matrices of each type and parent stand above one another, in three dims: channels_last would change
+        # the layout of four, as if they were a convolution's.
+        matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
+        sizes = child_types * len(centres), num_parents, child_dim, parent_dim
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
+        places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
+        self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
+
+    def votes(self, u: Tensor) -> LinearVotes:
+        """The children's votes at their places, not yet multiplied out."""
+        check_children(u, self.num_children, self.child_dim)
+        factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
+        types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
+        # A matrix for each edge takes a third of the multiplications that 3 P numbers u, row u and column u would.
+        weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
+        return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
+
+    def extra_repr(self) -> str:
+        matrices, _, parent_dim = self.weight.shape
+        children = f"{self.num_children} x {self.child_dim}-D of {matrices // self.num_parents} types"
+        prior = ", learned_prior=True" * (self.prior is not None)
+        return f"{children} -> {self.num_parents} x {parent_dim}-D{prior}"

@@ -138,9 +138,6 @@ class CapsuleConv(nn.Module):
             get_coupling: also give c (E, *, in_caps, num_caps), detached.
             edge_feat: (E, edge_feats), or (E,) for one, if edges have features.
 
-        Returns:
-            (N, *, num_caps, out_feats) of the (destination) nodes; with ``get_coupling`` a pair.
-
         Raises:
             DGLError: a node has no in-edges, and that isn't allowed.
             InputError: shapes that don't fit.
@@ -170,7 +167,6 @@ class CapsuleConv(nn.Module):
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
-    """Raise ``InputError`` unless the graph's sources are its destinations."""
     same = len(graph.ntypes) == 1 and not graph.is_block
     expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
 
@@ -186,5 +182,5 @@ def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
 
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Whether a node has no in-edges; cached, because the answer makes the host wait for the device."""
+    """Cached, because the answer makes the host wait for the device."""
     return bool((links(graph, graph.device).in_degrees == 0).any())

@@ -16,9 +16,9 @@ from torch import nn
 from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
+from .conv_caps import WindowedCaps
 from .dense_caps import CompleteCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
-from .windows import WindowedCaps
 
 SIZE = 16  # numbers of a pose
 FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % instead of 81 %
@@ -86,18 +86,14 @@ class MatrixLayer(RoutedLayer):
 class MatrixConvCaps(MatrixLayer, WindowedCaps):
     """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
 
-    Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
+    Precision, errors and arguments are those of ``ConvCaps``, except:
 
     Args:
-        grid, child_types, parent_types, kernel, stride: as in ``ConvCaps``.
         routing: an ``EM`` routing, of which the layer holds a copy; ``"em"`` is ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
         (h, w) = ``out_grid``
-
-    Raises:
-        InputError: sizes that are no integers >= 1, a kernel larger than the grid.
 
     >>> layer = MatrixConvCaps((12, 12), child_types=8, parent_types=16, kernel=3, stride=2)
     >>> pose, activation = layer(Poses(torch.zeros(1152, 2, 16), torch.ones(1152, 2)))
@@ -153,11 +149,7 @@ class MatrixClassCaps(MatrixLayer, CompleteCaps):
 
 
 def em_routing(routing: Routing | str) -> EM:
-    """The routing itself, or for the name "em" the one for matrix capsules.
-
-    Raises:
-        InputError: another routing.
-    """
+    """The routing itself, or for the name "em" the one for matrix capsules."""
     if routing == "em":
         return EM(final_lambda=FINAL_LAMBDA)
     if isinstance(routing, EM):

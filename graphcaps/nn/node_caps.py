@@ -37,12 +37,9 @@ PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 
 
 class NodeCapsules(nn.Module):
-    """The weights, routing, bias and squash of ``graphcaps.nn.CapsuleConv``, whose docstring has the formula.
+    """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring has the formula and the arguments.
 
-    Its arguments have the same meaning here. A number of features of -1 becomes known from the first input.
-
-    Args:
-        names: the names of arguments in errors: ``DGL`` or ``PYG``.
+    ``names`` are those of arguments in errors: ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -95,11 +92,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets, from a tensor or a pair. Without a second one those of targets are None.
-
-        Warns:
-            UserWarning: the first time that a target's features are given without a use.
-        """
+        """Features of sources and of targets (or None), from a tensor or a pair; unused ones of targets warn once."""
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)
@@ -154,19 +147,10 @@ class NodeCapsules(nn.Module):
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Route along the edges of any graph with one canonical edge type.
+        """Route along the edges of any graph with one canonical edge type; ``Links`` are edges that torch traces.
 
-        Args:
-            graph: E edges from N_src to N_dst nodes; ``Links`` for edges that torch traces.
-            feat: (N_src, *, F), or (N_src, *, K_in, F) for K_in > 1.
-            edge_weight: (E,) or (E, 1), the factor of each edge's votes, or None.
-            get_coupling: also give the couplings of the last iteration.
-            edge_feat: (E, F_e), or (E, *, F_e) with feat's ``*``, for a layer with ``edge_feats``.
-            target: (N_dst, *, F_v), or (N_dst, *, K_in, F_v) for K_in > 1, for a residual.
-
-        Returns:
-            (N_dst, *, K_out, D), squash(bias) for nodes without in-edges; with ``get_coupling`` a pair, the second
-            c (E, *, K_in, K_out), detached.
+        Arguments and result are those of ``CapsuleConv``; ``edge_feat`` may have feat's ``*``, (E, *, edge_feats), and
+        ``target`` are the destination nodes' features, for a residual.
         """
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
@@ -222,7 +206,6 @@ class NodeCapsules(nn.Module):
         edge_feat: Tensor | None,
         target: Tensor | None,
     ) -> None:
-        """Raise ``InputError`` unless the arguments of ``forward`` fit the edges and the weights."""
         num_edges, names = edges.src.shape[0], self.names
         self._check_nodes(names.feat, feat, edges.num_children, self.weight)
         if edge_weight is not None:
@@ -293,7 +276,7 @@ def spread(x: Tensor, dims: int) -> Tensor:
 
 
 def squares(feat: Tensor) -> Tensor:
-    """In float32 at least: squares, and sums of them, overflow half precision."""
+    """Squares in float32 at least: they and their sums overflow half precision."""
     return feat.to(torch.promote_types(feat.dtype, torch.float32)).square()
 
 

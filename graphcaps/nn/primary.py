@@ -86,9 +86,6 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     Returns:
         (I, 4) int64: top, left, height, width, in the order of the capsules (types outermost).
 
-    Raises:
-        InputError: a convolution with padding or dilation.
-
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
     """

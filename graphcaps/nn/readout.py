@@ -68,9 +68,6 @@ class CapsuleReadout(nn.Module):
             graph: one graph or several from ``dgl.batch``, homogeneous; only the graph of each node matters.
             feat: (N, *, in_feats).
             get_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
-
-        Returns:
-            (B, *, num_caps, out_feats); with ``get_coupling`` a pair.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
         return self.capsules(membership(graph), feat, None, get_coupling)

@@ -24,13 +24,10 @@ class Poses(NamedTuple):
 
 
 class RoutedLayer(nn.Module):
-    """Base of the layers of capsules: it has matrices, a routing, and a graph of votes.
+    """Base of the layers of I children and J parents: it has matrices, a copy of a routing, and a graph of votes.
 
     Args:
-        num_children, num_parents: I, J.
-        child_dim, parent_dim: P, D.
         matrices: the shape of the weights, (matrices, rows, columns).
-        routing: the routing, of which the layer holds a copy.
         parent_types: number of types of parents, outermost in their order.
         index: (E,) int64, the matrix of each edge; None: each edge has its own.
     """
@@ -93,8 +90,7 @@ def route_layer(
 ) -> Parents:
     """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
 
-    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings. A child without an activation has
-    its length in its place.
+    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings.
     """
     given = u.pose if isinstance(u, Poses) else u
     check_tensor("u", given)
@@ -132,20 +128,16 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 
 
 def check_children(u: Tensor, num_children: int, dim: int) -> None:
-    """Raise ``InputError`` unless u are floating point children (I, *, P), with the fix if the batch comes first.
-
-    The check knows shapes alone: (B, I, P) with B = I passes, and mixes the images.
-    """
+    """Raise ``InputError`` unless u are floating point children (I, *, P), with the fix if the batch comes first."""
     check_tensor("u", u)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
-    # compared only on failure: torch.export would record the comparison as a limit of the batch size
+    # This is compared only on failure: torch.export would record the comparison as a limit of the batch size
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
         then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
 
 
 def check_centres(centres: Tensor) -> None:
-    """Raise ``InputError`` unless these are rows and columns (positions, 2) in [0, 1]."""
     expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
     check_unit("centres", centres, "They are shares of the image: pixels / its size")

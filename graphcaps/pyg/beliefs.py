@@ -53,7 +53,6 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the edges.
 
         Args:
-            x: (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None.
             edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are edge weights.
             edge_weight: (E,), how much each edge counts; default 1.
             batch: (N,), the graph of each node, ascending; default: all are in one.

@@ -104,18 +104,12 @@ class CapsuleConv(MessagePassing):
             edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may be
                 given here, as in ``GATConv``: with two dims, or those of ``edge_dim=1``.
             size: numbers of source and target nodes, if x does not give them.
-            return_coupling: also give the edges that were routed on and their couplings.
+            return_coupling: also give (edges, c (E', *, in_caps, num_caps) detached): the edges that were routed on,
+                with self-loops if they were added, in the form of edge_index. c stands in a torch sparse tensor too,
+                and is in the order of its values.
             edge_attr: (E, edge_dim), or (E,) for one, if edges have features.
             return_attention_weights: as ``return_coupling``, and if ``in_caps`` is 1 the couplings have no dim for
                 it: (E', *, num_caps), as ``GATConv`` gives them.
-
-        Returns:
-            (*, N, num_caps, out_channels) of the (target) nodes; with ``return_coupling`` a pair, the second being
-            (edges, c (E', *, in_caps, num_caps) detached), with self-loops if they were added. The edges have the
-            form of edge_index; c stands in a torch sparse tensor too, and is in the order of its values.
-
-        Raises:
-            ValueError: shapes or indices that don't fit.
         """
         pair = not isinstance(x, torch.Tensor)
         x, target = self.capsules.source_and_target(x)

@@ -93,16 +93,12 @@ class CapsuleReadout(Aggregation):
         """Route nodes to their graphs.
 
         Args:
-            x: (N, *, in_channels).
             index: (N,), the graph of each node, in any order; default: all are in one graph.
             ptr: (B + 1,), where each graph's nodes begin, instead of index.
             dim_size: B; default: one more than the largest index.
-            dim: the dim of x that is N.
+            dim: the dim of x that is N, and of the result that is B.
             max_num_elements: not used; other aggregations have it.
             return_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
-
-        Returns:
-            (B, *, num_caps, out_channels), with B where N was; with ``return_coupling`` a pair.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         name, groups = ("ptr", ptr) if index is None else ("index", index)
@@ -118,4 +114,4 @@ class CapsuleReadout(Aggregation):
         return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"
 
 
-CapsuleAggregation = CapsuleReadout  # as PyG names those that it has
+CapsuleAggregation = CapsuleReadout  # PyG's own have names that end so

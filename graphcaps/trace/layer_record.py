@@ -22,14 +22,9 @@ class NodeGraph(NamedTuple):
 
 
 class LayerRecord:
-    """The arrays of one routing, for the first children and images.
+    """The arrays of one routing, for the first children and images, with the limits of ``watch``.
 
-    Args:
-        layer: the layer's name, or "" for a routing outside all layers.
-        graph: the graph of votes.
-        nodes: the user's graph if votes go along its edges.
-        images: how many images are recorded; None: all.
-        edges: how many edges are recorded; None: all.
+    ``layer`` is "" outside all layers, and ``nodes`` the user's graph if votes go along its edges.
     """
 
     def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):

@@ -97,11 +97,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
-    """The pixels that each child looks at: |d length of u_i / d pixel|, the largest over channels, scaled to 1.
-
-    Returns:
-        (N, I, H, W) in [0, 1].
-    """
+    """The pixels (N, I, H, W) that each child sees: |d length / d pixel|, the largest over channels, scaled to 1."""
     images = images.detach().requires_grad_()
     lengths = activation_of(model.children_of(images))  # (I, N)
     gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)

@@ -110,7 +110,6 @@ class Watched:
         return self._snapshots[name] if name in self._snapshots else self._records[name].trace()
 
     def traces(self) -> dict[str, RoutingTrace]:
-        """The traces of all layers, by name."""
         return {name: self[name] for name in self.names}
 
     def snapshot(self, epoch: int) -> None:
@@ -128,10 +127,7 @@ class Watched:
         self._records = {}
 
     def save(self, path: str | os.PathLike) -> list[Path]:
-        """Write a file for ``graphcaps viz``, or one for each of several layers, and return their paths.
-
-        With several layers, ``routing.npz`` becomes ``routing-<name>.npz`` for each.
-        """
+        """Write a file for ``graphcaps viz``; several layers get one each, as ``routing-<name>.npz``."""
         self._check_routed(self.names)
         path = Path(path)
         paths = [path.with_stem(f"{path.stem}-{name}") for name in self.names] if len(self.names) > 1 else [path]
@@ -143,12 +139,10 @@ class Watched:
         """Draw how a layer's couplings settle: on the user's graph for ``CapsuleConv``, else on the graph of votes.
 
         Args:
-            path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf; None: the figure is returned.
+            path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf, and is returned; None: a matplotlib
+                figure of the answer is returned.
             layer: its name; None: the last that has routed.
             options: ``over``, ``image`` and others, as in ``graphcaps.viz.picture``.
-
-        Returns:
-            The path, or a matplotlib figure of the answer.
         """
         return self._draw("auto", path, layer, options)
 
@@ -165,11 +159,11 @@ class Watched:
     def _draw(self, what: str, path: Any, layer: str | None, options: dict[str, Any]) -> Figure | Path:
         from ..viz import picture
 
-        return picture(self[self._layer(layer)], what, path, **options)
+        return picture(self._trace(layer), what, path, **options)
 
-    def _layer(self, name: str | None) -> str:
+    def _trace(self, layer: str | None) -> RoutingTrace:
         self._check_routed(self.names)
-        return self.names[-1] if name is None else name
+        return self[self.names[-1] if layer is None else layer]
 
     def _check_routed(self, layers: Any) -> None:
         expect(len(layers) > 0, "names", "a layer that has routed", "none", "Call the network in watch's block")
@@ -180,7 +174,7 @@ class Watched:
         For ``CapsuleConv`` it is the user's graph; an edge's ``capsule`` is the one with its largest coupling, ``c``.
         Else it is the graph of votes, as ``graphcaps.to_networkx`` gives it.
         """
-        trace = self[self._layer(layer)]
+        trace = self._trace(layer)
         trace.check(image)
         b, c = (torch.from_numpy(values[-1, -1, image].astype(np.float32)) for values in (trace.b, trace.c))
         if trace.nodes is None:

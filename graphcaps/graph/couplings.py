@@ -1,13 +1,46 @@
-"""A routed graph for networkx, ready to draw or to write as GraphML."""
+"""Couplings of a routed graph: how undecided children are, and the routed graph for networkx."""
 
 from __future__ import annotations
 
 import networkx
+import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import check_tensor, check_unit, expect
 from .bipartite import check_graph
 from .links import links
+
+
+def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
+    """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
+
+    It is ln of the number of out-edges for an undecided child (uniform), 0 for one that has chosen one parent or has no
+    edges.
+
+    Args:
+        graph: bipartite graph with E edges.
+        c: (E, *) couplings in [0, 1]; default: ``graph.edata["c"]``.
+
+    Returns:
+        (I, *) in [0, ln J].
+
+    Raises:
+        InputError: no couplings, not one per edge or, on the CPU, outside [0, 1].
+
+    >>> from graphcaps import complete_graph
+    >>> coupling_entropy(complete_graph(1, 4), torch.full((4,), 0.25))
+    tensor([1.3863])
+    """
+    check_graph(graph)
+    if c is None:
+        expect("c" in graph.edata, "graph", 'edata "c"', sorted(graph.edata), "Pass c, or route with return_graph=True")
+        c = graph.edata["c"]
+    check_tensor("c", c)
+    edges = links(graph, c.device)
+    expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
+    check_unit("c", c, "They are couplings, not logits")
+    entropy = c.new_zeros(edges.num_children, *c.shape[1:])
+    return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)
 
 
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
@@ -24,7 +57,6 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
     Raises:
         InputError: ``index`` doesn't fit the trailing dims.
 
-    >>> import torch
     >>> from graphcaps import complete_graph, dynamic_routing
     >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.zeros(6, 4), return_graph=True)
     >>> to_networkx(routed).edges[("child", 0), ("parent", 1), 1]["c"]
