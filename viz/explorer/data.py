@@ -56,11 +56,7 @@ MOST_CHILDREN = 120  # shown of a larger graph; more lines would run into one an
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, as this module's docstring describes it.
-
-    Args:
-        trace: what routing did.
-        image: which image is shown first.
+    """The trace as a dict for ``json.dumps``, as this module's docstring describes it; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -156,7 +152,7 @@ def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
     if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.maximum(credit_by_place(trace, places_of(trace).place_of, credit), 0)  # (K * R, J, F)
+    sums = np.maximum(credit_by_place(trace, places_of(trace)[1], credit), 0)  # (K * R, J, F)
     return _quantised(sums.reshape(*c.shape[:2], -1))
 
 
