@@ -388,6 +388,12 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     page.locator("[aria-controls=share]").click()
 
 
+def test_a_page_cut_short_says_so(chromium, text):
+    with opened(chromium, text[: len(text) // 2], trouble="cut short") as page:
+        assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
+        assert not page.locator("h1").is_visible()
+
+
 def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text):
     touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     with opened(chromium, text, width=400, height=800, end="#compare=dynamic.3.spherical.2", **touch) as page:
