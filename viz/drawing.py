@@ -7,7 +7,6 @@ import html
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +14,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from graphcaps import viz
 from graphcaps.atomic import made, write_text
 from graphcaps.errors import GraphcapsError, check_name, expect
 from graphcaps.progress import bar
-from graphcaps.viz import PICTURES, class_name, style
+from graphcaps.viz import PICTURES, style
 from graphcaps.viz.explorer.html import explorer_page
 from graphcaps.viz.results.training_sheet import is_drawable, sheet
 from graphcaps.viz.routing.film import check_video, write_gif, write_mp4
@@ -45,7 +45,6 @@ def draw(
     several epochs, and sheet.png if it has what a sheet shows; or all of it as one page, explorer.html.
 
     Args:
-        trace: what routing did.
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
         over: iterations, epochs or both; both leaves epochs out if the trace has one.
@@ -108,7 +107,7 @@ def draw(
 
 def kind_of(name: str) -> Any:
     """The class of a picture in ``viz.PICTURES``."""
-    return getattr(import_module(f"graphcaps.viz.routing.{name}"), class_name(name))
+    return getattr(viz, viz.class_name(name))
 
 
 def picture(
@@ -117,7 +116,6 @@ def picture(
     """One picture, as a figure or as a file.
 
     Args:
-        trace: what routing did.
         what: a name of ``viz.PICTURES``; auto: nodes if routing is along the edges of a graph, else graph.
         path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf; None: the figure is returned.
         options: ``over`` ("iterations" or "epochs") and ``image``; for nodes also ``node`` and ``view``.

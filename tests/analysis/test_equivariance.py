@@ -8,18 +8,10 @@ import torch
 from torch import nn
 
 from graphcaps import CapsNet
-from graphcaps.analysis.equivariance import (
-    MIN_IMAGES,
-    equivariance,
-    line_fit,
-    measured,
-    readout,
-)
-from graphcaps.cli.tables import equivariance_table
+from graphcaps.analysis.equivariance import MIN_IMAGES, equivariance, line_fit, measured, readout
 from graphcaps.data import Batches, Images
 from graphcaps.models import CapsNetOutput
 
-CLASSES = ("left", "right")
 STEPS = np.linspace(-30, 30, 13)
 
 
@@ -33,9 +25,6 @@ def lines(images: int = 200, noise: float = 0.0, seed: int = 0) -> np.ndarray:
 
 def angles(images: int) -> np.ndarray:
     return np.tile(STEPS, (images, 1))
-
-
-# R^2 where the answer is known
 
 
 def test_vectors_on_a_line_are_explained_whole_and_read_off_exactly():
@@ -57,9 +46,6 @@ def test_permuted_angles_are_the_control_of_both():
     assert found.fit_permuted.mean() == pytest.approx(1 / 12, abs=0.02)
     assert abs(found.readout_permuted[:2]).max() < 0.03
     assert np.isnan(found.readout[2])
-
-
-# Networks whose capsules are known
 
 
 class Ink(nn.Module):
@@ -107,13 +93,3 @@ def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was(monkeypatch)
     alone = equivariance(model, Batches(images, 1))
     for one, other in zip(alone["examples"], found["examples"], strict=True):
         np.testing.assert_allclose(one["vectors"], other["vectors"], atol=2e-4)  # rounded to four digits
-
-
-# What is written, printed and drawn
-
-
-def test_the_table_has_the_means_and_says_what_there_is_none_of(found):
-    row = next(line.split() for line in equivariance_table(found, CLASSES).splitlines() if line.startswith("shift x"))
-    assert row[:5] == ["shift", "x", "-3", "3", "7"] and row[7:9] == ["1.00", "(0.00)"]
-    short = equivariance_table(equivariance(Ink(), Batches(dots(10), 10)), CLASSES)
-    assert short.endswith("-: fewer than 40 images")

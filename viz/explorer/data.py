@@ -13,7 +13,6 @@ Version 1, keys at the top::
     level      mean over children of ln(number of edges): the entropy of undecided children
     choices    number of parents a child chooses from, null if children differ
     unlinked   children without edges
-    free       how many children have several edges, and so a choice
     degrees    the different numbers of edges that children have, ascending
     order      the I children from top to bottom: by the mean place of the parents they go to, over all images, after
                the trained iterations of the last epoch
@@ -26,14 +25,10 @@ Version 1, keys at the top::
       src, dst   ends of the M edges shown for this image; all of them if there are at most 120 children, else all
                  edges of the children that couple most strongly with each parent at the end
       order      children of those edges, in that order
-      range      [smallest, largest] coupling on the scale of the lines
       c, b, agreement   of those edges, quantised (K, R, M)
       entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
-      largest, above_half   K times R, over all E edges: the largest coupling, how many are above one half
-      choosing   K times R: how many of the free children have a coupling above one half
       lengths    K times R times J, to 4 digits
-      histogram  {"bins": 36 ends, "counts": {"type", "data"} (K, R, J, 35)}: couplings of all E edges, by parent
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
       credit     null, or quantised (K, R, J * F), which is painted without saliency: the sum of c <u_hat, v> over the
                  children of each place, their part of a parent's length; 0 if the sum is negative
@@ -50,11 +45,10 @@ import numpy as np
 
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
-from graphcaps.viz.routing.entropy import CHOICE, entropies
+from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.graph import children_in_order, smooth
-from graphcaps.viz.routing.histogram import bins_of
 from graphcaps.viz.routing.places import credit_by_place, places_of
-from graphcaps.viz.routing.timeline import check_drawable, count, not_finite, wide_range
+from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
@@ -62,11 +56,7 @@ MOST_CHILDREN = 120  # shown of a larger graph; more lines would run into one an
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, as this module's docstring describes it.
-
-    Args:
-        trace: what routing did.
-        image: which image is shown first.
+    """The trace as a dict for ``json.dumps``, as this module's docstring describes it; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -95,7 +85,6 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "level": float(np.log(degrees[degrees > 0]).mean()),
         "choices": int(present[0]) if len(present) == 1 else None,
         "unlinked": np.flatnonzero(degrees == 0).tolist(),
-        "free": int((degrees > 1).sum()),
         "degrees": present.tolist(),
         "order": order.tolist(),
         "looks": trace.saliency is not None,
@@ -120,9 +109,8 @@ def _fields(trace: RoutingTrace) -> dict | None:
 def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1])
-    states = c.reshape(-1, trace.num_edges)  # (K * R, E)
     linked = np.zeros((*c.shape[:2], trace.num_children))
-    linked[..., degrees > 0] = entropies(trace, states)[0].reshape(*c.shape[:2], -1)
+    linked[..., degrees > 0] = entropies(trace, c.reshape(-1, trace.num_edges))[0].reshape(*c.shape[:2], -1)
     pixels = None if trace.images is None else trace.images[n]
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
@@ -130,17 +118,12 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "src": trace.src[shown].tolist(),
         "dst": trace.dst[shown].tolist(),
         "order": order[np.isin(order, trace.src[shown])].tolist(),
-        "range": list(wide_range(c[..., shown])),
         "c": _quantised(c[..., shown]),
         "b": _quantised(trace.b[:, :, n, shown]),
         "agreement": _quantised(trace.agreement[:, :, n, shown]),
         "entropy": _quantised(linked),
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
-        "largest": c.max(axis=-1).tolist(),
-        "above_half": (c > CHOICE).sum(axis=-1).tolist(),
-        "choosing": ((c > CHOICE) & (degrees[trace.src] > 1)).sum(axis=-1).tolist(),  # couplings of a child sum to 1
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
-        "histogram": _histogram(trace, states),
         "saliency": _saliency(trace, n),
         "credit": _credit(trace, n, c),
     }
@@ -157,15 +140,6 @@ def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(trace.src, children))
 
 
-def _histogram(trace: RoutingTrace, states: np.ndarray) -> dict:
-    """Couplings (S, E) counted by state, parent and bin; as in ``numpy.histogram``, the last bin includes both ends."""
-    bins = bins_of(states)
-    bin_of = np.minimum(np.searchsorted(bins, states, side="right") - 1, len(bins) - 2)  # (S, E)
-    cells = (np.arange(len(states))[:, None] * trace.num_parents + trace.dst) * (len(bins) - 1) + bin_of
-    counts = np.bincount(cells.ravel(), minlength=len(states) * trace.num_parents * (len(bins) - 1))
-    return {"bins": bins.tolist(), "counts": packed(counts, np.min_scalar_type(counts.max()).name)}
-
-
 def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     if trace.saliency is None or trace.images is None:
         return None
@@ -178,7 +152,7 @@ def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
     if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.maximum(credit_by_place(trace, places_of(trace).place_of, credit), 0)  # (K * R, J, F)
+    sums = np.maximum(credit_by_place(trace, places_of(trace)[1], credit), 0)  # (K * R, J, F)
     return _quantised(sums.reshape(*c.shape[:2], -1))
 
 

@@ -14,74 +14,27 @@ import html
 import json
 import re
 import string
-from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing_trace import RoutingTrace
 
-SCRIPTS = (
-    "words.js",
-    "tools.js",
-    "trace.js",
-    "charts.js",
-    "picture.js",
-    "graph.js",
-    "panels.js",
-    "shell.js",
-    "page.js",
-    "layer.js",
-    "terms.js",
-    "tour.js",
-    "state.js",
-    "shapes.js",
-    "view.js",
-    "share.js",
-)
-STYLES = ("page.css", "drawers.css")
-WORKER = ("lanes.js", "layer.js", "network.js", "saliency.js", "feeds.js", "worker.js")
-LIVE = (
-    "desk.js",
-    "answer.js",
-    "doubts.js",
-    "live.js",
-    "pull.js",
-    "way.js",
-    "votes.js",
-    "formulas.js",
-    "decoded.js",
-    "compare.js",
-    "restore.js",
-)
-FILE = ("file.js",)
-PARTS = ("header", "curve", "reading")
-LIVE_PARTS = ("sheet", "explained", "more")
+# Names of scripts and styles in page/, in the order in which they are loaded
+SCRIPTS = "words tools trace charts picture graph panels shell page layer terms tour state shapes view share"
+LIVE = "desk answer doubts live pull way votes formulas decoded compare restore"
+NETWORK = "lanes layer network saliency feeds"  # the worker computes with these
 GRAPH = (
-    "words.js",
-    "node_words.js",
-    "tools.js",
-    "trace.js",
-    "charts.js",
-    "graph.js",
-    "shell.js",
-    "terms.js",
-    "layer.js",
-    "node_conv.js",
-    "node_graph.js",
-    "nodes.js",
-    "votes.js",
-    "formulas.js",
-    "nodes_explained.js",
+    "words node_words tools trace charts graph shell terms layer node_conv node_graph nodes votes formulas "
+    "nodes_explained"
 )
-GRAPH_STYLES = (*STYLES, "nodes.css")
+STYLES = "page drawers"
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
     """The explorer of a trace as the text of an HTML file.
 
     Args:
-        trace: what routing did.
         image: which image is shown first, from 0.
         network: its data, by ``graphcaps.explore.network``, with which the page routes drawings; None: it doesn't.
         without: the reason why there is none, a sentence that the page shows.
@@ -95,26 +48,21 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict with "network" and "without" of ``explorer_page`` added."""
-    scripts, worker = [*SCRIPTS, *FILE], ""
-    parts = dict.fromkeys(LIVE_PARTS, "")
-    if data["network"] is not None:
-        scripts, worker = [*SCRIPTS, *LIVE], _script(WORKER)
-        parts = {name: _read(f"{name}.html") for name in LIVE_PARTS}
+    live = data["network"] is not None
+    parts = {name: _read(f"{name}.html") if live else "" for name in ("sheet", "explained", "more")}
+    scripts, worker = f"{SCRIPTS} {LIVE if live else 'file'}", _script(f"{NETWORK} worker") if live else ""
     # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
-    assembly = " 'wasm-unsafe-eval'" * (data["network"] is not None)
-    return _filled("page.html", data, STYLES, scripts, assembly, worker=worker, **parts)
+    return _filled("page.html", data, STYLES, scripts, " 'wasm-unsafe-eval'" * live, worker=worker, **parts)
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as the text of an HTML file."""
-    return _filled("nodes.html", data, GRAPH_STYLES, GRAPH, explained=_read("explained.html"))
+    return _filled("nodes.html", data, f"{STYLES} nodes", GRAPH, explained=_read("explained.html"))
 
 
-def _filled(
-    template: str, data: dict, styles: Sequence[str], scripts: Sequence[str], assembly: str = "", **parts: str
-) -> str:
+def _filled(template: str, data: dict, styles: str, scripts: str, assembly: str = "", **parts: str) -> str:
     """The template with a policy for these styles and scripts, and with the data and other parts in it."""
-    style, script = "\n".join(map(_read, styles)), _script(scripts)
+    style, script = "\n".join(_read(f"{name}.css") for name in styles.split()), _script(scripts)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -125,7 +73,7 @@ def _filled(
         "style": style,
         "script": script,
         "data": _compressed(data),
-        **{name: _read(f"{name}.html") for name in PARTS},
+        **{name: _read(f"{name}.html") for name in ("header", "curve", "reading")},
         **parts,
     }
     return string.Template(_read(template)).substitute(filled)
@@ -160,9 +108,9 @@ def _read(name: str) -> str:
     return (files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8")
 
 
-def _script(names: Sequence[str]) -> str:
+def _script(names: str) -> str:
     """The scripts as one, without the lines that are comments: a page is read by browsers."""
-    return re.sub(r"^ *//.*\n", "", "\n".join(map(_read, names)), flags=re.MULTILINE)
+    return re.sub(r"^ *//.*\n", "", "\n".join(_read(f"{name}.js") for name in names.split()), flags=re.MULTILINE)
 
 
 def _hash(text: str) -> str:

@@ -72,17 +72,13 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
         style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[about["image"]])
         second = _LEFT + _BIG + _GAP
-        _draw(_panel(figure, "parts", _children_in_words(tree, shown), second, _TOP, _BIG), image, shown)
+        children = sum(data["layer"] == 0 for _, data in tree.nodes(data=True))
+        places = {part.field for part in shown if part.field}
+        title = count(children, "child", "children") + (f" at {count(len(places), 'place')}" if places else "")
+        _draw(_panel(figure, "parts", title, second, _TOP, _BIG), image, shown)
         _name_parents(figure, second, shown, names)
         _draw_one_by_one(figure, second + _BIG + _GAP + 4, image, shown, names)
     return figure
-
-
-def _children_in_words(tree: networkx.MultiDiGraph, shown: list[_Part]) -> str:
-    """How many children the parts have, and how many places."""
-    children = sum(data["layer"] == 0 for _, data in tree.nodes(data=True))
-    places = {part.field for part in shown if part.field}
-    return count(children, "child", "children") + (f" at {count(len(places), 'place')}" if places else "")
 
 
 def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ...]) -> list[_Part]:
@@ -95,20 +91,15 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
     total, made = tree.graph["credit"], []
     for (parent, child_or_field), value in sorted(credit.items(), key=lambda item: -item[1]):
         if isinstance(child_or_field, tuple):
-            made.append(_Part(parent, value / total, _mask(child_or_field, size), child_or_field))
+            top, left, height, width = child_or_field
+            look = np.zeros(size)
+            look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may reach over the border
+            made.append(_Part(parent, value / total, look, child_or_field))
         else:
             assert trace.saliency is not None, "else there are fields"
             look = smooth(trace.saliency[tree.graph["image"], child_or_field])
             made.append(_Part(parent, value / total, look, None))
     return made
-
-
-def _mask(field: Field, size: tuple[int, ...]) -> np.ndarray:
-    """(H, W): 1 in the field, 0 outside; the field may reach over the border."""
-    top, left, height, width = field
-    look = np.zeros(size)
-    look[max(top, 0) : top + height, max(left, 0) : left + width] = 1
-    return look
 
 
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:

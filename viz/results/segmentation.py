@@ -58,11 +58,8 @@ def segmentation(
         line = "the capsule of the lower class in orange, of the higher in blue"
         style.Heading.on(figure).say("Which pixels belong to which", line)
         write = partial(style.write, figure, va="center")
-        sides = {
-            "shown": 105,
-            "answer": 127,
-            **{name: _TOP + row * _STEP + _SIDE / 2 for row, name in enumerate(names)},
-        }
+        tops = {name: _TOP + row * _STEP for row, name in enumerate(names)}
+        sides = {"shown": 105, "answer": 127, **{name: top + _SIDE / 2 for name, top in tops.items()}}
         for name, top in sides.items():
             write(0.03 * width, top, name, color=style.MUTED)
         for place, n in enumerate(order):
@@ -73,8 +70,8 @@ def segmentation(
                 weight = "normal" if hit[n] or side == "shown" else "bold"
                 write(left + _SIDE / 2, sides[side], _class_names(classes, class_names), ha="center", weight=weight)
             pictures = _pictures(images[n], reconstructions[n], None if owners is None else owners[n])
-            for row, name in enumerate(names):
-                axes = style.panel(figure, f"{name} {n}", left, _TOP + row * _STEP, _SIDE, _SIDE)
+            for name, top in tops.items():
+                axes = style.panel(figure, f"{name} {n}", left, top, _SIDE, _SIDE)
                 axes.imshow(pictures[name], vmin=0, vmax=1, cmap="gray")
                 style.bare(axes)
     return figure

@@ -27,9 +27,8 @@ _MIN_SCALE = 0.5  # coupling at the scale's end, at least
 _MAX_PICTURED = 20  # children shown as small pictures of what they look at
 _MIN_SIDE = 24  # pixels of such a picture; smaller ones would be dots
 _MAX_NAMED = 30  # parents that have room for a name each
-_AXIS_ENDS = [digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)] + [
-    1.0
-]  # an axis of lengths ends at one of these
+# An axis of lengths ends at one of these
+_AXIS_ENDS = [*(digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)), 1.0]
 _MAX_LINES = 320  # drawn of a larger graph, about
 _CURVE = np.linspace(0, 1, 18)
 

@@ -17,17 +17,11 @@ _MAX_MARKS = 6  # uniform values marked; if there are more, the smallest and the
 _LOG_FROM = 100  # edges from which counts are read off a logarithmic axis
 
 
-def bins_of(c: np.ndarray) -> np.ndarray:
-    """(36,) bin edges from the smallest to the largest of the couplings, or from 0 if that is near."""
-    low, high = wide_range(c)
-    return np.linspace(0.0 if low < 0.3 * high else low, high, _BINS + 1)
-
-
 class HistogramPicture(Picture):
     """Histogram of the couplings of all edges, and of those with the parent that is longest in the network's answer.
 
     Attributes:
-        bins: (36,) bin edges, the same at every step.
+        bins: (36,) bin edges, the same at every step; from 0 if the smallest coupling is near it.
         bars: 35 rectangles; their heights sum to the number of edges.
         winner_bars: 35 rectangles for the edges to the parent that is longest in the answer, in its colour.
         uniform: the lines at 1 / degree, for the degrees that children have.
@@ -36,7 +30,8 @@ class HistogramPicture(Picture):
     def draw(self) -> None:
         self._winner = int(self.timeline.lengths[-1].argmax())
         self._to_winner = self.trace.dst == self._winner
-        self.bins = bins_of(self.timeline.c)
+        low, high = wide_range(self.timeline.c)
+        self.bins = np.linspace(0.0 if low < 0.3 * high else low, high, _BINS + 1)
         self.figure, self._heading, axes = style.chart(self.medium)
         self._draw_bars(axes)
         self._draw_uniform(axes)

@@ -15,7 +15,7 @@ class Picture:
     A subclass makes its figure in ``draw`` and sets it to a step in ``show``.
 
     Args:
-        trace: what routing did.
+        trace: the routing to draw.
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
         medium: a screen or a column of a paper.

@@ -7,8 +7,6 @@ with a sum below 0 votes against the parent, and isn't painted.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
@@ -28,19 +26,10 @@ _MAX_PARENTS = 10  # shown one by one
 _MAP_SIDE = 120  # pixels of a map's longer side, about
 
 
-class Places(NamedTuple):
-    """The places that children see; children of a convolution share them."""
-
-    fields: np.ndarray
-    """(F, 4): top, left, height, width in pixels."""
-    place_of: np.ndarray
-    """(I,): the place of each child."""
-
-
-def places_of(trace: RoutingTrace) -> Places:
-    """The different receptive fields of a trace's children; the trace has ``fields``."""
+def places_of(trace: RoutingTrace) -> tuple[np.ndarray, np.ndarray]:
+    """The different fields of a trace's children, (F, 4) as in the trace, and the place of each child, (I,)."""
     places, place_of = np.unique(np.asarray(trace.fields), axis=0, return_inverse=True)
-    return Places(places, place_of.ravel())
+    return places, place_of.ravel()
 
 
 def credit_by_place(trace: RoutingTrace, place_of: np.ndarray, credit: np.ndarray) -> np.ndarray:
@@ -96,7 +85,7 @@ class PlacesPicture(Picture):
 
     @staticmethod
     def suits(trace: RoutingTrace) -> bool:
-        return trace.images is not None and trace.fields is not None and len(places_of(trace).fields) > 1
+        return trace.images is not None and trace.fields is not None and len(places_of(trace)[0]) > 1
 
     def draw(self) -> None:
         trace, then = self.trace, "Traces of training runs have them"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ _MAX_FRAMES = 200
 _MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds of a frame between steps, on a step, on the last step
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A moment of a timeline: ``position`` counts steps from 0, and fractions lie between two of them."""
 
     position: float
@@ -46,11 +46,6 @@ class Timeline:
     @classmethod
     def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
         """The last epoch's iterations of training, or each epoch's state after them.
-
-        Args:
-            trace: what routing did.
-            over: iterations or epochs.
-            image: index of an image of the trace.
 
         Raises:
             InputError: no such timeline or image, epochs of a trace with one epoch, a trace that doesn't fit together.
