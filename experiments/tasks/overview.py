@@ -14,7 +14,7 @@ from experiments import run, table
 from experiments.plan import read_plan
 from experiments.run import Place
 from experiments.statistics import paired
-from experiments.tasks import cora, factors, images, molecules, motifs
+from experiments.tasks import cora, factors, images, molecules
 from graphcaps import __version__
 from graphcaps.errors import GraphcapsError
 
@@ -61,8 +61,6 @@ TASKS = {
     "proteins": Task({"PROTEINS": ""}, _POOLED, partial(molecules.rows, name="proteins"), "folds"),
     "factors-4": Task({"4 latent factors": ""}, _FACTORS, partial(factors.rows, factors=4), "graphs", "micro-F1"),
     "factors-8": Task({"8 latent factors": ""}, _FACTORS, partial(factors.rows, factors=8), "graphs", "micro-F1"),
-    "motifs-4": Task({"which of 4 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=4), "sets"),
-    "motifs-6": Task({"which of 6 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=6), "sets"),
 }
 
 

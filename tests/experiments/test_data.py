@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import zipfile
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -16,7 +15,6 @@ from experiments.data import tu
 from experiments.data.beliefs import beliefs
 from experiments.data.cora import load_cora
 from experiments.data.factors import FactorGraph, factor_graph, within
-from experiments.data.motifs import MOTIFS, motif_graphs
 from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
 from experiments.data.tu import load_graphs, read_graphs
 from graphcaps import dgl
@@ -55,19 +53,8 @@ def test_the_same_seed_is_the_same_graph_on_every_machine():
     def digest(*arrays) -> str:
         return hashlib.sha256(b"".join(np.asarray(each).astype(np.int64).tobytes() for each in arrays)).hexdigest()[:16]
 
-    data, motifs = factor_graph(0, 4), motif_graphs(0, graphs=50)
+    data = factor_graph(0, 4)
     assert digest(*data.graph.edges(), data.labels, data.factors, data.train, data.test) == "fb96a6c4ddcb6846"
-    assert digest(motifs.adjacency, motifs.labels) == "3db67e0c7216259d"
-
-
-def test_a_graph_of_motifs_is_the_union_of_half_of_them_each_whole():
-    data = motif_graphs(1, 5, graphs=40)
-    assert set(data.labels.sum(axis=1)) == {3}
-    for adjacency, labels in zip(data.adjacency, data.labels, strict=True):
-        for name, part, held in zip([*MOTIFS][:5], adjacency, labels, strict=True):
-            drawn = nx.from_numpy_array(part)
-            drawn.remove_nodes_from([*nx.isolates(drawn)])
-            assert nx.is_isomorphic(drawn, MOTIFS[name]() if held else nx.Graph())
 
 
 def test_cora_is_what_its_archive_holds(data):

@@ -14,11 +14,10 @@ from torch.nn import functional as F
 
 from experiments import run
 from experiments.__main__ import main
-from experiments.data import motifs as motif_data
 from experiments.data import tu
 from experiments.data.factors import factor_graph
 from experiments.run import Place
-from experiments.tasks import cora, defaults, factors, labels, molecules, motifs, overview, relations
+from experiments.tasks import cora, defaults, factors, labels, molecules, overview, relations
 
 from . import small_data
 
@@ -32,10 +31,8 @@ def place(data, tmp_path) -> Place:
 
 @pytest.fixture
 def few(monkeypatch):
-    """Sixty graphs of motifs, graphs of factors with 96 nodes of 4 classes."""
+    """Graphs of factors with 96 nodes of 4 classes."""
     monkeypatch.setattr(factors, "factor_graph", partial(factor_graph, nodes=96, classes=4, degree=10.0))
-    monkeypatch.setattr(motifs, "GRAPHS", 60)
-    monkeypatch.setattr(motifs, "BATCH", 21)
     return factors.factor_graph
 
 
@@ -43,7 +40,6 @@ JOBS = {
     "cora": lambda place: cora.fit(place, "capsules", cora.SETTINGS["capsules"][0], 0, 8),
     "molecules": lambda place: molecules.fit(place, "mutag", "capsules", molecules.SETTINGS[0], 3, 0, 4),
     "factors": lambda place: factors.fit(place, "capsules", {"layers": 1, "heads": "own", "lr": 0.02}, 0, 2, 25),
-    "motifs": lambda place: motifs.fit(place, "capsules", motifs.SETTINGS["capsules"][0], 0, 4, 3),
     "HumanGO": lambda place: relations.fit(place, "mutual", relations.SETTINGS["mutual"][0], 0, "HumanGO", 3),
     "UMLS": lambda place: relations.fit(place, "mutual", relations.SETTINGS["mutual"][0], 0, "UMLS", 3),
     "beliefs": lambda place: labels.fit(place, "beliefs", labels._BELIEFS[0], 0, labels.DATA[0], "told", True),
@@ -65,7 +61,6 @@ def test_training_sees_no_test_label(name, place, few, monkeypatch):
 
     for module, reader in ((cora, "load_cora"), (molecules, "load_graphs"), (factors, "factor_graph")):
         monkeypatch.setattr(module, reader, partial(flipped, getattr(module, reader)))
-    monkeypatch.setattr(motifs, "motif_graphs", partial(flipped, motif_data.motif_graphs))
     for known, reader in relations.DATA.items():
         monkeypatch.setitem(relations.DATA, known, partial(flipped, reader))
     second = JOBS[name](place)
