@@ -26,11 +26,7 @@ def write(name: str, result: dict, folder: Path) -> str:
 
 
 def read(name: str) -> dict:
-    """The committed result of an experiment.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The committed result of an experiment; ``InputError`` if there is none."""
     path = RESULTS / f"{name}.json"
     expect(path.is_file(), "results", f"{path.name} in {RESULTS}", "none", f"Run: python -m experiments {name}")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -54,13 +50,9 @@ def markdown(result: dict) -> str:
 
 
 def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequence[float] | None = None) -> dict:
-    """One network's line of a table, as plain numbers.
+    """A network's line of a table, from its trainings (as ``run.fit`` returns them) with the chosen settings.
 
-    Args:
-        network: its name.
-        fits: its trainings with the chosen settings, as ``run.fit`` returns them.
-        chosen: the settings; one choice, or one per fold.
-        test: test scores in [0, 1]; default: those of ``fits``.
+    There is one choice of settings, or one per fold. Test scores are in [0, 1]; default: those of ``fits``.
     """
     test = [fit["test"] for fit in fits] if test is None else test
     made = {
@@ -193,8 +185,6 @@ def _capsules(seeds: list[list[dict]]) -> list[str]:
 def graphs(result: dict) -> str:
     """A task on graphs: a table for each of its parts, the margins, and how it was done."""
     spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread"
-    if "kept" in result:
-        spent += f", with {result['kept']} trainings kept from before"
     parts = [f"`{result['command']}`, {spent}:"]
     for part in result["parts"]:
         parts += [f"{part['factors']} factors:"] if "factors" in part else []

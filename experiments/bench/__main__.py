@@ -15,11 +15,7 @@ VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:
-    """Measure the named benchmarks, say each result at once, and return all of it as plain data.
-
-    Raises:
-        GraphcapsError: a formulation gives wrong numbers, or the file can't be written.
-    """
+    """Measure the named benchmarks, say each result at once, and return all of it as plain data."""
     from graphcaps.atomic import write_text
 
     from . import first, machine, memory, nodes, routing, training
