@@ -123,12 +123,6 @@ def defaults_table() -> str:
     return re.sub(r"\| [\d.]+ \+- [\d.]+, ", "| ", text)
 
 
-def drawings_table() -> str:
-    """What `graphcaps predict` says of some kinds of drawings; the results have all."""
-    digits, others = table.drawings(table.read("drawings")).split("\n\n| no digit")
-    return f"{select(digits, range(4), DRAWINGS)}\n\n{select('| no digit' + others, range(2), DRAWINGS)}"
-
-
 def overview_table(columns: Sequence[str] = (), rows: Container[str] = ()) -> str:
     """All tasks but MNIST, whose accuracies stand in a table of their own; or some of them."""
     found = table.read("overview")
@@ -139,14 +133,13 @@ def overview_table(columns: Sequence[str] = (), rows: Container[str] = ()) -> st
 
 
 def bench_table(found: dict) -> str:
-    """The benchmark's tables but that of growing graphs, and of the targets those that were missed."""
+    """The benchmark's tables, and of its targets those that were missed."""
     *parts, targets = bench.bench_tables(found).split("\n\n")
-    first = next(i for i, part in enumerate(parts) if part.startswith("Engine fused as"))
     title, rule, *rows = targets.splitlines()
     missed = [row for row in rows if "**missed**" in row]
     summary = f"{len(rows) - len(missed)} of {len(rows)} targets were met. These were missed:"
     shown = select("\n".join([title, rule, *missed]), (0, 1, 2))
-    text = "\n\n".join([*parts[:first], *parts[first + 2 :], summary, shown])
+    text = "\n\n".join([*parts, summary, shown])
     return re.sub(r"Training steps \(.*?\), images/s", "Training steps, images/s", text)
 
 
@@ -240,22 +233,6 @@ def rooms_table() -> str:
 
 README_COLUMNS = ("uniform", "dynamic", "spherical", "no capsules")
 README_ROWS = ("the same digits, moved further than in training", "Cora", "8 latent factors")
-DRAWINGS = (
-    "all 10,000 test images, as they are",
-    "clean: paper 255, ink 0",
-    "paper 255, ink 215",
-    "paper 60, ink 200",
-    "in a drawn box",
-    "a soft shadow",
-    "a shadow with an edge",
-    "tilted, on a darker table",
-    "thin strokes of a pencil",
-    "photo: tilted, soft shadow, noise",
-    "letters, 28 x 28",
-    "letters drawn large",
-    "noise, 280 x 280",
-    "pieces of photographs",
-)
 
 
 def tables() -> dict[str, str]:
@@ -268,11 +245,9 @@ def tables() -> dict[str, str]:
         "transformed": table.transformed(table.RESULTS / "evaluate"),
         "bench": bench_table(benchmarks),
         "nodes": bench.nodes_table(benchmarks),
-        "busy": bench.busy_table(benchmarks),
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
         "defaults": defaults_table(),
         "relations": relations_table(),
-        "drawings": drawings_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),
         "rooms": rooms_table(),

@@ -24,14 +24,12 @@ ON_GRAPHS = {
     "relations": "whether couplings tell the kinds of edges: proteins, concepts, latent factors, 5 seeds; an hour",
     "defaults": "whether routing by default costs anything: 17 graphs and layouts, 3 seeds; two hours",
     "labels": "factors, with the training nodes' classes given: BeliefConv beside the others, 5 seeds; two hours",
-    "motifs": "which of 4 or 6 shapes a graph is made of, 5 sets each; an hour",
 }
 ROWS = ("defaults", "labels", "relations")
 """Tasks that take ``--only``, and whose result is rows; that of the others is parts."""
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
-    "drawings RUN": "answers to drawings on any ground, of a run on MNIST; half an hour, and needs notMNIST",
     "pretrained RUN": "the file of a network that comes with graphcaps, made of a run",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
@@ -60,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
-    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for drawings, pruning, pretrained, trainings")
+    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, trainings")
     made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
@@ -112,10 +110,10 @@ def make(given: argparse.Namespace) -> None:
         return add_trainings(given.runs)
     from experiments import pretrained
     from experiments.run import Place
-    from experiments.tasks import drawings, images, overview, pruning
+    from experiments.tasks import images, overview, pruning
     from graphcaps.training.run_folder import Run
 
-    if given.name in ("pretrained", "pruning", "drawings"):
+    if given.name in ("pretrained", "pruning"):
         expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))
         run = Run.open(given.runs[0])
     if given.name == "pretrained":
@@ -128,8 +126,6 @@ def make(given: argparse.Namespace) -> None:
         whole = {row["task"] for row in result["rows"]} == {*overview.TASKS}
     elif name == "pruning":
         result = pruning.of_run(run, place, tuple(given.keep or pruning.KEEP))
-    elif name == "drawings":
-        result = drawings.of_run(run, place)
     elif name in ON_GRAPHS:
         result = on_graphs(name, place, given)
         whole = not (given.quick or given.seeds or given.only)

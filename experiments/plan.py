@@ -29,7 +29,7 @@ MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto
 
 
 class Row(NamedTuple):
-    """One network of the table: ``name``, and ``settings`` of ``TrainConfig`` that differ from the defaults."""
+    """One network of the table; its settings are those of ``TrainConfig`` that differ from the defaults."""
 
     name: str
     settings: dict
@@ -56,13 +56,9 @@ def plan_names() -> list[str]:
 
 
 def read_plan(source: str) -> Plan:
-    """Read and check a plan.
+    """Read and check a plan: a YAML file, or the name of one in ``plans/``.
 
-    Args:
-        source: path of a YAML file, or the name of one in ``plans/``.
-
-    Raises:
-        InputError: no such plan, or one that can't be trained; the text names the entry, what was wanted, and got.
+    Raises ``InputError`` for one that isn't there or can't be trained.
 
     >>> plan = read_plan("routings")
     >>> plan.against, len(plan.cells)

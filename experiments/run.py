@@ -39,19 +39,12 @@ from graphcaps.training.loop import Interrupted
 
 @dataclass(frozen=True)
 class Place:
-    """The place where trials run; their results don't depend on it.
+    """The place where trials run; their results don't depend on it."""
 
-    Args:
-        data: folder with the data sets.
-        cache: folder of finished trials, and of the run folders of networks for images.
-        device: where networks for images are trained; those for graphs are on the CPU.
-        processes: for trials of one thread; default: one per core.
-    """
-
-    data: Path
-    cache: Path
-    device: str = "auto"
-    processes: int | None = None
+    data: Path  # the folder with the data sets
+    cache: Path  # the folder of finished trials, and of the run folders of networks for images
+    device: str = "auto"  # for networks for images; those for graphs are trained on the CPU
+    processes: int | None = None  # for trials of one thread; default: one per core
 
 
 def key(function: Callable[..., dict], settings: dict) -> str:
@@ -158,11 +151,8 @@ def choose_and_test(
 ) -> dict[str, tuple[dict, list[dict]]]:
     """Each network's settings that do best on validation, and its trainings with them.
 
-    Args:
-        function: a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``.
-        settings: those that are tried, by network.
-        trial_seeds: each setting is trained from each of them.
-        seeds: the chosen settings are trained from 0 to seeds - 1.
+    ``function`` is a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``. Each of a network's
+    settings is trained from each of the trial seeds, and the chosen ones from seeds 0 to ``seeds`` - 1.
     """
 
     def fitted(tried: dict[str, list[dict]], starts: Iterable[int], what: str) -> Iterator[dict]:

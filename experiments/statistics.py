@@ -17,11 +17,7 @@ def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
     Under the null hypothesis each such image is either's with probability 1/2. The test holds for these two networks,
     not for other seeds.
 
-    Args:
-        right, other: (N,) bool, the same images.
-
-    Returns:
-        p in (0, 1]; 1 where the two don't differ on any image.
+    Both are (N,) bool, the same images. p is in (0, 1], and 1 if the two don't differ on any image.
 
     >>> mcnemar(np.array([True] * 8 + [False]), np.array([False] * 8 + [True]))
     0.0390625
@@ -42,12 +38,8 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
 
     One seed says nothing about other seeds: the interval is then for these trained networks, over images alone.
 
-    Args:
-        right: (S, N) bool, which images each seed's network has right.
-        other: (T, N) bool, the same images answered by the network it is compared with.
-
-    Returns:
-        difference (right - other), low, high, in [-1, 1].
+    ``right`` (S, N) bool says which images each of S seeds' networks has right; ``other`` (T, N) says so of the network
+    that it is compared with. Returns the difference (right - other), low and high, in [-1, 1].
 
     >>> ours, theirs = np.ones((3, 100), bool), np.zeros((3, 100), bool)
     >>> difference(ours, theirs)
@@ -79,8 +71,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0)
         ours, theirs: accuracies in [0, 1] of the same seeds, graphs or folds; the longer one's surplus is left out.
         overlap: a fold's number of test items divided by that of its training items; 0 if trainings share nothing.
 
-    Returns:
-        difference (ours - theirs), low, high; None for fewer than two pairs.
+    Returns the difference (ours - theirs), low and high; None for fewer than two pairs.
 
     >>> [round(number, 3) for number in paired([0.75, 0.5, 0.5], [0.25, 0.25, 0.25])]
     [0.333, -0.025, 0.692]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,11 +26,7 @@ def write(name: str, result: dict, folder: Path) -> str:
 
 
 def read(name: str) -> dict:
-    """The committed result of an experiment.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The committed result of an experiment; ``InputError`` if there is none."""
     path = RESULTS / f"{name}.json"
     expect(path.is_file(), "results", f"{path.name} in {RESULTS}", "none", f"Run: python -m experiments {name}")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +39,6 @@ def markdown(result: dict) -> str:
         "parts": graphs,
         "columns": overview,
         "strength": pruning,
-        "drawings": drawings,
         "relations": relations,
         "labels": labels,
         "defaults": defaults,
@@ -56,13 +50,9 @@ def markdown(result: dict) -> str:
 
 
 def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequence[float] | None = None) -> dict:
-    """One network's line of a table, as plain numbers.
+    """A network's line of a table, from its trainings (as ``run.fit`` returns them) with the chosen settings.
 
-    Args:
-        network: its name.
-        fits: its trainings with the chosen settings, as ``run.fit`` returns them.
-        chosen: the settings; one choice, or one per fold.
-        test: test scores in [0, 1]; default: those of ``fits``.
+    There is one choice of settings, or one per fold. Test scores are in [0, 1]; default: those of ``fits``.
     """
     test = [fit["test"] for fit in fits] if test is None else test
     made = {
@@ -195,11 +185,9 @@ def _capsules(seeds: list[list[dict]]) -> list[str]:
 def graphs(result: dict) -> str:
     """A task on graphs: a table for each of its parts, the margins, and how it was done."""
     spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread"
-    if "kept" in result:
-        spent += f", with {result['kept']} trainings kept from before"
     parts = [f"`{result['command']}`, {spent}:"]
     for part in result["parts"]:
-        parts += [f"{part[of]} {of}:" for of in ("factors", "motifs") if of in part]
+        parts += [f"{part['factors']} factors:"] if "factors" in part else []
         rows = []
         for each in part["rows"]:
             settings, times = next(iter(each["chosen"].items()))
@@ -309,41 +297,6 @@ def pruning(result: dict) -> str:
     return f"`{result['command']}`: {about}\n\n{lines(titles, rows)}"
 
 
-def drawings(result: dict) -> str:
-    """A line per kind of drawing, the test images as they are first; then how many non-digits are answered."""
-    test, count = result["test"], result["count"]
-    about = (
-        f"`{result['command']}`, of `{result['of']}`. % of the first {count} test digits of each kind, and of "
-        f"{count} images that show no digit; limits of doubt from validation images"
-    )
-    rows = [test | {"name": f"all {test['images']:,} test images, as they are"}, *result["drawings"]]
-    cells = [[row["name"], *(f"{100 * row[key]:.1f}" for key in ("right", "doubted", "wrong"))] for row in rows]
-    answered = [[row["name"], f"{100 * row['answered']:.1f}"] for row in result["no_digits"]]
-    shown = lines("drawing | right | doubted | wrong without a doubt", cells)
-    return "\n\n".join([about, shown, lines("no digit | answered without a doubt", answered)])
-
-
-def trainings(runs: list[dict]) -> str:
-    """Runs of ``graphcaps train``: what each reached, how long it took, and the command that repeats it."""
-    rows = []
-    for run in runs:
-        low, high = run["test_interval_95"]
-        routing = re.search(r"--routing (\w+)", run["command"])
-        wrong = f"{run['test_images'] - run['test_correct']} of {run['test_images']:,}"
-        threads = counted(run["threads"], "thread")
-        rows.append(
-            [run["model"] + (f", {routing[1]}" if routing else ""), run["dataset"], run["epochs"]]
-            + [f"**{run['test_accuracy']:.2%}** ({low:.2%} to {high:.2%})", wrong, f"{run['parameters']:,}"]
-            + [
-                f"{run['seconds'] / 60:.1f} min",
-                f"{run['device']}, {threads}, {run['precision']}, engine {run['engine']}",
-            ]
-            + [f"`{run['command']}` (seed {run['seed']}, commit {run['commit']})"]
-        )
-    titles = "model | data | epochs | test accuracy (95 % interval) | wrong | parameters | time | device | command"
-    return lines(titles, rows)
-
-
 def transformed(folder: Path) -> str:
     """A line per transform of ``graphcaps evaluate --on``, for example with rotated test images."""
     rows = []
@@ -353,15 +306,3 @@ def transformed(folder: Path) -> str:
         cells[result["clean"]] = f"**{cells[result['clean']]}**"
         rows.append([name, result["says"], ", ".join(cells)])
     return lines("test images | severity | accuracy, % (mean winning score); bold: as they are", rows)
-
-
-def equivariance(folder: Path) -> str:
-    """A line per parameter of ``graphcaps evaluate --on equivariance``."""
-    result, rows = json.loads((folder / "equivariance.json").read_text()), []
-    for name, part in result["parameters"].items():
-        values = f"{part['values'][0]} to {part['values'][-1]} {part['unit']}, {len(part['values'])} steps"
-        keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
-        rows.append([name, values, *(f"{part[key]['mean']:.2f} +- {part[key]['sd']:.2f}" for key in keys)])
-    about = "mean +- standard deviation, over images (moved, fit) or classes (read-out)"
-    titles = "parameter | values | moved, of the length | fit | permuted | read-out | permuted"
-    return f"{lines(titles, rows)}\n\n{result['images']:,} images, {about}."

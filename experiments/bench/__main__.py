@@ -9,24 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "contention", "first")
+NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "first")
 ON_GPU = ("routing", "epoch")
 VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:
-    """Measure the named benchmarks, say each result at once, and return all of it as plain data.
-
-    Raises:
-        GraphcapsError: a formulation gives wrong numbers, or the file can't be written.
-    """
+    """Measure the named benchmarks, say each result at once, and return all of it as plain data."""
     from graphcaps.atomic import write_text
 
-    from . import contention, first, machine, memory, nodes, routing, training
+    from . import first, machine, memory, nodes, routing, training
     from .inputs import SIZES, Setup
     from .targets import judged
 
-    modules = (routing, training, memory, nodes, contention, first)
+    modules = (routing, training, memory, nodes, first)
     sizes = sizes or SIZES[device]
     about = machine.description(device, machine.keep_freed_memory())
     say("\n".join(f"{name:<10} {value}" for name, value in about.items()))
@@ -62,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--threads", type=int, help="of torch and the engines, not of contention's trainings")
+    parser.add_argument("--threads", type=int, help="of torch and the engines")
     parser.add_argument("--json", type=Path, help="also write all that is printed to this file")
     given = parser.parse_args(argv)
     import torch

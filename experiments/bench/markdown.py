@@ -8,7 +8,7 @@ from experiments.table import counted, lines
 
 
 def bench_tables(result: dict) -> str:
-    """The numbers of ``python -m experiments.bench``: routing, memory, growth, training steps, and the targets."""
+    """The numbers of ``python -m experiments.bench``: routing, memory, training steps, and the targets."""
     machine, ceilings = result["machine"], result["ceilings"]
     parts = [
         f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
@@ -23,14 +23,6 @@ def bench_tables(result: dict) -> str:
     parts.append(title + _side_by_side(routing, lambda n: f"{n['median']:,.1f} ({n['ratio']:.1f}x)"))
     title = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
     parts.append(title + _side_by_side(measured["memory"], lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
-    growth = [
-        row | dict(zip(("name", "size"), row["name"].split(", ", 1), strict=True))
-        for row in measured["growth"][0]["rows"]
-    ]
-    sizes = dict.fromkeys(row["size"] for row in growth)
-    growth = [{"name": size, "rows": [row for row in growth if row["size"] == size]} for size in sizes]
-    title = "Engine fused as the sparse graph grows, forward+backward, ns per edge:\n\n"
-    parts.append(title + _side_by_side(growth, lambda n: f"{n['median']:,.0f} ({n['low']:,.0f} to {n['high']:,.0f})"))
     steps = measured["training"]
     about, basis = "; ".join(table["about"] for table in steps), steps[-1]["reference"]
     title = f"Training steps ({about}), images/s (times {basis}; share of the bfloat16 GEMM rate):\n\n"
@@ -58,16 +50,6 @@ def nodes_table(result: dict) -> str:
     threads = counted(machine["threads"], "thread")
     titles = "layer | s a step | times GATConv of DGL | peak memory, MB | times GATConv of DGL"
     return f"`{command}` on {machine['processor']}, {threads}: {table['about']}.\n\n{lines(titles, rows)}"
-
-
-def busy_table(result: dict) -> str:
-    """How fast training is alone and beside programs that keep every core busy."""
-    (table,) = result["benchmarks"]["contention"]["tables"]
-    rows = []
-    for name, n in ((row["name"], row["numbers"]) for row in table["rows"]):
-        quartiles = f"{n['median']:.1f}, {n['low']:.1f} to {n['high']:.1f}"
-        rows.append([name, quartiles, f"{n['images_per_second']:,.0f}"])
-    return lines(" | ms a step, quartiles | images/s", rows)
 
 
 def _images_per_second(numbers: dict) -> str:

@@ -19,24 +19,15 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows measured together.
+    """Rows measured together."""
 
-    Args:
-        name: within all benchmarks, such as ``given votes, forward``.
-        about: sizes, dtype and what is counted.
-        unit: of ``median``, or of memory's ``total``.
-        reference: the row that ratios compare with: how many times its speed, from the medians.
-        rounds: how often each row was timed; 0 if the rows aren't times.
-        floor: the time that the number ``floor_share`` is a share of.
-    """
-
-    name: str
-    about: str
-    unit: str
+    name: str  # within all benchmarks, such as "given votes, forward"
+    about: str  # sizes, dtype and what is counted
+    unit: str  # of the number "median", or of memory's "total"
     rows: list[Row]
-    reference: str = ""
-    rounds: int = 0
-    floor: str = ""
+    reference: str = ""  # the row that ratios compare with: how many times its speed, from the medians
+    rounds: int = 0  # how often each row was timed; 0 if the rows aren't times
+    floor: str = ""  # the time that the number "floor_share" is a share of
 
     def fill(self, samples: dict[str, list[float]], scale: float = 1e3) -> Table:
         """Give the rows median and quartiles of their samples (seconds), and the ratio to the reference."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .contention import ALONE, BESIDE, OF_TORCH
-from .contention import NAME as CONTENTION
 from .nodes import CAPSULES, GAT, MUTUAL
 from .tables import Table
 from .training import OURS, PLAIN, PRESETS, READABLE
@@ -71,8 +69,6 @@ TARGETS = [
     Target("nodes", "cpu", NODES, CAPSULES, 1.5, (GAT,), most=True),
     Target("nodes", "cpu", NODES, MUTUAL, 1.3, (CAPSULES,), most=True),
     Target("nodes", "cpu", NODES, CAPSULES, 1, (GAT,), number="total", most=True),
-    Target("contention", "cpu", CONTENTION, BESIDE, 2.2, (ALONE,), most=True),
-    Target("contention", "cpu", CONTENTION, ALONE, 0.97, (ALONE + OF_TORCH,)),
 ]
 
 

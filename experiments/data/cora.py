@@ -46,14 +46,14 @@ def load_cora(root: Path | str = Path("data")) -> Citation:
     """Read Cora: ``root/cora/cora.npz``, else what DGL has in ``root/cora`` or downloads there."""
     folder = Path(root).expanduser() / "cora"
     if (folder / "cora.npz").is_file():
-        return read_npz(folder / "cora.npz")
+        return _read_npz(folder / "cora.npz")
     graph = dgl.data.CoraGraphDataset(raw_dir=str(folder), verbose=False)[0]
     split = {name: graph.ndata[f"{name}_mask"].nonzero().flatten() for name in ("train", "val", "test")}
     bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes())
     return Citation(bare, graph.ndata["feat"], graph.ndata["label"], **split)
 
 
-def read_npz(path: Path) -> Citation:
+def _read_npz(path: Path) -> Citation:
     """Read 0/1 words in CSR, labels, pairs (M, 2), and the split."""
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name].astype(np.int64) for name in archive}

@@ -22,35 +22,23 @@ from graphcaps.errors import expect
 class Related:
     """A graph with kinds of edges, and items to be classified: its nodes, or pairs of them.
 
-    Args:
-        graph: N nodes; for each pair that is joined an edge and, E / 2 further on, its reverse; no self-loops.
-        features: float32 (N, F).
-        kinds: bool (E, R), those of each edge: none, one or several, the same in both directions.
-        names: of the kinds.
-        items: int64 (M,) nodes, or (M, 2) pairs of nodes.
-        labels: int64 (M, L), class numbers from 0; L labels for each item.
-        train, val, test: int64 numbers of items, disjoint.
-        own: whether label k depends on the edges of kind k alone; then L = R.
+    For each pair of nodes that is joined there is an edge and, E / 2 further on, its reverse; there are no self-loops.
     """
 
-    graph: dgl.DGLGraph
-    features: Tensor
-    kinds: Tensor
-    names: tuple[str, ...]
-    items: Tensor
-    labels: Tensor
-    train: Tensor
+    graph: dgl.DGLGraph  # N nodes, E edges
+    features: Tensor  # float32 (N, F)
+    kinds: Tensor  # bool (E, R): each edge is of none, one or several, the same in both directions
+    names: tuple[str, ...]  # of the R kinds
+    items: Tensor  # int64 (M,) nodes, or (M, 2) pairs of nodes
+    labels: Tensor  # int64 (M, L), class numbers from 0; L labels for each item
+    train: Tensor  # int64 numbers of items, as val and test; the three are disjoint
     val: Tensor
     test: Tensor
-    own: bool = False
+    own: bool = False  # whether label k depends on the edges of kind k alone; then L = R
 
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a NumPy archive.
-
-    Raises:
-        InputError: no such file.
-    """
+    """All arrays of a NumPy archive; ``InputError`` if there is no such file."""
     expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)

@@ -62,12 +62,7 @@ class GraphSet:
 
 @functools.cache
 def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``NAMES`` from ``root/tu/NAME``; missing files are downloaded there.
-
-    Raises:
-        InputError: an unknown name, or a file that isn't in the format.
-        GraphcapsError: no files, and none could be downloaded.
-    """
+    """Read a data set of ``NAMES`` from ``root/tu/NAME``; missing files are downloaded there."""
     check_name("data set", name, list(NAMES))
     folder = Path(root).expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():

@@ -92,24 +92,18 @@ class Layers(nn.Module):
     numbers of a node; if it is ``"own"``, from the factor's own part. ``own`` are settings of capsule layers.
     """
 
-    def __init__(self, network, inputs, classes, factors, layers: int, heads: str, dropout: float = DROPOUT, **own):
+    def __init__(self, network, inputs, classes, factors, layers: int, heads: str, **own):
         super().__init__()
         width, layer, self.factors = PART * factors, LAYERS[network], factors
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(DROPOUT)
         self.layers = nn.ModuleList(layer(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
         separate = heads == "own"
         self.heads = OwnHeads(factors, PART, classes) if separate else nn.Linear(width, classes * factors)
 
-    def nodes(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         for layer in self.layers:
             feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
-        return feat
-
-    def scores(self, nodes: Tensor) -> Tensor:
-        return self.heads(self.dropout(nodes)).unflatten(1, (self.factors, -1)).transpose(1, 2)
-
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        return self.scores(self.nodes(graph, feat))
+        return self.heads(self.dropout(feat)).unflatten(1, (self.factors, -1)).transpose(1, 2)
 
     @torch.no_grad()
     def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> list[Tensor]:
@@ -127,7 +121,7 @@ class Layers(nn.Module):
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
-    """Draw the seed's graph and train one network on its training nodes; the validation nodes choose the epoch."""
+    """Train one network on the seed's graph; the validation nodes choose the epoch."""
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # the loops come after the edges
@@ -181,8 +175,7 @@ def upper_bound(place: Place, seed: int, factors: int) -> dict:
 
 def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
     """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it."""
-    common = {"factors": factors}
-    common["epochs"] = 3 if quick else EPOCHS
+    common = {"factors": factors, "epochs": 3 if quick else EPOCHS}
     return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 

@@ -14,7 +14,7 @@ from experiments import run, table
 from experiments.plan import read_plan
 from experiments.run import Place
 from experiments.statistics import paired
-from experiments.tasks import cora, factors, images, molecules, motifs
+from experiments.tasks import cora, factors, images, molecules
 from graphcaps import __version__
 from graphcaps.errors import GraphcapsError
 
@@ -23,22 +23,12 @@ FOLDS_OVERLAP = 1 / 9  # test graphs by other graphs, with ten folds
 
 
 class Task(NamedTuple):
-    """A task of several networks.
+    """A task of several networks; one on images has the networks of the plan of its name."""
 
-    Args:
-        titles: of its rows of the table; for images each with its set of images, a name among those of
-            ``images.summary``.
-        columns: the task's networks in each column; a column that isn't here doesn't exist for it.
-        rows: for graphs, a function from a place to the networks' ``table.row``; None for images, whose networks are
-            those of the plan of the task's name.
-        unit: of the test accuracies.
-        measure: what they are.
-    """
-
-    titles: dict[str, str]
-    columns: dict[str, tuple[str, ...]]
-    rows: Callable[[Place], dict[str, dict]] | None = None
-    unit: str = "seeds"
+    titles: dict[str, str]  # title of each row of the table -> its set of images, named as in images.summary
+    columns: dict[str, tuple[str, ...]]  # the networks of each column
+    rows: Callable[[Place], dict[str, dict]] | None = None  # on graphs: from a place to the networks' table.row
+    unit: str = "seeds"  # one test score for each
     measure: str = "accuracy"
 
 
@@ -61,20 +51,14 @@ TASKS = {
     "proteins": Task({"PROTEINS": ""}, _POOLED, partial(molecules.rows, name="proteins"), "folds"),
     "factors-4": Task({"4 latent factors": ""}, _FACTORS, partial(factors.rows, factors=4), "graphs", "micro-F1"),
     "factors-8": Task({"8 latent factors": ""}, _FACTORS, partial(factors.rows, factors=8), "graphs", "micro-F1"),
-    "motifs-4": Task({"which of 4 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=4), "sets"),
-    "motifs-6": Task({"which of 6 motifs": ""}, _GRAPHS, partial(motifs.rows, motifs=6), "sets"),
 }
 
 
 def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
     """Train what isn't trained yet of some tasks, or of all; ``save`` is called with the table after each task.
 
-    Returns:
-        ``columns`` and ``rows`` of ``table.overview``, those that an earlier call has saved in the cache too.
-
-    Raises:
-        InputError: no such task.
-        GraphcapsError: a task that can't be trained, after all others.
+    The table holds the rows that an earlier call has saved in the cache, too. If a task can't be trained, the error is
+    raised after all others.
     """
     saved, failed = place.cache / "overview.json", {}
     rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []

@@ -48,12 +48,8 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
 def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
     """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
 
-    Args:
-        strength: (E,) of each edge, as ``mean_coupling`` returns it.
-        keep: numbers of edges per child, each >= 1; those that leave every child its edges are all edges.
-
-    Raises:
-        InputError: a layer whose edges share matrices, or a k that isn't a number of edges of a child.
+    ``strength`` (E,) is that of each edge, as ``mean_coupling`` returns it. Raises ``InputError`` for a layer whose
+    edges share matrices, or a k that isn't a number of edges of a child.
     """
     layer, then = model.capsules, "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
     wanted = "a last layer with a matrix per edge"

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from experiments.bench import contention, first, markdown, memory, nodes, training
+from experiments.bench import first, markdown, memory, nodes, training
 from experiments.bench.__main__ import NAMES, run
 from experiments.bench.formulations import DGL, EINSUM, TORCH, results, unsupported_reason
 from experiments.bench.inputs import Setup, Sizes, case
@@ -55,9 +55,7 @@ def test_every_benchmark_makes_the_tables_of_the_docs(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "peak", lambda call, device: (call(), 1000)[1], raising=False)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr("experiments.bench.machine._mallopt", lambda *settings: False)
-    monkeypatch.setattr(contention, "ROUNDS", 1)
-    monkeypatch.setattr(contention, "training_speed", lambda device, threads: 100.0)
     result = run((*NAMES, "epoch"), "cpu", tmp_path / "x.json", TINY, say=lambda line: None)
     assert json.loads((tmp_path / "x.json").read_text()) == json.loads(json.dumps(result))
-    for table in (markdown.bench_tables, markdown.nodes_table, markdown.busy_table):
+    for table in (markdown.bench_tables, markdown.nodes_table):
         assert "| " in table(result)

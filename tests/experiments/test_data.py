@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import zipfile
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -16,7 +15,6 @@ from experiments.data import tu
 from experiments.data.beliefs import beliefs
 from experiments.data.cora import load_cora
 from experiments.data.factors import FactorGraph, factor_graph, within
-from experiments.data.motifs import MOTIFS, motif_graphs
 from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
 from experiments.data.tu import load_graphs, read_graphs
 from graphcaps import dgl
@@ -55,19 +53,8 @@ def test_the_same_seed_is_the_same_graph_on_every_machine():
     def digest(*arrays) -> str:
         return hashlib.sha256(b"".join(np.asarray(each).astype(np.int64).tobytes() for each in arrays)).hexdigest()[:16]
 
-    data, motifs = factor_graph(0, 4), motif_graphs(0, graphs=50)
+    data = factor_graph(0, 4)
     assert digest(*data.graph.edges(), data.labels, data.factors, data.train, data.test) == "fb96a6c4ddcb6846"
-    assert digest(motifs.adjacency, motifs.labels) == "3db67e0c7216259d"
-
-
-def test_a_graph_of_motifs_is_the_union_of_half_of_them_each_whole():
-    data = motif_graphs(1, 5, graphs=40)
-    assert set(data.labels.sum(axis=1)) == {3}
-    for adjacency, labels in zip(data.adjacency, data.labels, strict=True):
-        for name, part, held in zip([*MOTIFS][:5], adjacency, labels, strict=True):
-            drawn = nx.from_numpy_array(part)
-            drawn.remove_nodes_from([*nx.isolates(drawn)])
-            assert nx.is_isomorphic(drawn, MOTIFS[name]() if held else nx.Graph())
 
 
 def test_cora_is_what_its_archive_holds(data):
@@ -110,18 +97,14 @@ def test_pairs_are_joined_both_ways_and_have_the_kinds_of_either_direction():
     assert kinds.tolist() == [[True, True, False, False, True], [False, False, False, True, False]] * 2
 
 
-def test_every_graph_has_edges_and_kinds_both_ways_and_disjoint_parts(data):
+def test_published_kinds_are_shared_classes_and_the_parts_of_every_graph_are_disjoint(data):
     folder = data / "graphs"
-    found = [human_go(folder / "humango.npz", 0), umls(folder / "umls.npz", 0)]
-    found += [published_factors(folder / "factors-4.npz"), drawn_factors(0, 4)]
-    for each in found:
-        src, dst = (ends.view(2, -1) for ends in each.graph.edges())
-        assert torch.equal(src[0], dst[1]) and torch.equal(src[1], dst[0]) and (src != dst).all()
-        assert torch.equal(*each.kinds.chunk(2)) and each.kinds.shape[1] == len(each.names)
+    published = published_factors(folder / "factors-4.npz")
+    src, dst = published.graph.edges()
+    assert torch.equal(published.kinds, published.labels[src] == published.labels[dst])
+    for each in (published, drawn_factors(0, 4), human_go(folder / "humango.npz", 0), umls(folder / "umls.npz", 0)):
         parts = torch.cat([each.train, each.val, each.test])
         assert len(parts.unique()) == len(parts) == len(each.items) == len(each.labels)
-    src, dst = found[2].graph.edges()
-    assert torch.equal(found[2].kinds, found[2].labels[src] == found[2].labels[dst])
     with pytest.raises(InputError, match=r"graphs: expected .*umls.npz, got no such file"):
         umls(folder / "none" / "umls.npz", 0)
 

@@ -25,13 +25,6 @@ def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: in
 
     An image is right if its difficulty lies below the seed's skill. A difficulty's variance is half the image's own, a
     quarter the image's for that network, and a quarter drawn for each seed and image.
-
-    Args:
-        seeds: S of each network, >= 1.
-        accuracy: in (0, 1), both networks' mean if seeds are alike.
-        sd, other_sd: of their accuracies over seeds.
-        images: N.
-        draws: how many comparisons.
     """
     random, skill, hits = np.random.default_rng(0), norm.ppf(accuracy), 0
     for _ in range(draws):
