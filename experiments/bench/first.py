@@ -1,4 +1,4 @@
-"""Benchmark ``first``: how long a process's first call takes, with no compiled kernel on the disk, and with all."""
+"""Benchmark ``first``: how long the first call of a process takes, without cached kernels on disk and with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine: its hardware and versions, its allocator, and the ceilings that its memory and matrix products set."""
+"""This machine: its hardware and versions, its memory allocator, and the fastest it can copy and multiply."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import graphcaps
 from .clock import seconds_of
 from .inputs import Sizes
 
-# glibc's malloc.h
+# The numbers of mallopt's options in glibc's malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 
 
 def keep_freed_memory() -> str:
-    """Let freed memory stay with the process, so that times have no page faults of fresh buffers; say if it does."""
+    """Keep freed memory in the process, so that no time includes page faults of new buffers. Returns what was set."""
     if _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)):
         return "glibc malloc, one arena, no mmap, no trim"
-    return "not glibc's malloc: times can hold page faults of fresh buffers"
+    return "not glibc's malloc: times may include page faults of new buffers"
 
 
 def return_freed_memory() -> None:
-    """Let every large buffer be memory of its own that is given back when freed: for measuring peaks, not times."""
+    """Return the memory of each large buffer to the system when it is freed: for measuring peaks, not times."""
     _mallopt((_MMAP_THRESHOLD, 2**16))
 
 
@@ -37,7 +37,7 @@ def _mallopt(*settings: tuple[int, int]) -> bool:
 
 
 def description(device: str, allocator: str) -> dict[str, str | int]:
-    """Versions and hardware, to stand beside measured numbers."""
+    """Versions and hardware, to report with the measured numbers."""
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {
@@ -56,8 +56,8 @@ def description(device: str, allocator: str) -> dict[str, str | int]:
 
 
 def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
-    """The fastest of ten tries: 1e9 bytes read and written per second of copying a large tensor, and 1e9 additions and
-    multiplications per second of a product of two squares."""
+    """The best rates of ten tries. ``copy_gb_s``: GB read and written per second when a large tensor is copied.
+    ``*_gflop_s``: 1e9 additions and multiplications per second in a product of two square matrices."""
 
     def fastest(call: Callable[[], object]) -> float:
         return min(seconds_of(call, 1, device) for _ in range(11))  # the first warms up

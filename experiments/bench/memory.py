@@ -1,9 +1,9 @@
 """Benchmark ``memory``: peak memory of one forward+backward above what was allocated before it.
 
-On CUDA torch's allocator is asked. On a CPU each row is measured in a fresh process, from the kernel's high-water mark
-of resident memory, which is reset before the call; every large buffer is given back when it is freed. Index caches,
-built at the first call with a graph, count; compiled code doesn't. The last row, a tensor of the votes' size made and
-dropped, shows that the method is right.
+On CUDA, torch's allocator reports the peak. On a CPU, each row is measured in a new process, by Linux's high-water mark
+of resident memory. The mark is reset before the call, and freed large buffers go back to the system at once. Index
+caches, which the first call with a graph builds, are counted; the compilation of kernels is not. The last row checks
+the method: it makes and drops one tensor of the votes' size.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .routing import KINDS, call_of
 from .tables import Row, Table
 
 KNOWN = "a tensor of the votes' size"
-WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # none compiled: its compiler's memory would count
+WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # not torch.compile: its compiler's memory would count
 MB = 1e6
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def memory(setup: Setup) -> Iterator[Table]:
-    """Given votes, linear votes and a sparse graph."""
+    """A table for each kind of input: given votes, linear votes, and a sparse graph."""
     for kind, name in KINDS.items():
         about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
         rows = [Row(name) for name, way in WAYS.items() if kind in way.kinds] + [Row(KNOWN)]
@@ -40,7 +40,10 @@ def memory(setup: Setup) -> Iterator[Table]:
 
 
 def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """The numbers of ``function(*arguments, device)``, on a CPU in a process of its own; or a note with the reason."""
+    """The numbers that ``function(*arguments, device)`` returns; if it fails, none and a note that says why.
+
+    On a CPU the function runs in a process of its own.
+    """
     try:
         if device != "cpu":
             return function(*arguments, device), ""
@@ -58,7 +61,7 @@ def prepare(threads: int) -> None:
 
 
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
-    """The numbers of a row."""
+    """Peak memory of a row and its gradients' part of that, in MB; and the ratios to the size of the votes."""
     own, gradients = case(kind, sizes).to(device), 0
     votes = 4 * own.num_votes
     if name == KNOWN:
@@ -74,7 +77,7 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
 
 
 def peak(call: Callable[[], object], device: str) -> int:
-    """Bytes that ``call``, its result included, had allocated at most beyond what was allocated before."""
+    """The most bytes that ``call`` and its result held at once, beyond what was allocated before."""
     if device == "cuda":
         gc.collect()  # frees the tensors of the rows before, which were measured in this process
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""One table of all tasks by routings, each beside equal couplings and no capsules: which tasks does routing change?"""
+"""One table of tasks and routings, beside equal couplings and networks without capsules: where does routing matter?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcaps import __version__
 from graphcaps.errors import GraphcapsError
 
 COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
-FOLDS_OVERLAP = 1 / 9  # test graphs by other graphs, with ten folds
+FOLDS_OVERLAP = 1 / 9  # with ten folds: test graphs divided by all other graphs
 
 
 class Task(NamedTuple):
@@ -55,7 +55,7 @@ TASKS = {
 
 
 def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
-    """Train what isn't trained yet of some tasks, or of all; ``save`` is called with the table after each task.
+    """Train those networks of some or all tasks that aren't trained yet; call ``save`` with the table after each task.
 
     The table holds the rows that an earlier call has saved in the cache, too. If a task can't be trained, the error is
     raised after all others.

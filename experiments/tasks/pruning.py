@@ -1,11 +1,11 @@
 """The accuracy that a trained network keeps with fewer edges, without training again.
 
-The strength of an edge of the last capsule layer is its mean coupling over the training images, after the trained
-iterations. Each child keeps its k strongest edges; the prior of the others becomes -inf, so that no iteration couples
-them. Controls have as many edges per child: random ones, and the weakest. If coupling means anything, they must do
-worse.
+The strength of an edge of the last capsule layer is its mean coupling over the training images, after as many
+iterations as in training. Each child keeps its k strongest edges. The prior of the others becomes -inf, so that their
+coupling is 0 in every iteration. Controls have as many edges per child: random ones, and the weakest. If coupling means
+anything, they must do worse.
 
-Judge k by the validation images; test images choose nothing.
+Choose k by the accuracy on validation images, never by that on test images.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
-"""Random controls for each k, and the k that are measured."""
+"""How many random controls there are for each k, and which k are measured."""
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: each child's k strongest edges, from their strength (I, J); of equally strong ones the first."""
+    """(I, J) bool: each child's k strongest edges, by their strength (I, J). Ties go to the first edge."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the mean over all images of each coupling of the last layer, after the trained iterations."""
+    """(E,) float64: the last layer's mean couplings over all images, after as many iterations as in training."""
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
     with bar("couplings of the training images") as on_progress:
         for _, c, _ in routed_batches(model, batches):
@@ -51,7 +51,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     ``strength`` (E,) is that of each edge, as ``mean_coupling`` returns it. Raises ``InputError`` for a layer whose
     edges share matrices, or a k that isn't a number of edges of a child.
     """
-    layer, then = model.capsules, "compact, paper and deep have it; in parts and matrix a matrix is for all positions"
+    layer, then = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
     wanted = "a last layer with a matrix per edge"
     expect(isinstance(layer, CapsuleLayer), "network", wanted, type(layer).__name__, then)
     for k in keep:
@@ -80,7 +80,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
         "val_images": val.num_images,
         "test_images": test.num_images,
         "edges": len(strength),
-        # the fewest edges per child that lose no validation image; None: all
+        # the fewest edges per child with at least as many right validation answers as all edges; None: all
         "enough": next(row["k"] for row in rows if row["strongest"]["val_correct"] >= scores[-1]["val_correct"]),
         "rows": rows,
         "strength": [round(value, 6) for value in strength.tolist()],
@@ -89,7 +89,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
 
 @torch.no_grad()
 def _correct(model: CapsNet, kept: list[torch.Tensor], batches: Batches) -> list[int]:
-    """Right answers of the network with each choice (E,) of edges."""
+    """How many answers of the network are right with each choice (E,) of edges."""
     correct, layer, prior = torch.zeros(len(kept), dtype=torch.int64), model.capsules, model.capsules.prior
     whole = torch.zeros(len(kept[0])) if prior is None else prior
     priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in kept]

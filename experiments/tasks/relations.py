@@ -1,9 +1,9 @@
-"""Hidden relations: do a layer's learned couplings tell the kinds of edges, which no network is given?
+"""Hidden relations: do a layer's learned couplings reveal the kinds of edges, which it isn't given?
 
-One layer of each network of ``factors.LAYERS`` is trained on a task of the nodes of a graph, or of pairs of them. Its
-couplings are then compared with the kinds of the edges, as they are after training and as they were before it. R-GCN
-(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) is told the kinds: a ceiling for the task. k-means of the
-features at the two ends of an edge is told no task: a floor for the kinds.
+One layer of each network of ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of them. Its
+couplings before and after training are compared with the kinds of the edges. R-GCN (Schlichtkrull et al. 2018,
+https://arxiv.org/abs/1703.06103) is given the kinds: a ceiling for the task. k-means clusters the edges by the features
+at their two ends, without any task: a floor for how well kinds are found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
-    # from the folder of the data sets and a seed to a graph
+    # functions from the folder of the data sets and a seed to a graph
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
     **{
@@ -40,7 +40,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
 
 
 class Told(nn.Module):
-    """R-GCN with a part of the result for each kind: the mean over a node's in-edges of that kind and itself."""
+    """R-GCN whose result has a part for each kind: the mean over a node and its in-neighbours by edges of that kind."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
         super().__init__()
@@ -52,7 +52,7 @@ class Told(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two layers of a kind, a network that sees as far as beliefs do."""
+    """Two layers of one kind, which see further than a node's neighbours, as ``BeliefConv`` does."""
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -71,13 +71,13 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
-# Beliefs and two layers see further than a node's neighbours. They are tried on these graphs alone: on the others
-# features are a row of the adjacency matrix, and `labels` gives beliefs what is known about nodes instead.
+# BeliefConv and two layers see further than a node's neighbours. They are tried only on these graphs. On the others a
+# node's features are its row of the adjacency matrix; there ``labels`` gives BeliefConv the known classes of nodes.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    # from the features of an edge's ends to k-means' input; the same in both directions
+    # functions from the features at an edge's two ends to the input of k-means; both directions give the same
     "k-means, products": lambda u, v: u * v,
     "k-means, distances": lambda u, v: torch.cat([(u - v).abs(), u + v], dim=1),
 }
@@ -93,15 +93,15 @@ SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit v
 SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers of each part of a node; parts if there isn't one for each label."""
+"""Numbers in each part of a node's result; how many parts, unless each label has one; weight decay."""
 HIDDEN = 0.3
-"""Share of the training pairs whose edges are left out of a step that predicts them."""
+"""Share of the joined training pairs that a step predicts; their edges are left out of its graph."""
 FEWEST = 30
 """Pairs of nodes that a kind must have for its average precision to count."""
 
 
 class Network(nn.Module):
-    """A layer of capsules or heads of PART numbers, and the scores (M, J, L) of J classes of the L labels of items."""
+    """A layer of capsules or heads with PART numbers each, and scores (M, J, L): J classes for each of L labels."""
 
     def __init__(self, layer: nn.Module, width: int, classes: int, labels: int, own: bool, dropout: float):
         super().__init__()
@@ -115,22 +115,22 @@ class Network(nn.Module):
 
 @torch.no_grad()
 def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-    """(E, K); each GAT head's share of the attention that an edge gets from all heads."""
+    """Couplings (E, K), which sum to 1 on each edge. For GAT: each head's share of the edge's attention."""
     attention = isinstance(layer, dgl.nn.pytorch.GATConv)
     c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
     return c / c.sum(dim=1, keepdim=True)
 
 
 def gathered(nodes: Tensor, items: Tensor) -> Tensor:
-    """Features (M, F) of items: of nodes, or products of a pair's nodes."""
+    """Features (M, F) of items: those of a node, or the elementwise product of those of a pair's two nodes."""
     if items.dim() == 1:
         return nodes[items]
-    # All are equally long, since a product of small numbers is hard to learn from.
+    # First give all vectors one length: a product of small numbers is hard to learn from.
     return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
-    """Train one network and say how well its couplings tell kinds; the validation items choose the epoch."""
+    """Train one network and measure how well its couplings reveal the kinds; validation items choose the epoch."""
     related, own = DATA[data](place.data, seed), dict(settings)
     torch.manual_seed(seed)
     told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
@@ -165,7 +165,11 @@ def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: i
 
 
 def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
-    """The training items of a step, and the graph to answer them on: of pairs, some, whose edges are left out."""
+    """The training items of a step, and its graph.
+
+    Of nodes, a step takes all training nodes, on the whole graph. Of pairs, it takes all unrelated ones and a random
+    share of the joined ones, whose edges are left out of the graph.
+    """
     if data.items.dim() == 1:
         return data.train, graph
     edges = data.graph.num_edges()
@@ -176,7 +180,10 @@ def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
-    """(E + N, R), for each kind 1 / (a node's in-edges of this kind), from kinds (E, R) of the edges before N loops."""
+    """Weights (E + N, R) of a mean over in-edges, for each kind: 1 / (the in-edges of this kind at the edge's target).
+
+    ``kinds`` (E, R) are those of the edges. The N self-loops come after them and are of every kind.
+    """
     present = torch.cat([kinds, torch.ones(graph.num_nodes(), kinds.shape[1])])
     heads = graph.edges()[1]
     counts = torch.zeros(graph.num_nodes(), kinds.shape[1]).index_add(0, heads, present)
@@ -184,20 +191,20 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
 
 
 def measured(scores: Tensor, labels: Tensor) -> float:
-    """The micro-F1 of scores (M, J, L) and labels (M, L), or for yes and no (J = 2) the average precision (micro)."""
+    """The micro-F1 of scores (M, J, L) for labels (M, L); for yes-or-no labels (J = 2) the micro average precision."""
     if scores.shape[1] > 2:
         return run.accuracy(scores, labels)
     return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
 
 
 def recovery(c: Tensor, data: Related, seed: int) -> dict:
-    """How well couplings (E, K) tell the kinds of the edges.
+    """How well couplings (E, K) reveal the kinds of the edges.
 
     Returns:
         ``information``, the adjusted mutual information of each edge's largest coupling and its kind, over edges that
-        have one kind; ``unseen``, the same if neither end is a training node, None if items are pairs;
-        ``precisions``, by kind, the average precision of one capsule's couplings, chosen on one half of the pairs and
-        measured on the other; ``precision``, their mean.
+        have one kind; ``unseen``, the same over edges without a training node at either end, None if items are pairs;
+        ``precisions``, for each kind the average precision of the couplings of one capsule, which is chosen on one half
+        of the joined pairs and measured on the other; ``precision``, their mean.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
     result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
@@ -219,13 +226,13 @@ def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
     tensor([0.8333, 0.5000])
     """
     ordered, order = scores.sort(descending=True)
-    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # that of the last of equal scores
+    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # the last rank of each distinct score
     hits = kinds[order].float().cumsum(0)[rank - 1]
     return (hits.diff(dim=0, prepend=torch.zeros_like(hits[:1])) * hits / rank[:, None]).sum(dim=0) / hits[-1]
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
-    """``recovery`` of clusters of edges, by their ends' features, or their rows of the adjacency matrix."""
+    """``recovery`` of k-means clusters of edges, by their ends' features; for pairs by the ends' adjacency rows."""
     related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
     if related.items.dim() == 2:
@@ -240,7 +247,7 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each graph and network: settings are chosen on validation items, then ``seeds`` trainings tested."""
+    """A row for each graph and network: validation items choose the settings, then ``seeds`` trainings are tested."""
     made = []
     for data in run.chosen(only, DATA):
         tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
@@ -256,7 +263,7 @@ def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dic
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations of several ``recovery``, and the means of ``precisions`` by kind."""
+    """Means and standard deviations of several results of ``recovery``; of ``precisions`` the mean of each kind."""
     if recoveries[0] is None:
         return None
     keys = [key for key in ("information", "unseen", "precision") if recoveries[0][key] is not None]
