@@ -71,7 +71,7 @@ def unsquashed(v):
 
 @pytest.mark.fact(1)
 def test_children_give_themselves_once_over_all_types_and_positions(window, draw):
-    """Where every vote is the child itself, all parents' sums together are all children that have parents."""
+    """If every vote is the child itself, the sums of all parents add up to the sum of all children with parents."""
     grid, kernel, stride, child_types, parent_types = window
     layer = ConvCaps(grid, child_types, parent_types, kernel, stride, routing=Dynamic(3))
     with torch.no_grad():

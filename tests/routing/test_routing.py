@@ -245,7 +245,7 @@ def test_the_innermost_engine_block_counts_until_it_ends():
 
 
 def test_an_engine_block_is_its_threads_own():
-    inherited = getattr(sys.flags, "thread_inherit_context", 0)  # of Python 3.14 on, where it was asked for
+    inherited = getattr(sys.flags, "thread_inherit_context", 0)  # set in Python 3.14 and later if you ask for it
     with ThreadPoolExecutor(1) as pool, engine("torch"):
         assert pool.submit(asked_engine).result() == ("torch" if inherited else "auto")
 

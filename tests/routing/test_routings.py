@@ -157,7 +157,7 @@ def test_the_cost_has_ln_sigma_and_no_half_of_it(way):
     votes = torch.tensor([[2.0, 30.0], [-2.0, -30.0]], dtype=torch.float64)  # sigma 2 and 30 around 0
     routing = em(iterations=1, beta_u=0.7, bias=0.3, final_lambda=0.1, variance_floor=1e-6)
     activation = way(complete_graph(2, 1), votes, routing=routing).activation
-    cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # of two children, for each of two numbers
+    cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # two children, two numbers each
     wanted = 1 / (1 + np.exp(0.1 * (1 - 0.95) * cost - 0.3))
     torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # for the floor
 
