@@ -1,4 +1,4 @@
-"""Where routing is tested (graphs, engines, devices), and the grid of facts and engines printed after the tests.
+"""The graphs, engines and devices on which routing is tested, and the grid of facts and engines printed at the end.
 
 A test marked ``fact(n)`` proves fact n of docs/testing.md. One that takes ``way`` proves it for every routing and
 engine, on every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from ways import Way, routings_and_engines, why_not
+from ways import Way, routings_and_engines, unsupported_reason
 
 from graphcaps import bipartite_graph, complete_graph, dgl
 
@@ -34,22 +34,14 @@ FACTS = {
 }
 
 
-def pytest_addoption(parser):
-    parser.addoption("--fact", type=int, choices=list(FACTS), help="run only the tests of this fact")
-    choices = sorted({routing for routing, _ in routings_and_engines()})
-    parser.addoption("--routing", choices=choices, help="of all ways, take this routing's")
-
-
 def pytest_generate_tests(metafunc):
     if "way" in metafunc.fixturenames:
         devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         only = metafunc.definition.get_closest_marker("routings")
         names = [name for name in routings_and_engines() if only is None or name[0] in only.args]
-        wanted = metafunc.config.getoption("routing")
-        names = [name for name in names if name[0] == wanted] or names
         ways = [Way(*name, device) for device in devices for name in names]
         if not metafunc.definition.get_closest_marker("fact") or "small_net" in metafunc.fixturenames:
-            ways = [way for way in ways if way.engine != "oracle"]  # which answers for facts, and has no networks
+            ways = [way for way in ways if way.engine != "oracle"]  # the oracle is for facts alone, and has no networks
         metafunc.parametrize("way", ways, ids=str, indirect=True)
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases_of(metafunc.fixturenames), indirect=True)
@@ -75,7 +67,7 @@ def one_thread():
 
 @pytest.fixture
 def way(request) -> Way:
-    if reason := why_not(request.param):
+    if reason := unsupported_reason(request.param):
         pytest.skip(reason)
     return request.param
 
@@ -102,7 +94,7 @@ GRAPHS = {
 
 
 class Case(NamedTuple):
-    """What a fact is proved on: votes of this dtype on a graph of GRAPHS, with a batch, more dims or none."""
+    """An input for a fact: votes of this dtype on a graph of GRAPHS, with a batch, more dims or none."""
 
     graph: str
     dtype: torch.dtype
@@ -166,20 +158,15 @@ def draw():
     return lambda *shape, dtype=torch.float64: torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
 
 
-def pytest_collection_modifyitems(config, items):
-    wanted = config.getoption("fact")
+def pytest_collection_modifyitems(items):
     for item in items:
         way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()
         for mark in item.iter_markers("fact"):
             item.user_properties.append(("fact", [mark.args[0], *way]))
-    if wanted is not None:
-        of_fact = {item: any(mark.args[0] == wanted for mark in item.iter_markers("fact")) for item in items}
-        config.hook.pytest_deselected(items=[item for item in items if not of_fact[item]])
-        items[:] = [item for item in items if of_fact[item]]
 
 
 def pytest_configure(config):
-    if not hasattr(config, "workerinput"):  # with xdist, the workers' reports come together in the controller
+    if not hasattr(config, "workerinput"):  # xdist's workers report to the controller, which counts
         config.pluginmanager.register(FactGrid(), "fact-grid")
 
 

@@ -17,7 +17,7 @@ def doubled(x):
 
 @pytest.fixture
 def home(monkeypatch, tmp_path) -> Path:
-    """Of a user on Linux who has set nothing."""
+    """The home folder of a user on Linux who has set nothing."""
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr(kernel_cache.sys, "platform", "linux")
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):

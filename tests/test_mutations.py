@@ -151,7 +151,7 @@ MUTATIONS = {
     ],
     "fact 11": [
         Mutation(
-            "the last epoch in the place of the best on validation",
+            "the last epoch, not the best on validation",
             "training/loop.py",
             "best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)",
             "best = True",
@@ -247,7 +247,7 @@ MUTATIONS = {
             "test_routings.py cost_has_ln_sigma and em-torch",
         ),
         Mutation(
-            "children that count alike whatever their activation",
+            "children that count alike at any activation",
             "routing/em.py",
             "weight = c if a_child is None else c * a_child",
             "weight = c",

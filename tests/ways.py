@@ -1,4 +1,4 @@
-"""A routing on an engine and a device, called the same way whichever they are."""
+"""A routing on an engine and a device: one call for all of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtyp
 
 
 def moved(x, device):
-    """Tensors, and votes made of some, on this device; all else as it is."""
+    """Tensors, and votes made of some, on this device; all else unchanged."""
     return x.to(device) if isinstance(x, (Votes, torch.Tensor)) else x
 
 
@@ -97,14 +97,14 @@ class Way(NamedTuple):
         return [x.detach() for x in (*found, coupling, *slopes)]
 
     def watch(self, graph, votes, **options) -> list[tuple]:
-        """What an observer is given: (r, b, c, v, agreement) of each iteration."""
+        """The arguments of each call of an observer: (r, b, c, v, agreement) for each iteration."""
         seen = []
         self(graph, votes, on_iteration=lambda r, *state: seen.append((r, *(x.cpu() for x in state))), **options)
         return seen
 
 
-def why_not(way: Way) -> str:
-    """Why this way can't be gone here, or "" where it can: the only reasons for which a fact may be skipped."""
+def unsupported_reason(way: Way) -> str:
+    """Why this way does not run here, or "" if it does: the only reasons for which a fact may be skipped."""
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":

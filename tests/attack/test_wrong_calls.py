@@ -49,32 +49,41 @@ def test_what_is_no_tensor_of_floating_point_is_named(name):
 
 
 @pytest.mark.parametrize(
-    "name, wrong",
+    "text, wrong",
     [
-        ("u_hat", lambda: route(GRAPH, VOTES.to("meta"))),
-        ("prior", lambda: route(GRAPH, VOTES, prior=True)),
-        ("prior", lambda: route(GRAPH, VOTES, prior="0")),
-        ("on_iteration", lambda: route(GRAPH, VOTES, on_iteration=5)),
-        ("squash_output", lambda: CapsuleConv(4, 3, 2, squash_output="no")),
-        ("bias", lambda: CapsuleConv(4, 3, 2, bias="no")),
-        ("normalise", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
-        ("residual", lambda: CapsuleConv(4, 3, 2, residual="no")),
-        ("allow_zero_in_degree", lambda: CapsuleConv(4, 3, 2, allow_zero_in_degree="no")),
-        ("activation", lambda: CapsuleConv(4, 3, 2, activation="relu")),
-        ("learned_prior", lambda: CapsuleLayer(4, 3, learned_prior="no")),
-        ("unit_votes", lambda: CapsuleConv(4, 3, 2, unit_votes="no")),
-        ("mutual", lambda: CapsuleConv(4, 3, 2, mutual="no")),
-        ("edge_weight", lambda: CONV(RING, X, [1.0] * 6)),
-        ("edge_weight", lambda: CONV(RING, X, torch.rand(6) + 1j)),
-        ("edge_weight", lambda: CONV(RING, X, np.ones(6))),
-        ("edge_feat", lambda: CONV(RING, X, edge_feat=[1.0] * 6)),
-        ("feat", lambda: CONV(RING, None)),
-        ("index", lambda: route(GRAPH, LinearVotes(torch.rand(3, 4), torch.rand(2, 4, 5), [0] * 6))),
-        ("labels", lambda: margin_loss(torch.rand(2, 3), [0, 1])),
-        ("lengths", lambda: margin_loss(torch.rand(0, 3), torch.zeros(0, dtype=torch.int64))),
-        ("run", lambda: graphcaps.load(None)),
+        ("u_hat: expected ", lambda: route(GRAPH, VOTES.to("meta"))),
+        ("prior: expected ", lambda: route(GRAPH, VOTES, prior=True)),
+        ("prior: expected ", lambda: route(GRAPH, VOTES, prior="0")),
+        ("on_iteration: expected ", lambda: route(GRAPH, VOTES, on_iteration=5)),
+        ("squash_output: expected ", lambda: CapsuleConv(4, 3, 2, squash_output="no")),
+        ("bias: expected ", lambda: CapsuleConv(4, 3, 2, bias="no")),
+        ("normalise: expected ", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
+        ("residual: expected ", lambda: CapsuleConv(4, 3, 2, residual="no")),
+        ("allow_zero_in_degree: expected ", lambda: CapsuleConv(4, 3, 2, allow_zero_in_degree="no")),
+        ("activation: expected ", lambda: CapsuleConv(4, 3, 2, activation="relu")),
+        ("learned_prior: expected ", lambda: CapsuleLayer(4, 3, learned_prior="no")),
+        ("unit_votes: expected ", lambda: CapsuleConv(4, 3, 2, unit_votes="no")),
+        ("mutual: expected ", lambda: CapsuleConv(4, 3, 2, mutual="no")),
+        ("edge_weight: expected ", lambda: CONV(RING, X, [1.0] * 6)),
+        ("edge_weight: expected ", lambda: CONV(RING, X, torch.rand(6) + 1j)),
+        ("edge_weight: expected ", lambda: CONV(RING, X, np.ones(6))),
+        ("edge_feat: expected ", lambda: CONV(RING, X, edge_feat=[1.0] * 6)),
+        ("feat: expected ", lambda: CONV(RING, None)),
+        ("index: expected ", lambda: route(GRAPH, LinearVotes(torch.rand(3, 4), torch.rand(2, 4, 5), [0] * 6))),
+        ("labels: expected ", lambda: margin_loss(torch.rand(2, 3), [0, 1])),
+        ("lengths: expected ", lambda: margin_loss(torch.rand(0, 3), torch.zeros(0, dtype=torch.int64))),
+        ("lengths: expected (B, J) with B >= 1, got (2,)", lambda: margin_loss(torch.rand(2), CLASSES)),
+        ("labels: expected (B=3,) or (B, J), got (2,)", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
+        (
+            "labels: expected (B,) or (B, J)=(2, 3), got (2, 4)",
+            lambda: margin_loss(torch.rand(2, 3), torch.zeros(2, 4)),
+        ),
+        ('graph: expected edata "c", got []. Pass c, or route with return_graph=True', lambda: coupling_entropy(GRAPH)),
+        ("c: expected (E=6, *), got (5,)", lambda: coupling_entropy(GRAPH, torch.ones(5))),
+        ("run: expected ", lambda: graphcaps.load(None)),
     ],
 )
-def test_a_wrong_argument_is_named(name, wrong):
-    with pytest.raises(InputError, match=f"^{name}: expected "):
+def test_a_wrong_argument_is_named(text, wrong):
+    with pytest.raises(InputError) as caught:
         wrong()
+    assert str(caught.value).startswith(text)

@@ -152,7 +152,7 @@ def test_a_dgl_whose_graphbolt_fails_is_imported_without_it(tmp_path):
 
 
 def test_graphs_with_features_are_saved_and_read(tmp_path):
-    """As DGL's own data sets do with what they have downloaded."""
+    """DGL's own data sets do this with their downloads."""
     graph, file = dgl.graph(([0, 1], [1, 1])), str(tmp_path / "graphs.bin")
     graph.ndata["x"] = torch.ones(2)
     dgl.save_graphs(file, [graph])

@@ -79,7 +79,7 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
     ],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
-    """Of one iteration: in more, what other windows say reaches a child of convolutional capsules as well."""
+    """Routing takes one iteration: in the next, a child of convolutional capsules hears of other windows too."""
     net = net_of(preset, shape, routing=Dynamic(1)).eval()
     fields = net.receptive_fields()
     images = images_of(1, shape).requires_grad_()

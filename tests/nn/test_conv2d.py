@@ -29,7 +29,7 @@ def test_the_gradient_has_a_gradient(draw):
 
 
 def test_bfloat16_is_off_by_its_rounding():
-    """Of the transforms of images, kernels and products, each rounded to 2^-9 on the way there and back."""
+    """The transforms of images, kernels and products are each rounded to 2^-9, there and back."""
     torch.manual_seed(0)
     x, weight = torch.randn(16, 32, 20, 20).relu(), torch.randn(32, 32, 9, 9)
     wanted = conv2d(x, weight, None, 2)

@@ -12,7 +12,6 @@ from dgl.nn.pytorch import GraphConv, HeteroGraphConv
 
 import graphcaps
 from graphcaps import InputError, bipartite_graph, dgl, squash
-from graphcaps.graph import reverse_edges
 from graphcaps.nn import CapsuleConv, CapsuleReadout
 from graphcaps.routing import Dynamic, Spherical, Uniform
 
@@ -128,11 +127,23 @@ def test_edge_features_and_residuals_are_the_formula_of_the_docstring(options, d
     torch.testing.assert_close(every, torch.stack((got, second), 1), **EXACT)
 
 
-@pytest.mark.parametrize("mutual", [True, False])
-def test_both_directions_of_an_edge_are_coupled_alike_only_with_mutual(mutual, draw):
-    graph = graph_of(both_ways=True)
-    c = conv(routing=Spherical(concentration=2.0), mutual=mutual)(graph, draw(N, F), get_coupling=True)[1]
-    assert torch.allclose(c, c[reverse_edges(graph)]) == mutual
+@pytest.mark.parametrize("edge_feats", [None, 2])
+@pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
+def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_feats, draw):
+    graph = graph_of(num_nodes=300, num_edges=4000, both_ways=True)
+    edges, found, before = graph.num_edges(), [], torch.get_num_threads()
+    layer = conv(routing=routing, mutual=True, edge_feats=edge_feats)
+    leaves = [draw(300, F), draw(edges).abs(), *([] if edge_feats is None else [draw(edges, edge_feats)])]
+    x, weight, *along = (leaf.requires_grad_() for leaf in leaves)
+    torch.set_num_threads(3)
+    try:
+        for name in ("torch", "fused"):
+            with graphcaps.engine(name):
+                out, c = layer(graph, x, weight, get_coupling=True, edge_feat=along[0] if along else None)
+            found.append((out, c, *torch.autograd.grad(out.sin().sum(), [x, weight, *along, *layer.parameters()])))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*found)
 
 
 def test_one_iteration_is_dgls_graph_convolution(draw):
@@ -144,13 +155,6 @@ def test_one_iteration_is_dgls_graph_convolution(draw):
     for edge_weight in (None, draw(E)):
         got, wanted = layer(graph_of(), x, edge_weight), plain(graph_of(), x, edge_weight=edge_weight)
         torch.testing.assert_close(got.flatten(1), wanted, **EXACT)
-
-
-def test_a_batch_of_graphs_gives_what_each_alone_gives(draw):
-    graphs, x = [graph_of(seed, size, 2 * size) for seed, size in enumerate((5, 1, 7))], draw(13, F)
-    for layer in (conv(), CapsuleReadout(F, D, 2).double()):
-        alone = [layer(graph, part) for graph, part in zip(graphs, x.split([5, 1, 7]), strict=True)]
-        torch.testing.assert_close(layer(dgl.batch(graphs), x), torch.cat(alone), **EXACT)
 
 
 def test_several_capsules_in_vote_each_with_its_own_matrix(draw):
@@ -297,6 +301,11 @@ PAIR = ONES[:3], torch.ones(2, F).double()
 ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
 
 
+def on_dgl(layer):
+    with graphcaps.engine("dgl"):
+        layer(graph_of(both_ways=True), ONES)
+
+
 @pytest.mark.parametrize(
     "wrong, text",
     [
@@ -314,6 +323,7 @@ ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
         (lambda: conv(residual=True)(WORDS, PAIR[0]), "feat: expected a pair, with the destination's features"),
         (lambda: conv((F, 7), residual=True)(WORDS, PAIR), r"feat\[1\]: expected \(N=2, \*, 7\), got \(2, 6\)"),
         (lambda: conv(mutual=True)(ONE_WAY, ONES[:3]), "a reverse for each edge, got the edge 0 -> 1 without. Add"),
+        (lambda: on_dgl(conv(mutual=True)), "engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'"),
         (lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), ONES), "both ways, .* got a block. Give it mutual="),
         (lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), ONES), "got sources and destinations. Give it"),
     ],

@@ -85,7 +85,7 @@ def test_em_takes_a_childs_length_for_its_activation(make, draw):
 
 
 @pytest.mark.parametrize("routing", EVERY, ids=str)
-def test_every_routing_works_in_a_layer_under_autocast_and_pruned(routing, u):
+def test_every_routing_works_in_a_layer_and_under_autocast(routing, u):
     layer = CapsuleLayer(6, 3, routing=routing)
     v = layer(u)
     assert v.dtype == torch.float32 and ((v.norm(dim=-1) > 0) & (v.norm(dim=-1) < 1)).all()

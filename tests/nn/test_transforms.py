@@ -1,4 +1,4 @@
-"""What torch makes of layers: exported programs, traces, and torch.func's transforms, before any other call."""
+"""Layers in exported programs, in traces and under torch.func's transforms, before any other call."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_an_option_is_the_one_of_its_name(layer):
     ids=str,
 )
 def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loops, options, draw):
-    """Of a batch of two on one graph; with self-loops, which come last."""
+    """A batch of two on one graph; self-loops come last."""
     layer, options = conv(add_self_loops=loops, **options), dict(options)
     in_caps, edge_dim = options.get("in_caps", 1), options.pop("edge_dim", None)
     twin = nn.CapsuleConv(F, D, K, allow_zero_in_degree=True, edge_feats=edge_dim, **options).double()
@@ -84,7 +84,7 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loop
     edges, x = edges_of(both_ways="mutual" in options), draw(N, 2, *[in_caps] * (in_caps > 1), F).requires_grad_()
     weight, attr = draw(E).requires_grad_(), None if edge_dim is None else draw(E, edge_dim)
     graph, weights, attrs = dgl.graph(tuple(edges), num_nodes=N), weight, attr
-    if loops:  # of weight 1, with the mean features of the node's other in-edges
+    if loops:  # a loop has weight 1 and the mean features of the node's other in-edges
         stays = edges[0] != edges[1]
         graph, weights = dgl.add_self_loop(dgl.remove_self_loop(graph)), torch.cat((weight[stays], torch.ones(N)))
         if attr is not None:
@@ -144,7 +144,7 @@ def test_every_form_of_the_edges_gives_the_same_and_comes_back_with_the_coupling
 
 
 def test_a_sparse_tensor_that_is_not_coalesced_is_read_right_and_left_as_it_was(draw):
-    layer, x, weights, edges = conv(), draw(N, F), draw(E), edges_of()  # with parallel edges, in no order
+    layer, x, weights, edges = conv(), draw(N, F), draw(E), edges_of()  # parallel edges, in no order
     adj_t = torch.sparse_coo_tensor(edges.flip(0), weights, (N, N))
     once = adj_t.coalesce()
     wanted = layer(x, once.indices().flip(0), once.values())
@@ -162,7 +162,7 @@ def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(draw):
         paired = layer((x, draw(3, 99)), edge_index)
     for found in (paired, layer([x, None], edge_index, size=[5, 3])):
         torch.testing.assert_close(found, wanted, **EXACT)
-    assert layer((x, None), edge_index).shape == (5, K, D)  # as many targets as sources if nothing says
+    assert layer((x, None), edge_index).shape == (5, K, D)  # by default there are as many targets as sources
 
 
 def test_features_are_counted_at_the_first_input(draw):

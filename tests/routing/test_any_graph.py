@@ -1,4 +1,7 @@
-"""Graphs that break layers, in DGL and in PyTorch Geometric: hubs, lonely nodes, loops, parallel edges, many graphs."""
+"""Graphs that break layers: hubs, lonely nodes, loops, parallel edges, many graphs.
+
+tests/pyg/test_layers.py proves that the layers for PyTorch Geometric give the same.
+"""
 
 from __future__ import annotations
 
@@ -15,114 +18,63 @@ F, D, K = 6, 4, 3
 EXACT = dict(rtol=1e-9, atol=1e-9)
 
 
-class InDGL:
-    """The layers on edges (2, E) of N nodes, whatever library has them."""
-
-    @staticmethod
-    def conv(**options):
-        return nn.CapsuleConv(F, D, K, allow_zero_in_degree=True, **options)
-
-    readout = nn.CapsuleReadout
-
-    @staticmethod
-    def convolve(layer, x, edges):
-        return layer(dgl.graph(tuple(edges), num_nodes=len(x)), x, get_coupling=True)
-
-    @staticmethod
-    def pool(layer, x, sizes):
-        batch = dgl.graph(([], []), num_nodes=len(x))
-        batch.set_batch_num_nodes(sizes)
-        return layer(batch, x)
-
-
-class InPyG:
-    @staticmethod
-    def conv(**options):
-        return _pyg().CapsuleConv(F, D, K, add_self_loops=False, **options)
-
-    @staticmethod
-    def readout(*sizes, **options):
-        return _pyg().CapsuleReadout(*sizes, **options)
-
-    @staticmethod
-    def convolve(layer, x, edges):
-        out, (_, c) = layer(x, edges, return_coupling=True)
-        return out, c
-
-    @staticmethod
-    def pool(layer, x, sizes):
-        return layer(x, torch.arange(len(sizes)).repeat_interleave(sizes), dim_size=len(sizes))
-
-
-def _pyg():
-    pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
-    from graphcaps import pyg
-
-    return pyg
-
-
-@pytest.fixture(params=[InDGL, InPyG], ids=["dgl", "pyg"])
-def library(request):
-    return request.param
-
-
-def conv_in(library, **options):
+def conv(**options):
     torch.manual_seed(0)
-    layer = library.conv(**options).double()
+    layer = nn.CapsuleConv(F, D, K, allow_zero_in_degree=True, **options).double()
     torch.nn.init.normal_(layer.capsules.bias)
     return layer
 
 
-def readout_in(library):
-    torch.manual_seed(0)
-    readout = library.readout(F, D, 2).double()
-    torch.nn.init.normal_(readout.capsules.bias)
-    return readout
+def convolve(layer, x, edges):
+    """h and couplings for edges (2, E) of the nodes of x."""
+    return layer(dgl.graph(tuple(edges), num_nodes=len(x)), x, get_coupling=True)
 
 
-def no_edges():
-    return torch.empty(2, 0, dtype=torch.int64)
+def pool(layer, x, sizes):
+    batch = dgl.graph(([], []), num_nodes=len(x))
+    batch.set_batch_num_nodes(sizes)
+    return layer(batch, x)
 
 
-def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(library, draw):
+def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     """Routing must not depend on degree alone: what neighbours say decides, and in what proportion."""
-    layer, kinds = conv_in(library, routing=Spherical(concentration=4.0)), draw(3, F)
+    layer, kinds = conv(routing=Spherical(concentration=4.0)), draw(3, F)
     few = torch.stack((torch.tensor([1, 2, 3]), torch.zeros(3).long()))
-    wanted, c = library.convolve(layer, torch.cat((kinds[:1], kinds)), few)
+    wanted, c = convolve(layer, torch.cat((kinds[:1], kinds)), few)
     many = torch.stack((torch.arange(1, 30_001), torch.zeros(30_000).long()))
-    out, couplings = library.convolve(layer, torch.cat((kinds[:1], kinds.repeat(10_000, 1))), many)
+    out, couplings = convolve(layer, torch.cat((kinds[:1], kinds.repeat(10_000, 1))), many)
     torch.testing.assert_close(out[0], wanted[0], **EXACT)
     torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
     assert c.std() > 0.03  # routing did route
 
 
-def test_isolated_nodes_give_the_bias_and_change_nobody(library, draw):
-    layer, x = conv_in(library), draw(9, F)
+def test_isolated_nodes_give_the_bias_and_change_nobody(draw):
+    layer, x = conv(), draw(9, F)
     edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
-    alone, _ = library.convolve(layer, x[:3], edges)
-    among, _ = library.convolve(layer, x, edges)
+    alone, _ = convolve(layer, x[:3], edges)
+    among, _ = convolve(layer, x, edges)
     torch.testing.assert_close(among[:3], alone, **EXACT)
     torch.testing.assert_close(among[3:], squash(layer.capsules.bias).expand(6, -1, -1), **EXACT)
     x = x.requires_grad_()
-    (gradient,) = torch.autograd.grad(library.convolve(layer, x, edges)[0].square().sum(), x)
+    (gradient,) = torch.autograd.grad(convolve(layer, x, edges)[0].square().sum(), x)
     assert gradient[:3].abs().min() > 0 and not gradient[3:].any()
 
 
-def test_parallel_edges_vote_as_edges_of_copies_of_their_source(library, draw):
-    layer, x = conv_in(library), draw(3, F)
+def test_parallel_edges_vote_as_edges_of_copies_of_their_source(draw):
+    layer, x = conv(), draw(3, F)
     edges = torch.tensor([[0, 0, 0, 1, 2], [2, 2, 2, 2, 1]])
-    out, c = library.convolve(layer, x, edges)
+    out, c = convolve(layer, x, edges)
     copies = torch.tensor([[0, 3, 4, 1, 2], [2, 2, 2, 2, 1]])
-    wanted, of_copies = library.convolve(layer, torch.cat((x, x[:1], x[:1])), copies)
+    wanted, of_copies = convolve(layer, torch.cat((x, x[:1], x[:1])), copies)
     torch.testing.assert_close(out, wanted[:3], **EXACT)
     torch.testing.assert_close(c, of_copies, **EXACT)
-    once, _ = library.convolve(layer, x, edges[:, 2:])
+    once, _ = convolve(layer, x, edges[:, 2:])
     assert (once[2] - out[2]).abs().max() > 1e-3
-    twice, _ = library.convolve(layer, x, edges.repeat(1, 2))
+    twice, _ = convolve(layer, x, edges.repeat(1, 2))
     torch.testing.assert_close(twice, out, **EXACT)
 
 
-def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(library, draw):
+def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(draw):
     generator = torch.Generator().manual_seed(0)
     sizes = torch.randint(0, 7, (10_000,), generator=generator)
     starts = sizes.cumsum(0) - sizes
@@ -131,11 +83,12 @@ def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(library, draw):
     sources = torch.randint(len(x), (40_000,), generator=generator)
     of = owners[sources]
     edges = torch.stack((sources, starts[of] + (sources * 7 + 3) % sizes[of]))
-    layer, readout = conv_in(library), readout_in(library)
+    layer, readout = conv(), nn.CapsuleReadout(F, D, 2).double()
+    torch.nn.init.normal_(readout.capsules.bias)
 
     def through(x, edges, sizes):
-        h = library.convolve(layer, x, edges)[0]
-        return h, library.pool(readout, x, sizes)
+        h = convolve(layer, x, edges)[0]
+        return h, pool(readout, x, sizes)
 
     h, pooled = through(x, edges, sizes)
     assert pooled.shape == (10_000, 2, D)

@@ -1,8 +1,7 @@
-"""Losses and measures by hand; squash is in test_facts.py."""
+"""Losses and measures by hand; squash is in test_facts.py, errors in attack/test_wrong_calls.py."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from graphcaps import (
@@ -12,7 +11,6 @@ from graphcaps import (
     margin_loss,
     spread_loss,
 )
-from graphcaps.errors import InputError
 
 LENGTHS = torch.tensor([[0.5, 0.3, 0.05], [0.95, 0.7, 0.1]])
 
@@ -22,20 +20,6 @@ def test_margin_loss_is_zero_inside_the_margins_with_a_zero_gradient():
     loss = margin_loss(lengths, torch.tensor([0]))
     loss.backward()
     assert loss == 0 and not lengths.grad.any()
-
-
-@pytest.mark.parametrize(
-    ("lengths", "labels", "text"),
-    [
-        (LENGTHS[0], torch.tensor([0]), "lengths: expected (B, J) with B >= 1, got (3,)"),
-        (LENGTHS, torch.tensor([0]), "labels: expected (B=2,) or (B, J), got (1,)"),
-        (LENGTHS, torch.zeros(2, 4), "labels: expected (B,) or (B, J)=(2, 3), got (2, 4)"),
-    ],
-)
-def test_margin_loss_names_what_does_not_fit(lengths, labels, text):
-    with pytest.raises(InputError) as caught:
-        margin_loss(lengths, labels)
-    assert str(caught.value) == text
 
 
 def test_spread_loss_is_the_sum_over_wrong_classes_and_the_mean_over_the_batch():
@@ -49,16 +33,3 @@ def test_entropy_takes_the_couplings_of_a_routed_graph():
     _, routed = dynamic_routing(complete_graph(3, 2), votes, return_graph=True)
     assert torch.equal(coupling_entropy(routed), coupling_entropy(routed, routed.edata["c"]))
     assert coupling_entropy(routed).shape == (3, 4)
-
-
-@pytest.mark.parametrize(
-    ("c", "text"),
-    [
-        (None, 'graph: expected edata "c", got []. Pass c, or route with return_graph=True'),
-        (torch.ones(5), "c: expected (E=6, *), got (5,)"),
-    ],
-)
-def test_entropy_names_what_does_not_fit(c, text):
-    with pytest.raises(InputError) as caught:
-        coupling_entropy(complete_graph(3, 2), c)
-    assert str(caught.value) == text

@@ -39,27 +39,15 @@ def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, to
     torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("images", [1, LANES - 1, 3 * LANES + 5])
-@pytest.mark.parametrize("dim", [3, 16])
-def test_batches_and_widths_that_no_tile_fits_equal_the_oracle(images, dim, draw):
-    graph = bipartite_graph(torch.randint(0, 6, (23,)), torch.randint(0, 4, (23,)), 8, 5)
-    votes, prior = draw(23, images, dim).requires_grad_(), draw(23, images).requires_grad_()
-    assert_equals_oracle(graph, votes, (votes, prior), prior=prior)
-
-
 @pytest.mark.fact(12)
-@pytest.mark.parametrize("images", [1, 2 * LANES + 3])
-@pytest.mark.parametrize("votes_of", ["in_place", "in_order", "children"])
-def test_children_and_batches_that_no_block_fits_equal_the_oracle(images, votes_of, monkeypatch, draw):
-    """From no edge to 80 per child, with blocks of few children and tiles of few images."""
-    monkeypatch.setattr(passes, "TILE", 1)
-    monkeypatch.setattr(passes, "BLOCK", 64)
-    monkeypatch.setattr(passes, "MAX_SORTED_ROW", 2**20 if votes_of == "in_order" else 0)
+@pytest.mark.parametrize("images", [1, LANES - 1, 3 * LANES + 5, 200])
+@pytest.mark.parametrize("dim", [3, 16])
+def test_batches_widths_and_degrees_that_no_tile_or_block_fits_equal_the_oracle(images, dim, draw):
+    """From no edge to 80 per child: few images are sorted by child, many are in several tiles and blocks."""
     src = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 0, LANES, 80, 1, LANES + 1]))
-    graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 7)
-    shapes = ((6, images, 5), (len(src), 5, 4)) if votes_of == "children" else ((len(src), images, 4),)
-    leaves = [draw(*shape).requires_grad_() for shape in shapes]
-    assert_equals_oracle(graph, LinearVotes(*leaves) if votes_of == "children" else leaves[0], leaves)
+    graph = bipartite_graph(src[torch.randperm(len(src))], torch.randint(0, 7, (len(src),)), 6, 8)
+    votes, prior = draw(len(src), images, dim).requires_grad_(), draw(len(src), images).requires_grad_()
+    assert_equals_oracle(graph, votes, (votes, prior), prior=prior)
 
 
 @pytest.mark.fact(12)

@@ -74,21 +74,6 @@ def test_votes_that_are_all_zero_have_finite_gradients(routing):
     torch.testing.assert_close(c, torch.full((EDGES, 1, 3), 1 / 3))
 
 
-def test_a_graph_without_edges_gives_zeros():
-    z = torch.randn(SOURCES, 1, 3, 4, requires_grad=True)
-    s, c = route_nodes(graph_of([], []), NodeVotes(z), Spherical(), get_coupling=True)
-    s.sum().backward()
-    assert s.shape == (TARGETS, 3, 4) and not s.any() and not z.grad.any() and c.shape == (0, 1, 3)
-
-
-def test_dims_of_a_batch_are_routed_each_by_itself():
-    z, scale = torch.randn(SOURCES, 2, 1, 3, 4), torch.rand(EDGES, 1, 1, 1)
-    s, c = route_nodes(random(), NodeVotes(z, scale), Spherical(), get_coupling=True)
-    for item in range(2):
-        alone = route_nodes(random(), NodeVotes(z[:, item], scale[:, 0]), Spherical(), get_coupling=True)
-        torch.testing.assert_close((s[:, item], c[:, item]), alone)
-
-
 def test_engine_torch_never_builds_the_votes_of_all_edges(monkeypatch):
     monkeypatch.setattr(NodeVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
     z = torch.randn(SOURCES, 2, 3, 4, requires_grad=True)
