@@ -253,7 +253,7 @@ def test_an_engine_block_is_its_threads_own():
 @pytest.mark.parametrize(
     ("name", "routing", "votes", "text"),
     [
-        ("dlg", "dynamic", torch.ones(6, 4), "one of auto, dgl, torch, fused, got 'dlg'. Did you mean 'dgl'?"),
+        ("dlg", "dynamic", torch.ones(6, 4), "one of auto, fused, torch, dgl, got 'dlg'. Did you mean 'dgl'?"),
         (
             "fused",
             "dynamic",
@@ -331,7 +331,10 @@ def test_bad_input_is_named_with_what_was_wanted_and_what_came(arguments, text):
         (lambda: Inverted(2.5), "iterations: expected an integer >= 1, got 2.5"),
         (lambda: EM(variance_floor="1"), "variance_floor: expected a number > 0, got '1'"),
         (lambda: Spherical(rate=0), "rate: expected a finite number > 0, got 0"),
-        (lambda: CapsuleLayer(3, 2, routing="zzz"), f"routing: expected one of {NAMES}, got 'zzz'"),
+        (
+            lambda: CapsuleLayer(3, 2, routing="zzz"),
+            f"routing: expected one of {NAMES}, got 'zzz'. Your own is an object of a Routing subclass, or 'module:Class'",
+        ),
     ],
 )
 def test_a_setting_is_refused_where_it_is_given(make, text):
