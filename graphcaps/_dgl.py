@@ -3,8 +3,7 @@
 DGL's wheels load a compiled library of ``dgl.graphbolt`` (its data loading for huge graphs) that is named after the
 exact torch version it was built for, and a part of ``torchdata`` that newer releases dropped: with any other torch,
 ``import dgl`` fails although nothing here uses GraphBolt. `install`, which ``import graphcaps`` calls, puts an empty
-module in its place where, and only where, GraphBolt fails. That helps anybody's ``import dgl``, and costs nothing
-before.
+module in its place if GraphBolt fails. That helps every ``import dgl``, and costs nothing before.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class GraphBoltFinder:
 
 
 class GraphBoltLoader:
-    """Another loader; where it fails, the module is left empty."""
+    """Another loader; if it fails, the module is left empty."""
 
     def __init__(self, loader):
         self.loader = loader

@@ -210,11 +210,7 @@ class CapsNet(ImageNetwork):
         return CapsNetOutput(lengths, capsules, reconstruction)
 
     def loss(
-        self,
-        output: CapsNetOutput | ChoosingOutput,
-        images: torch.Tensor,
-        labels: torch.Tensor,
-        progress: float = 1.0,
+        self, output: CapsNetOutput | ChoosingOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
         """``capsnet_loss``; in training, ``coupling_weight`` times ``coupling_loss`` is added. Ignores ``progress``."""
         loss = capsnet_loss(output, images, labels, self.reconstruction_weight)
@@ -250,7 +246,6 @@ class CapsNet(ImageNetwork):
 
 def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
     """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
-    size = torch.tensor(image_shape[1:])
     convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-    fields = receptive_fields(convs, 1, (int(size[0]), int(size[1]))).double()
-    return ((fields[:, :2] + fields[:, 2:] / 2) / size).float()
+    fields = receptive_fields(convs, 1, image_shape[1:]).double()
+    return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()

@@ -67,11 +67,7 @@ class MatrixCapsNet(ImageNetwork):
     routes = True
 
     def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        num_classes: int,
-        types: tuple[int, int, int, int],
-        routing: EM,
+        self, image_shape: tuple[int, int, int], num_classes: int, types: tuple[int, int, int, int], routing: EM
     ):
         super().__init__(image_shape)
         channels, features, primary, first, second = image_shape[0], *types
@@ -82,7 +78,7 @@ class MatrixCapsNet(ImageNetwork):
         below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         self.between, self.child_types = nn.Sequential(below, above), second
-        fields = self._fields(num_types=1).double()
+        fields = self.receptive_fields(num_types=1).double()
         centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
         self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
 
@@ -138,10 +134,10 @@ class MatrixCapsNet(ImageNetwork):
         """Spread loss, its margin growing with ``progress``, the share of training that is done; labels (B,)."""
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
 
-    def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child."""
-        return self._fields(self.child_types)
+    def receptive_fields(self, num_types: int | None = None) -> torch.Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child.
 
-    def _fields(self, num_types: int) -> torch.Tensor:
+        With ``num_types`` of 1, there is one field per position.
+        """
         windows: list[Any] = [self.stem[0], *self.between]
-        return receptive_fields(windows, num_types, self.image_shape[1:])
+        return receptive_fields(windows, num_types or self.child_types, self.image_shape[1:])

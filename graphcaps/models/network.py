@@ -1,4 +1,4 @@
-"""What all networks for images share: their interface, checks of their input, and sizes of feature maps."""
+"""The interface of all networks for images, checks of their input, and sizes of feature maps."""
 
 from __future__ import annotations
 

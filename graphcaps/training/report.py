@@ -68,15 +68,7 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 def result(
     config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json.
-
-    Args:
-        config: the settings.
-        best: the network of the best epoch.
-        state: the state of the training at its end, a ``training.loop.State``.
-        test: the network's answers to the test images.
-        accelerator: the accelerator of the training.
-    """
+    """The content of result.json, for the network of the best epoch and a ``training.loop.State`` at its end."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
+NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # why a folder can't be renamed; an empty one is replaced
 
 
 class Busy(GraphcapsError):
@@ -44,7 +45,7 @@ class Busy(GraphcapsError):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read: its file, tensors and head."""
+    """A checkpoint that was read."""
 
     path: Path
     tensors: dict[str, torch.Tensor]
@@ -74,11 +75,7 @@ class Run:
     def create(cls, config: TrainConfig, **about) -> Run:
         """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
 
-        It is made beside its place, under a hidden name, and then renamed.
-
-        Args:
-            config: the settings.
-            about: what else goes into config.json.
+        It is made beside its place, under a hidden name, and then renamed; ``about`` also goes into config.json.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -91,8 +88,11 @@ class Run:
                 try:
                     write_text(hidden / "config.json", config.to_json(**about))
                     for name in [config.name] if config.name else numbered:
-                        with contextlib.suppress(FileExistsError, NotADirectoryError):
-                            return cls(_renamed(hidden, config.out / name), config)
+                        try:
+                            return cls(hidden.rename(config.out / name), config)
+                        except OSError as error:
+                            if error.errno not in NAME_TAKEN:
+                                raise
                     raise cls(config.out / config.name, config)._taken()
                 finally:
                     shutil.rmtree(hidden, ignore_errors=True)
@@ -103,7 +103,8 @@ class Run:
     def check_place(cls, config: TrainConfig) -> None:
         """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
         run = cls(config.out / config.name, config)
-        if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
+        is_folder = run.path.is_dir() and not run.path.is_symlink()
+        if config.name and os.path.lexists(run.path) and not (is_folder and not any(run.path.iterdir())):
             raise run._taken()
         above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
@@ -116,14 +117,9 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Read a run folder, or a network that comes with graphcaps.
+        """Read a run folder; or the network that comes with graphcaps under a name such as ``"mnist"``.
 
-        Args:
-            path: the folder; or a name such as ``"mnist"``, if there is no folder of that name.
-            out: folder that holds the run folders; results of a network that comes with graphcaps are written there.
-
-        Raises:
-            GraphcapsError: not a run folder.
+        Results of such a network are written into ``out``. Raises ``GraphcapsError`` if ``path`` is neither.
         """
         path, results = Path(path), None
         if not path.exists() and str(path) in pretrained_names():
@@ -240,20 +236,6 @@ class Run:
         if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
         return RoutingTrace.load(self.path / "trace.npz")
-
-
-def _renamed(hidden: Path, path: Path) -> Path:
-    """Rename a folder; raise ``FileExistsError`` if the name is taken, unless by an empty folder."""
-    try:
-        return hidden.rename(path)
-    except OSError as error:
-        if error.errno == errno.ENOTEMPTY:
-            raise FileExistsError from None
-        raise
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
