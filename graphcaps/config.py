@@ -24,21 +24,13 @@ MAX_EPOCHS, MAX_ITERATIONS, MAX_NUMBER = 1_000_000, 1_000, 1e30
 
 @dataclass(frozen=True)
 class Preset:
-    """A network by name, as settings, the command line and the table of networks describe it.
+    """A network by name, as settings, the command line and the table of networks describe it."""
 
-    Args:
-        network: the class in ``graphcaps.models`` that builds it.
-        learning_rate: default peak of Adam's one-cycle rate.
-        routings: the names of its routings, the default first; none: it has no capsules.
-        settings: the fields of ``TrainConfig`` that its ``from_preset`` takes.
-        iterations: default number of routing iterations.
-    """
-
-    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]
-    learning_rate: float
-    routings: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    iterations: int = 3
+    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
+    learning_rate: float  # default peak of Adam's one-cycle rate
+    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
+    settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
+    iterations: int = 3  # default number of routing iterations
 
 
 _ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")

@@ -53,10 +53,6 @@ class ExportedFile(NamedTuple):
     outputs: dict[str, tuple[int, ...]]  # sizes for one image, by name
     difference: float | None  # the largest between its scores and graphcaps' own; None if the file was not run
 
-    def shapes(self) -> list[str]:
-        """The outputs as text: "lengths (batch, 10)"."""
-        return [f"{name} ({', '.join(map(str, ('batch', *sizes)))})" for name, sizes in self.outputs.items()]
-
 
 class Exportable(nn.Module):
     """The network in a file: without its reconstruction, but with the last layer's couplings.

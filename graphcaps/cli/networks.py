@@ -268,8 +268,9 @@ def export(
     metadata = exporting.metadata_of(network, chosen.config.dataset)
     written = exporting.export(network, path, format, metadata, images)
     sizes = ", ".join(map(str, network.image_shape))
+    outputs = [f"{name} ({', '.join(map(str, ('batch', *shape)))})" for name, shape in written.outputs.items()]
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")
-    print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(written.shapes())}")
+    print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(outputs)}")
     if images is None:
         print("not checked: --check 0")
     elif written.difference is None:

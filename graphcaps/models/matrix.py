@@ -28,7 +28,7 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import ImageNetwork, check_images, check_sizes, output_size
+from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -78,8 +78,7 @@ class MatrixCapsNet(ImageNetwork):
         below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         self.between, self.child_types = nn.Sequential(below, above), second
-        fields = self.receptive_fields(num_types=1).double()
-        centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
+        centres = field_centres([self.stem[0], below, above], self.image_shape)
         self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
 
     @classmethod
@@ -134,10 +133,7 @@ class MatrixCapsNet(ImageNetwork):
         """Spread loss, its margin growing with ``progress``, the share of training that is done; labels (B,)."""
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
 
-    def receptive_fields(self, num_types: int | None = None) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child.
-
-        With ``num_types`` of 1, there is one field per position.
-        """
+    def receptive_fields(self) -> torch.Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child."""
         windows: list[Any] = [self.stem[0], *self.between]
-        return receptive_fields(windows, num_types or self.child_types, self.image_shape[1:])
+        return receptive_fields(windows, self.child_types, self.image_shape[1:])

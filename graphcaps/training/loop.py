@@ -55,10 +55,6 @@ class Interrupted(GraphcapsError):
         self.signum = signum
 
 
-class Diverged(GraphcapsError):
-    """The loss or a weight is no longer a finite number."""
-
-
 @dataclasses.dataclass
 class State:
     """How far a training is; part of every checkpoint's head."""
@@ -358,7 +354,7 @@ class Trainer:
         if math.isfinite(self.state.loss_sum) and all(tensor.isfinite().all() for tensor in tensors):
             return
         what = "weights" if math.isfinite(self.state.loss_sum) else "loss"
-        raise Diverged(
+        raise GraphcapsError(
             f"{what}: expected finite numbers, got NaN or infinity in epoch {self.state.epoch + 1}, by step "
             f"{self.state.step}, at learning rate {rate:.2g}. Train again with a smaller --learning-rate; "
             f"the last checkpoint in {self.run} is sound"

@@ -1,4 +1,4 @@
-"""A training described: in words before it starts, and as the result.json of its run when it has ended."""
+"""Descriptions of a training: in words before it starts, and as its run's result.json when it has ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def introduction(
 ) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
-    if config.of_images:  # your own images
+    if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
         each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"

@@ -1,4 +1,4 @@
-"""A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
+"""A run on disk: all files of one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
               checkpoints/{best,last,previous}.safetensors  figures/
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # why a folder can't be renamed; an empty one is replaced
-
-
-class Busy(GraphcapsError):
-    """Another process is training in the run folder."""
 
 
 class Checkpoint(NamedTuple):
@@ -103,8 +99,8 @@ class Run:
     def check_place(cls, config: TrainConfig) -> None:
         """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
         run = cls(config.out / config.name, config)
-        is_folder = run.path.is_dir() and not run.path.is_symlink()
-        if config.name and os.path.lexists(run.path) and not (is_folder and not any(run.path.iterdir())):
+        exists = config.name and os.path.lexists(run.path)
+        if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
             raise run._taken()
         above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
@@ -132,11 +128,11 @@ class Run:
         return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
 
     def lock(self) -> contextlib.AbstractContextManager:
-        """Hold the folder for writing, and remove what killed writers left; raise ``Busy`` while another holds it."""
+        """Hold the folder for writing, and remove what killed writers left; only one process may hold it."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
         except filelock.Timeout:
-            raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
+            raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):
