@@ -24,21 +24,13 @@ MAX_EPOCHS, MAX_ITERATIONS, MAX_NUMBER = 1_000_000, 1_000, 1e30
 
 @dataclass(frozen=True)
 class Preset:
-    """A network by name, as settings, the command line and the table of networks describe it.
+    """A network by name, as settings, the command line and the table of networks describe it."""
 
-    Args:
-        network: the class in ``graphcaps.models`` that builds it.
-        learning_rate: default peak of Adam's one-cycle rate.
-        routings: the names of its routings, the default first; none: it has no capsules.
-        settings: the fields of ``TrainConfig`` that its ``from_preset`` takes.
-        iterations: default number of routing iterations.
-    """
-
-    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]
-    learning_rate: float
-    routings: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    iterations: int = 3
+    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
+    learning_rate: float  # default peak of Adam's one-cycle rate
+    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
+    settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
+    iterations: int = 3  # default number of routing iterations
 
 
 _ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
@@ -117,12 +109,12 @@ class TrainConfig:
     prior: Literal["none", "learned"] = "none"
     """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
-    engine: Literal["auto", "dgl", "torch", "fused"] = "auto"
+    engine: Literal["auto", "fused", "torch", "dgl"] = "auto"
     """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
-    fused: one pass over the votes per iteration, not for inverted, and em only for matrix; on a GPU experimental. dgl:
-    DGL's kernels. torch: batched products or scatter."""
+    fused: on a CPU only, one pass over the votes per iteration; for dynamic, uniform, attention and spherical. torch:
+    batched products or scatter. dgl: DGL's kernels."""
     reconstruction_weight: float = 0.0005
-    """Weight in the loss of the decoder's squared errors, summed over pixels; 0: no reconstruction."""
+    """Weight in the loss of the decoder's squared errors, summed over pixels; 0: the decoder is not trained."""
     coupling_weight: float = 0.0
     """Weight in the loss of a term that asks each child over ink to choose the digit whose ink it is: the mean of -ln
     of that coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1,

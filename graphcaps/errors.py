@@ -6,17 +6,17 @@ import difflib
 import json
 import numbers
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-ROUNDING = 0.01  # how far half precision, or resizing an image, may leave [0, 1]
+ROUNDING = 0.01  # how far half precision, or resizing, may take numbers out of [0, 1]
 
 
 class GraphcapsError(Exception):
-    """An error whose text is meant for the person at the keyboard; the command line prints it and exits with 1."""
+    """An error whose text is meant for the user; the command line prints it and exits with 1."""
 
 
 class InputError(GraphcapsError, ValueError):
@@ -142,9 +142,8 @@ def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | N
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
     """Give ``value``; raise ``InputError`` as ``expect`` does if it is None."""
-    if value is None:
-        raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
-    return value
+    expect(value is not None, name, wanted, got, then)
+    return cast(T, value)
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
@@ -168,19 +167,19 @@ def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
     ValueError: share: expected a number from 0 to 1, got 7.0
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"no object but {found!r:.40}")
-    check_json(found, **wanted)
-    return found
+    if not isinstance(content, dict):
+        raise ValueError(f"no object but {content!r:.40}")
+    check_json(content, **wanted)
+    return content
 
 
-def check_json(found: dict, **wanted: type | tuple[float, float]) -> None:
+def check_json(content: dict, **wanted: type | tuple[float, float]) -> None:
     """Raise ``ValueError`` as ``read_json`` does."""
     for name, kind in wanted.items():
-        value = found.get(name)
+        value = content.get(name)
         if isinstance(kind, type):
             fits, called = type(value) is kind, f"of type {kind.__name__}"
         else:

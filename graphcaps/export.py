@@ -6,8 +6,8 @@ The first output has the scores: the lengths of a ``CapsNet``, the ``scores`` of
 of the fields of the network's output here; couplings are those of the last layer in its last iteration. The
 reconstruction is left out. ``metadata_of`` gives the description that stands beside the network in the file.
 
-The routing in the file is that of the engine ``torch``, its iterations one after the other, its edges constants. Each
-file is run before it takes its place: ``ExportedFile`` says how far its scores are from graphcaps' own.
+The routing in the file is that of the engine ``torch``, its iterations one after the other, its edges constants. A
+file is run before it replaces an older one: ``ExportedFile`` says how far its scores are from graphcaps' own.
 """
 
 from __future__ import annotations
@@ -47,22 +47,15 @@ OLDEST_TORCH = (2, 9)  # the oldest torch that was tried and writes every networ
 
 
 class ExportedFile(NamedTuple):
-    """A file, its outputs by name with their sizes for one image, and how far its scores are from graphcaps'.
-
-    ``difference`` is None if the file was not run.
-    """
+    """A file that ``export`` has written."""
 
     path: Path
-    outputs: dict[str, tuple[int, ...]]
-    difference: float | None
-
-    def shapes(self) -> list[str]:
-        """The outputs as text: "lengths (batch, 10)"."""
-        return [f"{name} ({', '.join(map(str, ('batch', *sizes)))})" for name, sizes in self.outputs.items()]
+    outputs: dict[str, tuple[int, ...]]  # sizes for one image, by name
+    difference: float | None  # the largest between its scores and graphcaps' own; None if the file was not run
 
 
 class Exportable(nn.Module):
-    """A network without its reconstruction, but with the last layer's couplings: what a file computes.
+    """The network in a file: without its reconstruction, but with the last layer's couplings.
 
     >>> from graphcaps import CapsNet
     >>> outputs = Exportable(CapsNet.from_preset("compact").eval())(torch.zeros(2, 1, 28, 28))
@@ -96,14 +89,10 @@ class Exportable(nn.Module):
 
 
 def metadata_of(network: ImageNetwork, dataset: str | None = None) -> dict[str, Any]:
-    """The description in a file, as plain data; unknown entries are left out.
+    """The description in a file of a network trained on ``dataset``, as plain data; unknown entries are left out.
 
     ``input`` says how images are prepared: their shape, the range of their numbers, their channels, and as ``ink`` the
     share of the image that the longer side of a drawing fills, if all images of the data set are made so.
-
-    Args:
-        network: the exported network.
-        dataset: the name of the data set that it was trained on.
     """
     layer = getattr(network, "capsules", None)
     channels, height, width = network.image_shape
@@ -135,7 +124,7 @@ def export(
     """Write a network for other people's programs; the old file, if any, stays until the new one is whole.
 
     Args:
-        network: on the CPU, in float32; it is exported in eval mode, whatever its mode.
+        network: on the CPU, in float32; it is exported in eval mode.
         path: the file.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         metadata: the description in the file; default: ``metadata_of(network)``.

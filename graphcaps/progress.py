@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, elsewhere a line every 30 seconds, both with the time left."""
+"""The progress of long work: a bar on a terminal, elsewhere a line every 30 seconds; both show the time left."""
 
 from __future__ import annotations
 
@@ -17,21 +17,10 @@ REFRESH = 0.2  # seconds between two states of a bar
 
 
 class Progress:
-    """Shows how much of some work is done while its block runs.
-
-    Args:
-        title: the work.
-        show: False shows nothing.
-        lines: where lines go; default: standard error.
-        clock: gives seconds that only grow.
-    """
+    """Shows how much of the work ``title`` is done while its block runs; lines go to standard error by default."""
 
     def __init__(
-        self,
-        title: str,
-        show: bool = True,
-        lines: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, title: str, show: bool = True, lines: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ):
         self.title, self.show, self.lines, self.clock = title, show, lines or sys.stderr, clock
         self.bar: rich.progress.Progress | None = None

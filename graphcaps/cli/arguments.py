@@ -29,7 +29,7 @@ Device = Annotated[
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
-"""The flags of this call, in their order: a value may be given that is also the default."""
+"""The flags of this call, in their order: a flag may be given with its default."""
 
 
 def flag_of(word: str) -> str:
@@ -48,8 +48,10 @@ def open_run(named: Path | None, out: Path) -> run_folder.Run:
 
     run = open_run(named, out)
     if run.pretrained:
-        right, own = (run.result() or {})["test_accuracy"], TrainConfig(dataset=run.config.dataset).command()
-        print(f"network: {run}, {right:.2%} of the test images right; train your own with: {own}", file=sys.stderr)
+        accuracy, command = (run.result() or {})["test_accuracy"], TrainConfig(dataset=run.config.dataset).command()
+        print(
+            f"network: {run}, {accuracy:.2%} of the test images right; train your own with: {command}", file=sys.stderr
+        )
     elif named is None:
         print(f"network: {run}, the newest run", file=sys.stderr)
     return run

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import tyro
 
 from .arguments import FLAGS, flag_of
-from .files import export
-from .networks import evaluate, predict, runs, train
+from .networks import evaluate, export, predict, runs, train
 from .pictures import explain, explore, viz
 
 # One function each; --help shows its arguments and docstring.

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ..training.run_folder import Run
 
 NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
-AFFNIST_FROM = "mnist40"
-"""The data set that a network must be trained on to be shown affNIST."""
+AFFNIST_FROM = "mnist40"  # the data set that a network must be trained on to be shown affNIST
 
 
 def names_of(words: str) -> tuple[str, ...]:
@@ -36,15 +35,9 @@ def check_run(run: Run, names: tuple[str, ...]) -> None:
 def evaluate_on(
     run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, class_names: tuple[str, ...], root: Path
 ) -> None:
-    """Measure, print, and write each name's JSON and picture into the run's folder evaluate.
+    """Measure under each name, print the table, and write JSON and a picture into the run's folder evaluate.
 
-    Args:
-        run: the run of the network.
-        names: from ``names_of``.
-        model: on the device of the batches.
-        batches: the test images of the run's data set.
-        class_names: J names.
-        root: folder with the data sets.
+    The network is on the device of ``batches``, the test images of the run's data set; ``root`` holds the data sets.
 
     Raises:
         InputError: equivariance of a network without capsules, or whose images show several objects.
@@ -63,16 +56,16 @@ def evaluate_on(
         folder, about["command"] = run.results / "evaluate", f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "equivariance":
-                found = about | equivariance(model, batches, on_progress)
-                table = equivariance_table(found, class_names)
-                figure = viz.equivariance(found, example_images(found, batches))
+                measured = about | equivariance(model, batches, on_progress)
+                table = equivariance_table(measured, class_names)
+                figure = viz.equivariance(measured, example_images(measured, batches))
             else:
                 if name == "affnist":
-                    found = about | _evaluate_affnist(model, batches, run.config.dataset_name, root, on_progress)
+                    measured = about | _evaluate_affnist(model, batches, run.config.dataset_name, root, on_progress)
                 else:
-                    found = about | evaluate_transform(model, batches, name, on_progress)
-                table, figure = robustness_table(found, class_names), viz.robustness(found)
-        write_text(folder / f"{name}.json", json.dumps(found, indent=1) + "\n")
+                    measured = about | evaluate_transform(model, batches, name, on_progress)
+                table, figure = robustness_table(measured, class_names), viz.robustness(measured)
+        write_text(folder / f"{name}.json", json.dumps(measured, indent=1) + "\n")
         viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
 

@@ -19,7 +19,6 @@ from .arguments import Data, Device, Folder, Out, Run, open_run
 if TYPE_CHECKING:
     from ..training import run_folder
 
-if TYPE_CHECKING:
     What = str
 else:
     What = Literal[("all", *PICTURES, "sheet")]
@@ -154,13 +153,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     print(folder / "capsules.json")
 
 
-def explore(
-    run: Run = None,
-    open: bool = True,
-    image: int = 0,
-    to: Folder = None,
-    out: Out = Path("runs"),
-) -> None:
+def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
     """Write a page to draw on, which routes your drawing: one file with the network in it. Open it in the browser.
 
     The page needs no server and no network. Send it to someone, or put it on any web server.
@@ -175,10 +168,6 @@ def explore(
     chosen = open_run(run, out)
     path = write_explorer(chosen, to or chosen.results / "figures", image)
     print(path)
-    if open and _display():
+    has_display = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if open and has_display:
         webbrowser.open(path.resolve().as_uri())
-
-
-def _display() -> bool:
-    """Whether there is a screen that a browser could open a window on."""
-    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -5,7 +5,7 @@
                   layers overlaid
     any number    images (B, C, H, W), labels (B, J) of 0 and 1; here bool, so that they aren't taken for class numbers
 
-Other code works on all three: whatever differs between them is in this file.
+Only this file distinguishes the three.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import torch
 
 from ..errors import check_labels
 
-MIN_LENGTH = 0.5
-"""The least length of the capsule of a class that is there: the margin loss asks for 0.9 or more, or 0.1 or less."""
+MIN_LENGTH = 0.5  # least length of a present class's capsule: the margin loss asks for 0.9 or more, or 0.1 or less
 
 
 def overlaid(images: torch.Tensor) -> torch.Tensor:

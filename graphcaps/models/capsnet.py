@@ -24,7 +24,7 @@ from ..routing.names import to_json
 from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss
-from .network import ImageNetwork, check_images, check_sizes, output_size
+from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
 from .stems import PRESETS
 
 PARENT_DIM = 16
@@ -151,7 +151,8 @@ class CapsNet(ImageNetwork):
         sizes = (num_classes, primary.dim, PARENT_DIM, routing, prior == "learned")
         capsules: CapsuleLayer | SharedCaps
         if shared:
-            capsules = SharedCaps(types, field_centres([*stem, primary.conv], image_shape), *sizes)
+            convs = [layer for layer in (*stem, primary.conv) if isinstance(layer, nn.Conv2d)]
+            capsules = SharedCaps(types, field_centres(convs, image_shape), *sizes)
         else:
             capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
@@ -210,11 +211,7 @@ class CapsNet(ImageNetwork):
         return CapsNetOutput(lengths, capsules, reconstruction)
 
     def loss(
-        self,
-        output: CapsNetOutput | ChoosingOutput,
-        images: torch.Tensor,
-        labels: torch.Tensor,
-        progress: float = 1.0,
+        self, output: CapsNetOutput | ChoosingOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
         """``capsnet_loss``; in training, ``coupling_weight`` times ``coupling_loss`` is added. Ignores ``progress``."""
         loss = capsnet_loss(output, images, labels, self.reconstruction_weight)
@@ -246,11 +243,3 @@ class CapsNet(ImageNetwork):
             windows: list[Any] = [*convs, self.primary.conv, *self.between]
             return receptive_fields(windows, self.child_types, self.image_shape[1:])
         return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)
-
-
-def field_centres(layers: Iterable[nn.Module], image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
-    size = torch.tensor(image_shape[1:])
-    convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-    fields = receptive_fields(convs, 1, (int(size[0]), int(size[1]))).double()
-    return ((fields[:, :2] + fields[:, 2:] / 2) / size).float()

@@ -1,4 +1,4 @@
-"""Which answers are doubtful: those to blank images, and those outside the limits that right answers keep to.
+"""Doubtful answers: those to blank images, and those outside the limits that right answers keep to.
 
 A network names a class for any image. Three numbers are compared with their values on validation images that it gets
 right: the score of its answer, the next score, and the correlation of image and reconstruction. That reconstructions
@@ -15,10 +15,10 @@ from torch.nn.functional import cosine_similarity
 
 from .answers import overlaid
 
-BLANK = 0.1  # least contrast of an image, of the range [0, 1]; the grey of scanned paper stays below
+BLANK = 0.1  # least contrast of an image in [0, 1]; the grey of scanned paper has less
 # Share of right answers that keep to the limits. With wrong ones, 1 % of MNIST's validation images are doubtful then.
 SHARE, MOST = 0.993, "99.3 %"
-MIN_ANSWERS = 20  # right answers that limits are chosen on
+MIN_ANSWERS = 20  # limits need as many right answers
 BLANK_TEXT = f"the image is blank: its lightest and its darkest pixel are {{:.2f}} apart, less than {BLANK:.2f} of 1"
 
 

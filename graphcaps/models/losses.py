@@ -32,10 +32,7 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
 
 
 def capsnet_loss(
-    output: Any,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
+    output: Any, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = RECONSTRUCTION_WEIGHT
 ) -> torch.Tensor:
     """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
 

@@ -28,7 +28,7 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import ImageNetwork, check_images, check_sizes, output_size
+from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -67,11 +67,7 @@ class MatrixCapsNet(ImageNetwork):
     routes = True
 
     def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        num_classes: int,
-        types: tuple[int, int, int, int],
-        routing: EM,
+        self, image_shape: tuple[int, int, int], num_classes: int, types: tuple[int, int, int, int], routing: EM
     ):
         super().__init__(image_shape)
         channels, features, primary, first, second = image_shape[0], *types
@@ -82,8 +78,7 @@ class MatrixCapsNet(ImageNetwork):
         below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         self.between, self.child_types = nn.Sequential(below, above), second
-        fields = self._fields(num_types=1).double()
-        centres = (fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(self.image_shape[1:])
+        centres = field_centres([self.stem[0], below, above], self.image_shape)
         self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
 
     @classmethod
@@ -140,8 +135,5 @@ class MatrixCapsNet(ImageNetwork):
 
     def receptive_fields(self) -> torch.Tensor:
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child."""
-        return self._fields(self.child_types)
-
-    def _fields(self, num_types: int) -> torch.Tensor:
         windows: list[Any] = [self.stem[0], *self.between]
-        return receptive_fields(windows, num_types, self.image_shape[1:])
+        return receptive_fields(windows, self.child_types, self.image_shape[1:])

@@ -1,16 +1,17 @@
-"""What all networks for images share: their interface, checks of their input, and sizes of feature maps."""
+"""The interface of all networks for images, checks of their input, and sizes of feature maps."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ROUNDING, InputError, check_whole, expect, min_max
+from ..nn import receptive_fields
 from .evidence import Limits
 
 
@@ -23,16 +24,11 @@ class ImageNetwork(nn.Module):
     One that ``reconstructs`` also has ``decoder``.
     """
 
-    routes = False
-    """Whether it has capsules that are routed."""
-    objects: int | None = 1
-    """K, how many classes an image shows; None: any number."""
-    class_names: tuple[str, ...] = ()
-    """One per class, if known."""
-    limits = Limits()
-    """The limits that right answers keep to, if known."""
-    preset: dict[str, Any] | None = None
-    """The name and the arguments of the ``from_preset`` call that made it, for checkpoints."""
+    routes = False  # whether it has capsules that are routed
+    objects: int | None = 1  # K, the number of classes that an image shows; None: any number
+    class_names: tuple[str, ...] = ()  # one per class, if known
+    limits = Limits()  # the limits that right answers keep to, if known
+    preset: dict[str, Any] | None = None  # name and arguments of the ``from_preset`` call that made it, for checkpoints
 
     def __init__(self, image_shape: Sequence[int]):
         super().__init__()
@@ -55,6 +51,12 @@ def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int
     """(H, W) of the feature map that layers make of images (C, H, W): a forward pass without memory or arithmetic."""
     features = copy.deepcopy(layers).to("meta").eval()(torch.zeros(1, *image_shape, device="meta"))
     return features.shape[2], features.shape[3]
+
+
+def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> torch.Tensor:
+    """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
+    fields = receptive_fields(windows, 1, image_shape[1:]).double()
+    return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
 def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:

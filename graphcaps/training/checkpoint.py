@@ -72,7 +72,7 @@ def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
 
 
 def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, torch.Tensor]:
-    """All tensors, beside the network's, that a training needs to go on to the same bits.
+    """All tensors, beside the network's, that a resumed training needs to reach the same bits.
 
     The optimizer's state is named ``optimizer.<number of the parameter>.<name>``; the states of torch's generators,
     from which dropout draws, ``generator.<kind of device>``.

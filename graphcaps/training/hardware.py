@@ -27,7 +27,10 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
     from accelerate.state import AcceleratorState
 
     device = pick_device(device)
-    choose_kernels(device, deterministic)
+    if device == "cuda":
+        # cuDNN times its convolutions and takes the fastest, with products in tf32. Matrix products stay in float32:
+        # routing's are among them, and the decoder's are 1 % of a training step of the paper's network.
+        torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
@@ -47,17 +50,6 @@ def determinism(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warn)
-
-
-def choose_kernels(device: str, deterministic: bool) -> None:
-    """On CUDA, let cuDNN time its convolutions and take the fastest, with products in tf32.
-
-    Matrix products stay in float32: those of routing are among them, and the decoder's are 1 % of a training step of
-    the paper's network.
-    """
-    if device == "cuda":
-        torch.backends.cudnn.benchmark = not deterministic
-        torch.backends.cudnn.allow_tf32 = not deterministic
 
 
 def pick_device(name: str) -> str:

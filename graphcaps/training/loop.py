@@ -35,10 +35,10 @@ from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .hardware import accelerator as make_accelerator
 from .hardware import made_with
-from .report import introduction, result
+from .report import engine_of, introduction, result
 from .run_folder import Checkpoint, Run, load
 from .signals import StopSignals
-from .step import one_cycle, prepare, set_rate, training_step
+from .step import one_cycle, prepare, training_step
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -55,20 +55,16 @@ class Interrupted(GraphcapsError):
         self.signum = signum
 
 
-class Diverged(GraphcapsError):
-    """The loss or a weight is no longer a finite number."""
-
-
 @dataclasses.dataclass
 class State:
     """How far a training is; part of every checkpoint's head."""
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished steps of the current epoch
-    loss_sum: float = 0.0  # over this process's images of the current epoch so far; in a checkpoint, over all processes
+    loss_sum: float = 0.0  # sum over this process's images of the current epoch; in a checkpoint, over all processes
     correct: int = 0
     seen: int = 0
-    seconds: float = 0.0  # of training, over all resumes
+    seconds: float = 0.0  # time of training, over all resumes
     epoch_seconds: float = 0.0
     best_epoch: int = 0
     best_val_accuracy: float = -1.0
@@ -80,10 +76,7 @@ class State:
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     """Train in checked settings, and return the run's result.json; users call ``train``.
 
-    Args:
-        config: the settings.
-        run: the run to go on with; None: a new one.
-        progress: show a bar on a terminal; elsewhere a line per epoch, and one after 30 seconds without.
+    Without a ``run`` to go on with, it makes a new one.
     """
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     resumed, main = run is not None, accelerator.is_main_process
@@ -108,6 +101,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     len(batches)  # checks the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
+    engine_of(config, network, torch.device("cpu"))  # checks the engine before the run folder is made
     try:
         with StopSignals() as stop, contextlib.ExitStack() as held:
             if run is None and main:
@@ -198,14 +192,15 @@ class Trainer:
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
             rate = one_cycle(done, self.total_steps, self.config.peak_rate)
-            set_rate(self.optimizer, rate)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
             weight = self.batches.weight(state.step)
             loss, output = training_step(self.learner, images, labels, done / self.total_steps, weight)
             loss_sum += loss * len(labels)
             correct += is_correct(longest(output.scores, self.network.objects), labels).sum()
             state.step += 1
             state.seen += len(labels)
-            stopped = self._any_signal(stop.signum) if self._asks_for_signals(state.step) else 0
+            stopped = self._any_signal(stop.signum, state.step)
             leaving = state.step == steps or bool(stopped)
             if self.progress.due() or leaving:
                 state.loss_sum, state.correct = float(loss_sum), int(correct)
@@ -228,15 +223,15 @@ class Trainer:
             f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
         )
 
-    def _asks_for_signals(self, step: int) -> bool:
-        """Whether a signal is looked for after this step. The processes ask each other, which waits for a GPU."""
-        alone = self.accelerator.num_processes == 1
-        return alone or self.device.type == "cpu" or step % STEPS_BETWEEN == 0
+    def _any_signal(self, signum: int, step: int = 0) -> int:
+        """The signal that any of the processes has noted, or 0: all must stop at the same step.
 
-    def _any_signal(self, signum: int) -> int:
-        """The signal that any of the processes has noted: all must stop at the same step."""
+        Asking the other processes waits for a GPU; so there, most steps don't ask.
+        """
         if self.accelerator.num_processes == 1:
             return signum
+        if self.device.type != "cpu" and step % STEPS_BETWEEN:
+            return 0
         return int(self.accelerator.gather(torch.tensor([signum], device=self.device)).max())
 
     def _sum_over_processes(self) -> None:
@@ -351,7 +346,7 @@ class Trainer:
         if self.main and self.network.routes:
             try:
                 self.trace = self.run.trace()
-            except GraphcapsError as error:  # pictures are not worth a training
+            except GraphcapsError as error:  # a training goes on without its pictures
                 self.progress.say(f"{error} (the routing is recorded from here on)")
         return self.state
 
@@ -360,7 +355,7 @@ class Trainer:
         if math.isfinite(self.state.loss_sum) and all(tensor.isfinite().all() for tensor in tensors):
             return
         what = "weights" if math.isfinite(self.state.loss_sum) else "loss"
-        raise Diverged(
+        raise GraphcapsError(
             f"{what}: expected finite numbers, got NaN or infinity in epoch {self.state.epoch + 1}, by step "
             f"{self.state.step}, at learning rate {rate:.2g}. Train again with a smaller --learning-rate; "
             f"the last checkpoint in {self.run} is sound"

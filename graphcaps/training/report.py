@@ -1,4 +1,4 @@
-"""A training described: in words before it starts, and as the result.json of its run when it has ended."""
+"""Descriptions of a training: in words before it starts, and as its run's result.json when it has ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def introduction(
 ) -> str:
     """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
     own = ""
-    if config.of_images:  # your own images
+    if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
         each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
@@ -68,15 +68,7 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 def result(
     config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json.
-
-    Args:
-        config: the settings.
-        best: the network of the best epoch.
-        state: the state of the training at its end, a ``training.loop.State``.
-        test: the network's answers to the test images.
-        accelerator: the accelerator of the training.
-    """
+    """The content of result.json, for the network of the best epoch and a ``training.loop.State`` at its end."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
@@ -95,18 +87,20 @@ def result(
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
         "concentration": [float(kappa) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
-        "engine": _engine(config, best, accelerator.device),
+        "engine": engine_of(config, best, accelerator.device),
         **made_with(accelerator),
     }
 
 
-def _engine(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine of the layer that is drawn; None for a network without capsules."""
+def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
+    """The engine of the layer that is drawn; None for a network without capsules.
+
+    Raises:
+        InputError: the engine that is asked for can't run this layer's routing.
+    """
     if not network.routes:
         return None
     layer: Any = routing_network(network, config.model).capsules
-    if config.engine != "auto":
-        return config.engine
     return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
 
 
@@ -121,5 +115,5 @@ def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.
     edges = layer.graph().num_edges()
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
-        f"{passes} of {name_of(layer.routing)} routing on engine '{_engine(config, network, device)}'"
+        f"{passes} of {name_of(layer.routing)} routing on engine '{engine_of(config, network, device)}'"
     )

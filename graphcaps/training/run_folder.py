@@ -1,4 +1,4 @@
-"""A run on disk: everything about one training, written so that a crash at any instant leaves a folder that resumes.
+"""A run on disk: all files of one training, written so that a crash at any instant leaves a folder that resumes.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
               checkpoints/{best,last,previous}.safetensors  figures/
@@ -37,14 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
-
-
-class Busy(GraphcapsError):
-    """Another process is training in the run folder."""
+NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # why a folder can't be renamed; an empty one is replaced
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read: its file, tensors and head."""
+    """A checkpoint that was read."""
 
     path: Path
     tensors: dict[str, torch.Tensor]
@@ -74,11 +71,7 @@ class Run:
     def create(cls, config: TrainConfig, **about) -> Run:
         """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
 
-        It is made beside its place, under a hidden name, and then renamed.
-
-        Args:
-            config: the settings.
-            about: what else goes into config.json.
+        It is made beside its place, under a hidden name, and then renamed; ``about`` also goes into config.json.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -91,8 +84,11 @@ class Run:
                 try:
                     write_text(hidden / "config.json", config.to_json(**about))
                     for name in [config.name] if config.name else numbered:
-                        with contextlib.suppress(FileExistsError, NotADirectoryError):
-                            return cls(_renamed(hidden, config.out / name), config)
+                        try:
+                            return cls(hidden.rename(config.out / name), config)
+                        except OSError as error:
+                            if error.errno not in NAME_TAKEN:
+                                raise
                     raise cls(config.out / config.name, config)._taken()
                 finally:
                     shutil.rmtree(hidden, ignore_errors=True)
@@ -103,7 +99,8 @@ class Run:
     def check_place(cls, config: TrainConfig) -> None:
         """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
         run = cls(config.out / config.name, config)
-        if config.name and os.path.lexists(run.path) and not _is_empty(run.path):
+        exists = config.name and os.path.lexists(run.path)
+        if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
             raise run._taken()
         above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
@@ -116,14 +113,9 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Read a run folder, or a network that comes with graphcaps.
+        """Read a run folder; or the network that comes with graphcaps under a name such as ``"mnist"``.
 
-        Args:
-            path: the folder; or a name such as ``"mnist"``, if there is no folder of that name.
-            out: folder that holds the run folders; results of a network that comes with graphcaps are written there.
-
-        Raises:
-            GraphcapsError: not a run folder.
+        Results of such a network are written into ``out``. Raises ``GraphcapsError`` if ``path`` is neither.
         """
         path, results = Path(path), None
         if not path.exists() and str(path) in pretrained_names():
@@ -136,11 +128,11 @@ class Run:
         return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
 
     def lock(self) -> contextlib.AbstractContextManager:
-        """Hold the folder for writing, and remove what killed writers left; raise ``Busy`` while another holds it."""
+        """Hold the folder for writing, and remove what killed writers left; only one process may hold it."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
         except filelock.Timeout:
-            raise Busy(f"run: expected {self} to be free, but a training is running in it") from None
+            raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):
@@ -240,20 +232,6 @@ class Run:
         if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
         return RoutingTrace.load(self.path / "trace.npz")
-
-
-def _renamed(hidden: Path, path: Path) -> Path:
-    """Rename a folder; raise ``FileExistsError`` if the name is taken, unless by an empty folder."""
-    try:
-        return hidden.rename(path)
-    except OSError as error:
-        if error.errno == errno.ENOTEMPTY:
-            raise FileExistsError from None
-        raise
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:

@@ -17,12 +17,9 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Notes Ctrl-C and SIGTERM in ``signum`` while the block runs; 0: none came.
+    """Notes Ctrl-C and SIGTERM in ``signum`` while the block runs; a second Ctrl-C works as before the block."""
 
-    A second Ctrl-C has the effect that it had before the block.
-    """
-
-    signum = 0
+    signum = 0  # no signal has come
 
     def __enter__(self) -> StopSignals:
         self.before: dict[signal.Signals, Any] = {}

@@ -30,11 +30,8 @@ class Learner(NamedTuple):
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
 
-    Args:
-        network: it is moved, not copied. With several processes on GPUs, batch normalisation is over all their images;
-            on CPUs, for which torch has no such layer, over each process's own.
-        rate: the learning rate, > 0.
-        accelerator: from Hugging Face's Accelerate.
+    With several processes on GPUs, batch normalisation is over all their images; on CPUs, for which torch has no such
+    layer, over each process's own.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
@@ -45,23 +42,12 @@ def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Lea
     return Learner(network, model, optimizer, accelerator)
 
 
-def set_rate(optimizer: Any, rate: float) -> None:
-    """Give all weights this learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
 def training_step(
-    learner: Learner,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    progress: float = 0.0,
-    weight: float = 1.0,
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0, weight: float = 1.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
     Args:
-        learner: its network is in training mode.
         images: (B, C, H, W) in [0, 1]; if they show several objects, their layers (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
         progress: the share of training that is done, in [0, 1].
