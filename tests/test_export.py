@@ -164,7 +164,7 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path, monkeypatch):
     assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]
 
 
-def test_what_has_no_export_says_so(tmp_path):
+def test_a_network_without_an_export_is_refused_with_the_reason(tmp_path):
     network = small()
     with pytest.raises(InputError, match=re.escape("images: expected (B, C=1, H=12, W=12), got (2, 1, 13, 12)")):
         export.export(network, tmp_path / "x", "pt2", images=torch.zeros(2, 1, 13, 12))
