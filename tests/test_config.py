@@ -101,7 +101,6 @@ def test_a_run_from_before_a_setting_has_its_default():
         (json.dumps(stored(speed=3)), "expected the settings of train, got unknown speed"),
         (json.dumps(stored(epochs="3")), "epochs: expected of type int, got '3'"),
     ],
-    ids=["truncated", "older", "unknown_key", "wrong_type"],
 )
 def test_a_broken_config_is_refused_with_its_reason(text, wanted):
     with pytest.raises(GraphcapsError) as error:

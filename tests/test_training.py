@@ -269,13 +269,6 @@ def test_a_finished_run_is_not_resumed(tmp_path):
         train(TrainConfig(), resume=tmp_path / "run", progress=False)
 
 
-def test_a_run_whose_result_was_deleted_is_tested_again(tmp_path):
-    result = train(small.config(tmp_path), progress=False)
-    (tmp_path / "run" / "result.json").unlink()
-    again = train(TrainConfig(), resume=tmp_path / "run", progress=False)
-    assert again == result
-
-
 def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     run = interrupted(small.config(tmp_path, epochs=4, batch_size=60), 5)
     (run / "trace.npz").unlink()
