@@ -10,6 +10,7 @@ import hashlib
 import pickle
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from torchvision import datasets
 
 from graphcaps.data import DATASETS, load_images
 from graphcaps.errors import GraphcapsError, InputError
+
+from .test_checkpoint import Hostile
 
 RANDOM = np.random.RandomState(2)
 
@@ -82,23 +85,14 @@ def test_another_number_of_images_and_a_label_without_a_class_are_errors(kmnist,
         load_images("kmnist", tmp_path)
 
 
-class Touch:
-    """An object whose pickle creates the file when it is loaded."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
-def test_torchvisions_old_pickled_mnist_is_never_read(tmp_path):
+def test_torchvisions_old_pickled_mnist_is_never_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "MNIST" / "processed").mkdir(parents=True)
     for name in ("training.pt", "test.pt"):
-        (tmp_path / "MNIST" / "processed" / name).write_bytes(pickle.dumps(Touch(tmp_path / "ran")))
+        (tmp_path / "MNIST" / "processed" / name).write_bytes(pickle.dumps(Hostile()))
     with pytest.raises(GraphcapsError, match="MNIST: expected its files"):
         load_images("mnist", tmp_path, download=False)
-    assert not (tmp_path / "ran").exists()
+    assert not Path("was run").exists()
 
 
 def test_a_torchvision_that_does_not_fit_torch_is_named(tmp_path, monkeypatch):
@@ -150,8 +144,9 @@ def test_cifar10_is_decoded_with_channels_first(cifar10):
 
 
 @pytest.mark.parametrize("name", ["data_batch_3", "batches.meta"])
-def test_a_hostile_pickle_among_cifar10s_is_never_unpickled(cifar10, name):
-    (cifar10 / name).write_bytes(pickle.dumps(Touch(cifar10 / "ran")))
+def test_a_hostile_pickle_among_cifar10s_is_never_unpickled(cifar10, name, monkeypatch):
+    monkeypatch.chdir(cifar10)
+    (cifar10 / name).write_bytes(pickle.dumps(Hostile()))
     with pytest.raises(GraphcapsError, match="CIFAR10: expected its files in"):
         load_images("cifar10", cifar10.parent)
-    assert not (cifar10 / "ran").exists()
+    assert not Path("was run").exists()

@@ -18,6 +18,7 @@ from graphcaps.data import Batches, load_images, user_datasets
 from graphcaps.errors import InputError
 from graphcaps.training.run_folder import Run
 
+from .test_checkpoint import Hostile
 from .test_data_torchvision import idx
 
 
@@ -236,13 +237,6 @@ def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_pat
     splits = loaded(tmp_path / "kaggle", "csv")
     assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
     assert splits.val.labels.tolist() == [0] * 4
-
-
-class Hostile:
-    """An object whose pickle makes a file when it is read."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("was run"),)
 
 
 def few(to: Path, dark: int, light: int) -> Path:

@@ -7,22 +7,15 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import pytest
-
 from graphcaps import _dgl
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture
-def newer_python(monkeypatch):
-    """`graphcaps._dgl` in an environment of Python 3.13."""
+def test_a_newer_python_gets_the_wheel_for_3_12(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
     monkeypatch.setattr(sys, "executable", "/an env/bin/python")
     monkeypatch.setattr(sysconfig, "get_path", {"platlib": "/an env/site-packages"}.get)
-
-
-def test_a_newer_python_gets_the_wheel_for_3_12(newer_python, monkeypatch):
     rest = 'install --no-deps --target "/an env/site-packages" --python-version 3.12 --only-binary=:all: "dgl>=2.1"'
     for found, pip in (("installed", '"/an env/bin/python" -m pip'), (None, "uv pip")):  # `uv venv` brings no pip
         monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)

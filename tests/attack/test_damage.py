@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,8 @@ from graphcaps.training import checkpoint, loop
 from graphcaps.training.run_folder import Run
 
 from .. import small
-
-
-class Hostile:
-    """An object whose pickle makes a file when it is read."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("was run"),)
-
+from ..test_checkpoint import Hostile
+from ..test_training import stop_at
 
 DAMAGE = {
     "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
@@ -51,10 +44,8 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        steps, step = iter(range(1, 99)), loop.training_step
-        stopping = lambda *args: (next(steps) == 4 and signal.raise_signal(signal.SIGTERM), step(*args))[1]  # noqa: E731
         with patch.context() as stopped, pytest.raises(loop.Interrupted):
-            stopped.setattr(loop, "training_step", stopping)
+            stop_at(stopped, 4)
             train(small.config(folder, name="begun"), progress=False)
         shutil.copytree(folder / "begun", folder / "ended")
         train(TrainConfig(), resume=folder / "ended", progress=False)
