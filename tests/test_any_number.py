@@ -62,9 +62,7 @@ def test_each_image_comes_with_all_of_its_classes(tmp_path, kind):
         for pixels, of in zip(part.pixels[:, 0].numpy(), part.labels.numpy(), strict=True):
             seen.append(int((images == pixels).all(axis=(1, 2)).nonzero()[0][0]) if of.any() else -1)
             assert of.dtype == bool and (seen[-1] < 0 or (there[seen[-1]] == of).all())
-        assert (
-            len(part) in (44, 10) and part.labels.unique(dim=0).shape[0] == 8
-        )  # every part has each of the eight sets of classes
+        assert len(part) in (44, 10) and part.labels.unique(dim=0).shape[0] == 8  # all sets of classes
     assert len(seen) == 64 and set(seen) == {-1, *np.flatnonzero(there.any(axis=1)).tolist()}
 
 
@@ -77,13 +75,11 @@ def test_a_class_per_image_stays_one_however_it_is_written(tmp_path):
 def test_a_class_that_no_training_image_shows_is_named(tmp_path):
     labels = np.array([["a+b", "a", "b"][k % 3] for k in range(30)] + ["a+b+rare"])
     np.savez(tmp_path / "rare.npz", images=drawn(31)[0], labels=labels)
-    held_out = 0
-    for seed in range(12):  # the one image may be held out
-        try:
-            load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=seed)
-        except InputError as error:
-            held_out += "training images of each class, got none of rare. Add some, or another --seed" in str(error)
-    assert 0 < held_out < 12
+    with pytest.raises(
+        InputError, match="training images of each class, got none of rare. Add some, or another --seed"
+    ):
+        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=0)  # seed 0 holds the one image out
+    load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
