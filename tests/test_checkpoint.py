@@ -17,13 +17,10 @@ SHAPE = (1, 12, 12)
 
 
 class Hostile:
-    """Its pickle makes a file when it is read."""
-
-    def __init__(self, marker: Path):
-        self.marker = marker
+    """An object whose pickle makes a file when it is read."""
 
     def __reduce__(self):
-        return Path.touch, (self.marker,)
+        return Path.touch, (Path("was run"),)
 
 
 def build(preset: str = "compact", num_classes: int = 3, image_shape=SHAPE) -> CapsNet:
@@ -50,33 +47,21 @@ def rewritten(path: Path, **head) -> None:
     checkpoint.write(path, tensors, old | head)
 
 
-ALL_DTYPES = {
-    "float64": torch.tensor([1 / 3, float("nan"), -0.0, float("inf")], dtype=torch.float64),
-    "float32": torch.tensor([[1e-45, 3.4e38]]),
-    "float16": torch.tensor([0.1], dtype=torch.float16),
-    "bfloat16": torch.tensor([0.1, 2.0], dtype=torch.bfloat16),
-    "int64": torch.tensor(2**62),
-    "int32": torch.tensor([-1], dtype=torch.int32),
-    "uint8": torch.tensor([255], dtype=torch.uint8),
-    "bool": torch.tensor([True, False]),
-    "empty": torch.empty(0, 3),
-    "transposed": torch.arange(6.0).view(2, 3).T,
-}
-
-
-def test_tensors_of_every_dtype_come_back_to_the_bit(path):
+def test_tensors_of_any_dtype_and_the_head_come_back(path):
     head = {"state": {"loss": float("inf"), "third": 1 / 3}, "class_names": ["Ärmel", "袖"]}
-    checkpoint.write(path, ALL_DTYPES, head)
-    tensors, found = checkpoint.read(path)
-    assert found == {"format_version": 2, **head}
-    assert tensors.keys() == ALL_DTYPES.keys()
-    for name, tensor in ALL_DTYPES.items():
-        assert tensors[name].dtype == tensor.dtype and tensors[name].shape == tensor.shape
-        raw = [
-            each.contiguous().reshape(-1).view(torch.uint8) if each.numel() else each
-            for each in (tensor, tensors[name])
-        ]
-        assert torch.equal(*raw), name
+    given = {
+        "float64": torch.tensor([1 / 3, -0.0, float("inf")], dtype=torch.float64),
+        "bfloat16": torch.tensor([0.1, 2.0], dtype=torch.bfloat16),
+        "int64": torch.tensor(2**62),
+        "bool": torch.tensor([True, False]),
+        "empty": torch.empty(0, 3),
+        "transposed": torch.arange(6.0).view(2, 3).T,
+    }
+    checkpoint.write(path, given, head)
+    tensors, read = checkpoint.read(path)
+    assert read == {"format_version": 2, **head} and tensors.keys() == given.keys()
+    for name, tensor in given.items():
+        assert tensors[name].dtype == tensor.dtype and torch.equal(tensors[name], tensor), name
 
 
 def test_a_network_and_its_optimizer_come_back(path):
@@ -121,35 +106,15 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(path):
     checkpoint.read(path)
 
 
-@pytest.mark.parametrize("how", ["pickle", "torch.save"])
-def test_a_hostile_pickle_is_never_run(saved, tmp_path, how):
-    marker = tmp_path / "was run"
-    if how == "pickle":
-        saved.write_bytes(pickle.dumps({"model": Hostile(marker)}))
-    else:
-        torch.save({"model": Hostile(marker)}, saved)
-    (tmp_path / "run" / "config.json").write_text(graphcaps.TrainConfig().to_json())
-    with pytest.raises(GraphcapsError, match="checkpoint: expected weights written by graphcaps"):
-        graphcaps.load(tmp_path / "run")
-    assert not marker.exists()
-    if how == "pickle":  # the trap works
-        pickle.loads(saved.read_bytes())
-        assert marker.exists()
-
-
 @pytest.mark.parametrize(
-    ("other", "text"),
+    ("preset", "dtype", "text"),
     [
-        (
-            lambda: build("paper", image_shape=(1, 17, 17)),
-            r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .*: it is of another model",
-        ),
-        (lambda: build().double(), r"expected capsules.weight .* torch.float64, got .* torch.float32"),
+        ("paper", torch.float32, r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .* of another model"),
+        ("compact", torch.float64, r"expected capsules.weight .* torch.float64, got .* torch.float32"),
     ],
-    ids=["preset", "dtype"],
 )
-def test_weights_of_another_network_are_refused_and_change_nothing(saved, other, text):
-    model = other()
+def test_weights_of_another_network_are_refused_and_change_nothing(saved, preset, dtype, text):
+    model = build(preset, image_shape=(1, 17, 17) if preset == "paper" else SHAPE).to(dtype)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(GraphcapsError, match=text):
         checkpoint.restore_model(model, checkpoint.read(saved)[0], saved)
@@ -163,6 +128,8 @@ def without_numbers(path: Path) -> None:
 
 
 REFUSED = [
+    (lambda path: path.write_bytes(pickle.dumps(Hostile())), "expected weights written by graphcaps"),
+    (lambda path: torch.save({"model": Hostile()}, path), "expected weights written by graphcaps"),
     (lambda path: path.write_bytes(path.read_bytes()[:-1]), "expected weights written by graphcaps"),
     (lambda path: save_file({"weight": torch.zeros(3)}, path), "expected weights written by graphcaps"),
     (Path.unlink, "got none. .* go on with: graphcaps train --resume .*run$"),
@@ -175,11 +142,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("damage", "text"), REFUSED, ids=[text[:40] for _, text in REFUSED])
-def test_what_is_no_sound_checkpoint_is_refused_and_named(saved, damage, text):
+def test_a_file_that_is_no_sound_checkpoint_is_refused_by_name_and_no_pickle_is_run(saved, damage, text, monkeypatch):
+    monkeypatch.chdir(saved.parent)
     damage(saved)
     with pytest.raises(GraphcapsError, match=text) as error:
         graphcaps.load(saved)
     assert str(saved) in str(error.value) and str(error.value).startswith("checkpoint: expected")
+    assert not Path("was run").exists()
 
 
 def test_a_network_of_before_settings_were_removed_is_read(saved):

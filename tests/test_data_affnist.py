@@ -39,18 +39,14 @@ def test_the_official_file_is_read_upright_and_damage_is_an_error_not_passed_ove
             load_affnist(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
+def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path):
+    for fields, text in (
         ({"image": np.zeros((1600, 3))}, r"expected uint8 \(1600, N\) and N labels 0 to 9, got float64 \(1600, 3\), 3"),
         ({"label_int": np.array([[0, 10, 1]])}, "3 labels from 0 to 10"),
-        ({"label_int": np.array([[0, 1]])}, "2 labels from 0 to 1"),
-    ],
-)
-def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path, fields, text):
-    written(tmp_path / "1.mat", **fields)
-    with pytest.raises(InputError, match=r"1.mat: .*" + text):
-        read_affnist(tmp_path / "1.mat")
+    ):
+        written(tmp_path / "1.mat", **fields)
+        with pytest.raises(InputError, match=r"1.mat: .*" + text):
+            read_affnist(tmp_path / "1.mat")
     savemat(tmp_path / "1.mat", {"affNISTdata": {"image": 1, "labels": 2}})
     with pytest.raises(InputError, match="expected a MATLAB 5 file with a struct affNISTdata of image and label_int"):
         read_affnist(tmp_path / "1.mat")

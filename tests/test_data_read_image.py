@@ -129,24 +129,13 @@ def blackened(*boxes):
     return in_bytes(sheet)
 
 
-def shaded(edge):
-    return in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh((100 - np.arange(200)) / edge)))
-
-
-def transparent(level):
-    return np.dstack([np.full((240, 200, 3), level, np.uint8), in_bytes(five(0, 1))])
-
-
 ON_A_SHEET = {
     **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (255, 180), (40, 0)]},
     **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(175, 215), (0, 40)]},
     "in a frame": blackened(np.s_[[10, -11], 10:-10], np.s_[10:-10, [10, -11]]),
-    "in a frame at the border": blackened(np.s_[[0, -1]], np.s_[:, [0, -1]]),
     "with dust": blackened(np.s_[20:24, 30:34], np.s_[220:223, 180:184]),
-    "in a soft shadow": shaded(20),
-    "at the edge of a shadow": shaded(0.2),
-    "white on nothing": transparent(255),
-    "black on nothing": transparent(0),
+    "in a soft shadow": in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh(5 - np.arange(200) / 20))),
+    "white on nothing": np.dstack([np.full((240, 200, 3), 255, np.uint8), in_bytes(five(0, 1))]),
     "12 bits": (five(0.1, 0.9) * 4095).astype(np.uint16),
 }
 

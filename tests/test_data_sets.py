@@ -54,7 +54,7 @@ def test_mnist40_has_every_digit_of_mnist_whole_in_fixed_places(mnist, mnist_roo
     assert digest(framed.test) == "bbcecf6f111c56d7"
 
 
-def test_multimnist_is_mnist_in_pairs_and_its_boxes_overlap_as_said(mnist, mnist_root):
+def test_multimnist_is_mnist_in_pairs_without_losing_ink(mnist, mnist_root):
     pairs = load_images("multimnist", mnist_root)
     assert pairs.image_shape == (1, 36, 36) and pairs.num_classes == 10 and pairs.objects == 2
     for part in ("train", "val", "test"):
@@ -63,7 +63,3 @@ def test_multimnist_is_mnist_in_pairs_and_its_boxes_overlap_as_said(mnist, mnist
     first = to_float(mnist.test.pixels[:1000]).flatten(1).sum(1)
     sums = layers.flatten(2).sum(2)  # (1000, 2): no ink is lost at the border
     assert torch.isclose(sums, first[:, None], rtol=1e-4).any(1).all()
-    shift = torch.arange(-4, 5)
-    side = 20 - (shift[:, None] - shift).abs().double().mean()
-    assert float(side / 20) == pytest.approx(0.85, abs=0.005)
-    assert float(side / 20) ** 2 == pytest.approx(0.73, abs=0.005)

@@ -20,9 +20,9 @@ FILES = [f"{name}-{kind}.mat" for name in NAMES.values() for kind in ("dat", "ca
 MAGIC = {BYTES: 0x1E3D4C55, INTS: 0x1E3D4C54}
 
 
-def packed(values, dims=None):
+def packed(values):
     """Values as the official files hold them: three dims at least are written, of which the rank counts."""
-    dims = dims or (*values.shape, *(1,) * (3 - values.ndim))
+    dims = (*values.shape, *(1,) * (3 - values.ndim))
     return struct.pack(f"<{2 + len(dims)}i", MAGIC[values.dtype], values.ndim, *dims) + values.tobytes()
 
 
@@ -50,11 +50,6 @@ def train(root):
     return written(root, (4, 9), FILES[:3])
 
 
-@pytest.fixture(scope="module")
-def test(root):
-    return written(root, (0, 1), FILES[3:])
-
-
 def small(pairs):
     """The left images at half the size, as floats rounded half up."""
     left = pairs[:, 0].astype(float).reshape(-1, 48, 2, 48, 2)
@@ -71,14 +66,10 @@ def test_images_are_the_left_ones_upright_at_half_the_size_also_from_gzipped_fil
         assert np.array_equal(toys.numpy(), info[:, 0])
 
 
-@pytest.fixture
-def splits(root, train, test, monkeypatch):
-    spec = replace(DATASETS["smallnorb"], train=60, test=60, val=30)
-    monkeypatch.setitem(DATASETS, "smallnorb", spec)
-    return load_images("smallnorb", root)
-
-
-def test_validation_images_are_of_toys_that_training_does_not_have_and_test_images_are_the_middle(splits, train, test):
+def test_validation_images_are_of_toys_that_training_lacks_and_test_images_are_the_middle(root, train, monkeypatch):
+    monkeypatch.setitem(DATASETS, "smallnorb", replace(DATASETS["smallnorb"], train=60, test=60, val=30))
+    test = written(root, (0, 1), FILES[3:])
+    splits = load_images("smallnorb", root)
     pairs, labels, info = train
     for part, toy in ((splits.train, 4), (splits.val, 9)):
         rows = info[:, 0] == toy
@@ -101,10 +92,8 @@ LABELS = np.arange(60, dtype=INTS) % 5
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (packed(LABELS)[:19], "expected 260 bytes, got 19"),
         (packed(LABELS)[:-1], "260 bytes, got 259"),
         (packed(LABELS.astype(BYTES)), r"a header \[507333716, 1, 60\], got \[507333717, 1, 60\]"),
-        (packed(LABELS, dims=(-3, 1, 1)), r"a header \[507333716, 1, 1\], got \[507333716, 1, -3\]"),
         (b"<html>not here</html>", r"a header .*b'<html>not here<'"),
         (packed(LABELS[:59]), "one per image"),
     ],

@@ -94,7 +94,7 @@ def test_two_processes_that_were_stopped_in_mid_epoch_train_the_network_that_one
     ended(signalled(tmp_path, signal.SIGTERM, 1, -1))
     run = Run.open(tmp_path / "two")
     state = checkpoint.read(run.checkpoint("last"))[1]["state"]
-    assert (state["step"], state["seen"]) == (2, 42)  # of three steps, of 63 images
+    assert (state["step"], state["seen"]) == (2, 42)  # of 3 steps and 63 images in all
     together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
     ended(started([*together, "-m", "graphcaps", "train", "--resume", run.path]))
     assert run.result()["processes"] == 2
@@ -106,7 +106,7 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on_with_one(tmp_pa
     process = signalled(tmp_path, signal.SIGKILL, 4, 1, "--epochs", 2)
     _, said = process.communicate(timeout=600)
     run = Run.open(tmp_path / "two")
-    (ours,) = [line for line in said.splitlines() if line.startswith("graphcaps: ")]  # what else is said is torchrun's
+    (ours,) = [line for line in said.splitlines() if line.startswith("graphcaps: ")]  # the other lines are torchrun's
     assert "process 0 of 2 lost its connection" in ours and f"--resume {run.path}" in ours and "[rank0]" not in said
     (before,) = run.metrics()
     assert process.returncode != 0 and run.result() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib.util
 import inspect
 import re
@@ -43,7 +42,7 @@ def reference() -> ModuleType:
 
 def test_nothing_is_loaded_from_elsewhere(site):
     loading = r"<(?:script|img|source|iframe|link)\b[^>]*\b(?:src|href)=\"((?:[a-z]+:)?//[^\"]*)"
-    pages = [page for page in site.rglob("*.html") if page.name != "draw.html"]  # which has tests of its own
+    pages = [page for page in site.rglob("*.html") if page.name != "draw.html"]  # other tests check that page
     assert pages and {link for page in pages for link in re.findall(loading, page.read_text())} == set()
     for style in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style.name
@@ -66,8 +65,3 @@ def test_every_public_name_has_an_entry_and_its_source(site, reference):
 def test_the_page_to_draw_on_is_reached_from_the_first_page(site):
     assert 'href="draw.html"' in (site / "index.html").read_text()
     assert (site / "draw.html").read_bytes() == (DOCS / "explorer.html").read_bytes()
-
-
-def test_docstrings_are_translated_as_the_examples_say(reference):
-    results = doctest.testmod(reference)
-    assert results.attempted and not results.failed

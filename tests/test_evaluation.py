@@ -64,13 +64,7 @@ def test_the_network_is_evaluated_in_eval_mode_and_left_as_it_was(model, images,
 
 
 # Newcombe 1998, Statistics in Medicine 17, table I, method 3
-@pytest.mark.parametrize(
-    ("correct", "total", "published"),
-    [
-        (81, 263, (0.2553, 0.3662)),
-        (0, 20, (0.0000, 0.1611)),
-    ],
-)
+@pytest.mark.parametrize(("correct", "total", "published"), [(81, 263, (0.2553, 0.3662)), (0, 20, (0, 0.1611))])
 def test_the_interval_equals_published_ones(correct, total, published):
     assert wilson_interval(correct, total) == pytest.approx(published, abs=5e-5)
     low, high = wilson_interval(total - correct, total)

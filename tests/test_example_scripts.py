@@ -39,7 +39,7 @@ def copied(tmp_path, monkeypatch):
 
 def test_each_script_is_tried_and_short():
     found = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert set(found) == {*TINY, "mini_batches", "distributed"}  # of which the last has a file of tests
+    assert set(found) == {*TINY, "mini_batches", "distributed"}  # test_distributed.py runs the last
     for name, text in found.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 100, name
         assert not re.search(r"^from \.|import \.", text, re.MULTILINE), name

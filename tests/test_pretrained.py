@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.nn.functional import interpolate, pad
 
 from experiments import pretrained as maker
 from graphcaps import GraphcapsError, load, margin_loss
@@ -59,7 +58,7 @@ def test_a_run_folder_is_small_and_says_what_made_it_and_its_images_are_read(nam
     assert path.stat().st_size <= 400_000 and {tensor.dtype for tensor in weights} == {torch.float16}
     numbers = run.result()
     assert numbers["command"] == run.config.command() and numbers["seed"] == 0 and len(numbers["date"]) == 10
-    assert abs(numbers["test_correct"] - numbers["test_correct_in_float32"]) <= 5  # what rounding may cost
+    assert abs(numbers["test_correct"] - numbers["test_correct_in_float32"]) <= 5  # float16 may turn a few answers
     images, labels = to_float(tensors["images"]), tensors["labels"]
     lengths = net(images).lengths
     right = is_correct(longest(lengths, net.objects), labels)
@@ -68,14 +67,6 @@ def test_a_run_folder_is_small_and_says_what_made_it_and_its_images_are_read(nam
     assert (trace.images == tensors["images"][:10].numpy()).all() and trace.class_names == net.class_names
     recorded = torch.from_numpy(trace.lengths[0, net.capsules.routing.iterations - 1])
     torch.testing.assert_close(recorded, lengths[:10].detach(), rtol=0, atol=1e-3)
-
-
-def test_digits_of_another_data_set_are_read():
-    """scikit-learn's, of 8 x 8 pixels, enlarged to the 20 x 20 that MNIST's digits fill."""
-    test = load_images("digits").test
-    images = pad(interpolate(to_float(test.pixels), size=(20, 20), mode="bilinear"), (4, 4, 4, 4))
-    answers = load("mnist")(images).lengths.argmax(dim=1)
-    assert float((answers == test.labels).float().mean()) > 0.9
 
 
 def test_a_network_without_a_decoder_learns_on_by_the_margin_loss():

@@ -32,7 +32,7 @@ def images(monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """What a training that nothing disturbed has written."""
+    """The content of a run that nothing disturbed."""
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
         result = train(small.config(tmp_path_factory.mktemp("whole")), progress=False)
@@ -122,32 +122,25 @@ def test_resuming_depends_neither_on_numbers_drawn_before_nor_on_the_place_of_th
     assert small.differences(small.content(moved), whole) == []
 
 
-def test_a_signal_while_an_epoch_is_validated_stops_after_it_is_saved(tmp_path, monkeypatch, whole):
+@pytest.mark.parametrize(
+    ("signals", "text", "epochs"),
+    [(1, "stopped and saved", 1), (2, "stopped at once; what was saved before is sound", 0)],
+)
+def test_ctrl_c_while_an_epoch_is_validated_stops_after_it_is_saved_and_a_second_at_once(
+    tmp_path, monkeypatch, whole, signals, text, epochs
+):
     evaluate = training.evaluate
 
     def stopping(*args):
-        signal.raise_signal(signal.SIGINT)
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGINT)
         return evaluate(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(training, "evaluate", stopping)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted, match=text) as stopped:
             train(small.config(tmp_path), progress=False)
-    assert len(Run.open(tmp_path / "run").metrics()) == 1
-    train(TrainConfig(), resume=tmp_path / "run", progress=False)
-    assert small.differences(small.content(tmp_path / "run"), whole) == []
-
-
-def test_a_second_ctrl_c_stops_at_once_and_what_was_saved_resumes(tmp_path, monkeypatch, whole):
-    def twice(*args):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "evaluate", twice)
-        with pytest.raises(Interrupted, match="stopped at once; what was saved before is sound") as stopped:
-            train(small.config(tmp_path), progress=False)
-    assert stopped.value.signum == signal.SIGINT
+    assert stopped.value.signum == signal.SIGINT and len(Run.open(tmp_path / "run").metrics()) == epochs
     train(TrainConfig(), resume=tmp_path / "run", progress=False)
     assert small.differences(small.content(tmp_path / "run"), whole) == []
 
@@ -274,13 +267,6 @@ def test_a_finished_run_is_not_resumed(tmp_path):
         GraphcapsError, match="resume: expected an unfinished run, .*has finished its 1 epochs.*--epochs"
     ):
         train(TrainConfig(), resume=tmp_path / "run", progress=False)
-
-
-def test_a_run_whose_result_was_deleted_is_tested_again(tmp_path):
-    result = train(small.config(tmp_path), progress=False)
-    (tmp_path / "run" / "result.json").unlink()
-    again = train(TrainConfig(), resume=tmp_path / "run", progress=False)
-    assert again == result
 
 
 def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):

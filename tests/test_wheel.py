@@ -46,7 +46,10 @@ def environment(folder: Path, *install) -> Path:
     python = folder / "bin" / "python"
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
     # A folder named in a .pth file is searched, but its own .pth files, the editable install's, are not read.
-    libraries = {sysconfig.get_path("purelib"), str(Path(pytest.__file__).parents[1])}  # which the first may link to
+    libraries = {
+        sysconfig.get_path("purelib"),
+        str(Path(pytest.__file__).parents[1]),
+    }  # the first may link to the second
     Path(site, "libraries.pth").write_text("\n".join(libraries) + "\n")
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", *install, cwd=folder)
     return folder / "bin"

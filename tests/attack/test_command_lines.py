@@ -19,21 +19,15 @@ TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out ru
 NINES, LARGE = "9" * 400, str(2**70)
 REFUSED = [
     (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected an integer from 1"),
-    (f"{TRAIN} --iterations {LARGE}", 2, "iterations: expected an integer from 1"),
     (f"viz --random 20x10 --iterations {LARGE}", 2, "iterations: expected an integer from 1"),
-    (f"{TRAIN} --seed {LARGE}", 2, "seed: expected an integer from 0"),
-    (f"{TRAIN} --batch-size {NINES}", 2, "batch_size: expected at most"),
     (f"{TRAIN} --learning-rate 1e400", 2, "learning_rate: expected a number > 0"),
     (f"{TRAIN} --name a\udcffb", 2, "name: expected a path in UTF-8 without line breaks"),
-    (f"{TRAIN} --name a\nb", 2, "name: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --name a\x1b[2Jb", 2, "name: expected a path in UTF-8 without line breaks"),
-    (f"{TRAIN} --name a\udcffb --out x\udcff", 2, "name: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --out x\udcff", 2, "out: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --name ..", 2, "name: expected a folder name without slashes"),
     (f"{TRAIN} --name {'x' * 300}", 1, "out: expected a folder to write to, got runs: File name too long"),
     (f"{TRAIN} --out file", 1, "out: expected a folder to write to, got file: Not a directory"),
     (f"{TRAIN} --name taken", 1, "name: expected a new run folder, runs/taken exists. Choose another --name"),
-    ("train --resume a\udcffb", 1, "run: expected a run folder with a config.json"),
 ]
 
 
@@ -52,7 +46,6 @@ def test_a_hostile_command_line_is_answered_in_one_line_and_leaves_nothing(capsy
     assert out == "" and err.startswith(f"graphcaps: {answer}") and err.count("\n") == 1
     assert [path.name for path in Path("runs").iterdir()] == ["taken"]
     assert main(["runs", "--out", "runs"]) == 0
-    print(f"{ascii(line)[:100]}: {code}, {err[:100]}")
 
 
 PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -63,8 +56,6 @@ SURROUNDINGS = [
     ("--help", {}, FULL, 1, "graphcaps: output: No space left on device\n"),
     ("--help", {"PYTHONIOENCODING": "cp437", "COLUMNS": "2"}, None, 0, ""),
     ("train --help", {"PYTHONIOENCODING": "ascii"}, None, 0, ""),
-    ("--help", {"PYTHONIOENCODING": "cp1252"}, None, 0, ""),
-    (f"{TRAIN} --name taken", {}, None, 1, "graphcaps: name: expected a new run folder, runs/taken exists"),
     (f"{TRAIN} --out /dev/null/x", {}, None, 1, "graphcaps: out: expected a folder to write to"),
 ]  # fmt: skip
 WITHOUT_TORCH = (
@@ -80,7 +71,6 @@ def test_hostile_surroundings_are_answered_in_one_line_before_torch_is_loaded(li
             stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert done.returncode == code and done.stderr.startswith(answer) and done.stderr.count("\n") == bool(answer)
-    print(f"{line} {variables} > {output}: {code} {done.stderr}")
 
 
 @pytest.mark.parametrize("encoding", ["cp437", "ascii"])
@@ -110,9 +100,8 @@ LATER = [(15, 200), (2, 400), (15, 800), (2, 1600), (15, 2400)]
     ("number", "count"), [(2, 0), (15, 40), *(pytest.param(*n, marks=pytest.mark.long) for n in LATER)]
 )
 def test_a_signal_at_any_import_is_one_line(number, count):
-    """Of all imports of a training, from the first on; the last are those of its end, or never come."""
+    """The signal comes at an early, a middle or a late import of a training."""
     command = [sys.executable, "-c", SIGNALLED, str(number), str(count), *TRAIN.split(), "--name", "x"]
     done = subprocess.run(command, env=PATHS, capture_output=True, text=True)
-    print(f"signal {number} at import {count}: {done.returncode} {done.stderr}")
     assert done.returncode == 128 + number and done.stderr.startswith("graphcaps: stopped")
     assert done.stderr.count("\n") == 1

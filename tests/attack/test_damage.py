@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,8 @@ from graphcaps.training import checkpoint, loop
 from graphcaps.training.run_folder import Run
 
 from .. import small
-
-
-class Hostile:
-    """Its pickle makes a file when it is read."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("was run"),)
-
+from ..test_checkpoint import Hostile
+from ..test_training import stop_at
 
 DAMAGE = {
     "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
@@ -34,13 +27,9 @@ DAMAGE = {
     "pickle": lambda data: pickle.dumps(Hostile()),
     "deleted": None,
 }
-BEGUN = [
-    "config.json",
-    "metrics.csv",
-    "trace.npz",
-    *(f"checkpoints/{k}.safetensors" for k in ("last", "previous", "best")),
-]
-ENDED = ["config.json", "metrics.csv", "trace.npz", "result.json", "answers.npz", "checkpoints/best.safetensors"]
+ALWAYS = ["config.json", "metrics.csv", "trace.npz"]
+BEGUN = [*ALWAYS, *(f"checkpoints/{which}.safetensors" for which in ("last", "previous", "best"))]
+ENDED = [*ALWAYS, "result.json", "answers.npz", "checkpoints/best.safetensors"]
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +44,8 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        steps, step = iter(range(1, 99)), loop.training_step
-        stopping = lambda *args: (next(steps) == 4 and signal.raise_signal(signal.SIGTERM), step(*args))[1]  # noqa: E731
         with patch.context() as stopped, pytest.raises(loop.Interrupted):
-            stopped.setattr(loop, "training_step", stopping)
+            stop_at(stopped, 4)
             train(small.config(folder, name="begun"), progress=False)
         shutil.copytree(folder / "begun", folder / "ended")
         train(TrainConfig(), resume=folder / "ended", progress=False)
@@ -104,8 +91,6 @@ def test_a_damaged_run_goes_on_to_the_same_weights_or_says_why_not(runs, capsys,
         file.endswith("last.safetensors") and how != "deleted"
     )
     assert not Path("was run").exists()
-    said = [line for line in printed.splitlines() if file in line]
-    print(f"{file}, {how}: {'gave the same weights' if code == 0 else 'refused'}. {said[:1]}")
 
 
 def test_a_run_whose_checkpoints_are_gone_says_that_it_starts_again(runs, capsys):
@@ -121,7 +106,6 @@ def test_a_damaged_run_is_answered_in_words_by_the_other_commands(runs, capsys, 
     damaged(runs["ended"], file, how)
     for words in ("runs --out .", "evaluate run", "explain run --what parts", "explore run --no-open"):
         code, printed = answer(capsys, *words.split())
-        print(f"{file}, {how}, {words}: {code} {printed.splitlines()[-1][:100]}")
         assert code == 0 or words.partition(" ")[0] != "runs"
         needs_best = words.startswith("evaluate") or words.startswith("explore") and how != "deleted"
         assert code == 1 or not (file.endswith("best.safetensors") and needs_best)
@@ -136,7 +120,6 @@ def test_a_result_that_is_none_is_said_and_hides_no_run(runs, capsys, caplog, te
     Path("run/result.json").write_text(text)
     code, printed = answer(capsys, "runs", "--out", ".")
     assert code == 0 and "result.json: expected the result of a run as JSON" in caplog.text and "700" not in printed
-    print(f"{text[:30]}: {caplog.text[-150:]}")
 
 
 @pytest.mark.parametrize(("key", "value"), [("seed", 1), ("batch_size", 20), ("model", "cnn"), ("dataset", "mnist")])

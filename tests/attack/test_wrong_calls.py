@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-import graphcaps
 from graphcaps import InputError, complete_graph, coupling_entropy, dgl, margin_loss, route, squash
 from graphcaps.functional import spread_loss
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout
@@ -16,7 +14,7 @@ GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor(
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
 X, CONV, LAYER = torch.rand(3, 4), CapsuleConv(4, 3, num_caps=2), CapsuleLayer(12, 3)
 
-# What stands in the place of a tensor of floating point, and what the error says of it.
+# Values that are passed instead of a tensor of floating point, and what the error says of each.
 NO_TENSORS = {
     "a list": (lambda x: x.tolist(), r"a tensor, got list\. Convert it: torch\.as_tensor\({name}\)"),
     "an array": (lambda x: x.numpy(), "a tensor, got ndarray"),
@@ -40,7 +38,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("name", DOORS)
-def test_what_is_no_tensor_of_floating_point_is_named(name):
+def test_a_value_that_is_no_tensor_of_floating_point_is_named(name):
     for kind, (wrong, text) in NO_TENSORS.items():
         if (name, kind) == ("feat", "sparse"):  # is taken
             continue
@@ -53,20 +51,13 @@ def test_what_is_no_tensor_of_floating_point_is_named(name):
     [
         ("u_hat: expected ", lambda: route(GRAPH, VOTES.to("meta"))),
         ("prior: expected ", lambda: route(GRAPH, VOTES, prior=True)),
-        ("prior: expected ", lambda: route(GRAPH, VOTES, prior="0")),
         ("on_iteration: expected ", lambda: route(GRAPH, VOTES, on_iteration=5)),
         ("squash_output: expected ", lambda: CapsuleConv(4, 3, 2, squash_output="no")),
-        ("bias: expected ", lambda: CapsuleConv(4, 3, 2, bias="no")),
         ("normalise: expected ", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
-        ("residual: expected ", lambda: CapsuleConv(4, 3, 2, residual="no")),
-        ("allow_zero_in_degree: expected ", lambda: CapsuleConv(4, 3, 2, allow_zero_in_degree="no")),
         ("activation: expected ", lambda: CapsuleConv(4, 3, 2, activation="relu")),
         ("learned_prior: expected ", lambda: CapsuleLayer(4, 3, learned_prior="no")),
-        ("unit_votes: expected ", lambda: CapsuleConv(4, 3, 2, unit_votes="no")),
         ("mutual: expected ", lambda: CapsuleConv(4, 3, 2, mutual="no")),
         ("edge_weight: expected ", lambda: CONV(RING, X, [1.0] * 6)),
-        ("edge_weight: expected ", lambda: CONV(RING, X, torch.rand(6) + 1j)),
-        ("edge_weight: expected ", lambda: CONV(RING, X, np.ones(6))),
         ("edge_feat: expected ", lambda: CONV(RING, X, edge_feat=[1.0] * 6)),
         ("feat: expected ", lambda: CONV(RING, None)),
         ("index: expected ", lambda: route(GRAPH, LinearVotes(torch.rand(3, 4), torch.rand(2, 4, 5), [0] * 6))),

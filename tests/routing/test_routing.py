@@ -333,7 +333,8 @@ def test_bad_input_is_named_with_what_was_wanted_and_what_came(arguments, text):
         (lambda: Spherical(rate=0), "rate: expected a finite number > 0, got 0"),
         (
             lambda: CapsuleLayer(3, 2, routing="zzz"),
-            f"routing: expected one of {NAMES}, got 'zzz'. Your own is an object of a Routing subclass, or 'module:Class'",
+            f"routing: expected one of {NAMES}, got 'zzz'. "
+            "Your own is an object of a Routing subclass, or 'module:Class'",
         ),
     ],
 )
