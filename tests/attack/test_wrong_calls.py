@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps import InputError, complete_graph, coupling_entropy, dgl, margin_loss, route, squash
+from graphcaps import InputError, complete_graph, coupling_entropy, dgl, load, margin_loss, route, squash
 from graphcaps.functional import spread_loss
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout
 from graphcaps.routing import LinearVotes
@@ -71,7 +71,7 @@ def test_a_value_that_is_no_tensor_of_floating_point_is_named(name):
         ),
         ('graph: expected edata "c", got []. Pass c, or route with return_graph=True', lambda: coupling_entropy(GRAPH)),
         ("c: expected (E=6, *), got (5,)", lambda: coupling_entropy(GRAPH, torch.ones(5))),
-        ("run: expected ", lambda: graphcaps.load(None)),
+        ("run: expected ", lambda: load(None)),
     ],
 )
 def test_a_wrong_argument_is_named(text, wrong):
