@@ -22,7 +22,7 @@ def unfinished(path: Path) -> Path:
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path beside ``path``. If the block succeeds, its file is synced and renamed to ``path``.
 
-    With ``before``, an old file at ``path`` is first renamed to ``before``; until the second rename ``path`` is missing.
+    With ``before``, an old file at ``path`` is renamed to ``before`` first; between the renames ``path`` is missing.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full. The temporary file is removed.

@@ -88,7 +88,7 @@ def _couplings(routing: Routing, coupling: Tensor | None) -> Tensor:
 
 
 def _unsupported_by_kernels(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing) -> str:
-    """Return why the kernels by node can't run, as the text of an error, or "" if they can."""
+    """Return what the kernels by node lack, for an error message, or "" if they can run."""
     rule = rule_of(routing)
     if rule is None or rule.query == "sums":
         return "passes for such a routing"

@@ -87,7 +87,7 @@ def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> T
 
 
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
-    """Return the gradient of s (J, *, D) from dv, for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, like autograd's."""
+    """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
     slope = slope / torch.where(n > 0, n, 1)

@@ -14,10 +14,9 @@ from .edges import Edges, largest_of_group
 
 
 class DGLEdges(Edges):
-    """Edge numbers (E, *) and edge vectors (E, *, D) in edge order.
+    """The operations as DGL's messages on a view of the graph, so that the caller's graph doesn't change.
 
-    The features are stored on a view of the graph, so the caller's graph doesn't change. DGL's operations have no
-    second derivatives, so these raise an error.
+    DGL's operations have no second derivatives, so these raise an error.
     """
 
     engine = "dgl"
