@@ -1,4 +1,4 @@
-"""Calls of the kernels: the graph's edges sorted by child, the children divided among threads, and one call per pass."""
+"""The calls of the kernels: edges are sorted by child, children are divided among threads, and a pass is one call."""
 
 from __future__ import annotations
 
@@ -180,9 +180,8 @@ class Passes:
     ) -> None:
         """Fill db and the threads' dv of one iteration, each unless empty.
 
-        For given votes, c is the iteration's and ``above`` the next iteration's db. For linear votes, both are
-        recomputed from ``before`` and ds (iterations, J, B, D): those of this iteration and of the later ones whose
-        logits contain this one's.
+        For given votes, c is the iteration's and ``above`` the next one's db. Linear votes recompute both from
+        ``before`` and ds (iterations, J, B, D), of this iteration and the later ones whose logits contain this one's.
         """
         if self.linear:
             logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}

@@ -1,8 +1,8 @@
 """The work of the passes in `kernels` on one block: the edges of neighbouring children, for some of the images.
 
 A tile has a number for each edge and image of a block, in vectors of 16. An edge's images are rounded up to whole
-vectors (its lanes); with a single image an edge has one lane, and a vector holds 16 edges. A tile has room to the end of
-its last vector. ``b`` and ``c`` are tiles here, and so are their gradients. All functions are inlined into the kernels.
+vectors (its lanes). With a single image an edge has one lane, and a vector holds 16 edges. A tile is long enough for
+its last vector. ``b``, ``c`` and their gradients are tiles here. All functions are inlined into the kernels.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def couple_equally(c, block, indptr, start):
 
 @inlined
 def couple_backward(db, above, c, dc, block, edges, votes, ds, offset):
-    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>. The rows ``ds`` start at ``offset``."""
+    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>. The rows ds start at ``offset``."""
     clear(dc, block)
     add_agreement(dc, block, edges, votes, ds, offset)
     for i in range(block.child_begin, block.child_end):
