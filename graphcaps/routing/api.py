@@ -63,8 +63,8 @@ def route(
             ``Spherical(concentration=4.0)``, or an object of your own subclass of ``Routing``. A name (``"dynamic"``,
             ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
         activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
-        prior: logits that are added to b: a number, (E,), (E, 1) or (E, *). Missing trailing dims are added on the
-            right. Default 0.
+        prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
+            such as (E,), (E, 1) or (E, *).
         on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with r from 0 and detached tensors: the
             logits b (E, *), their softmax c (E, *), the parents v (J, *, D) and the agreement <u_hat, v> (E, *).
 
@@ -74,7 +74,7 @@ def route(
         (E, *), the couplings of the last iteration, detached. A parent without votes is zero.
 
     Raises:
-        InputError: shapes, dtypes, devices or names that don't fit; on the CPU, activations below 0.
+        InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
 
     The edge dim is checked by size alone: if B = E, votes (B, E, D) pass the check, and B is taken for the edges.
 
@@ -200,7 +200,7 @@ def _detached_copies(on_iteration: Observer) -> Observer:
     gradients = torch.is_grad_enabled()  # the caller's setting: inside an autograd function gradients are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        same = torch.is_grad_enabled() == gradients  # torch.export records every change as a block
+        same = torch.is_grad_enabled() == gradients  # a needless change would be a block in torch.export
         with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 

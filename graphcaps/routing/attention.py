@@ -37,7 +37,7 @@ class Attention(Routing):
     """Self-attention routing (Mazzia, Salvetti & Chiaberge 2021), in one pass.
 
     Args:
-        iterations: how often observers are given the one state. It makes traces as long as those of other routings.
+        iterations: how many times observers get the same state, so that traces are as long as with other routings.
     """
 
     def __init__(self, iterations: int = 3):

@@ -127,7 +127,7 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
 
 
 def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
-    """(E, K): on each edge (u, v) the products <z_u, z_v>, with z (N, K, D). Sources and destinations are the same."""
+    """(E, K): on each edge (u, v) the products <z_u, z_v>, with z (N, K, D). Sources are the destinations."""
     if asked_engine() in ("auto", "fused") and _fits_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)

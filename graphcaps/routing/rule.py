@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     kappa: Tensor | None = None
     """The concentration of ``directions``, () or (J,), > 0."""
     shown: int = 1
-    """How often observers are given each state. In one-pass routings it is the number of iterations of other ones."""
+    """The number of times that observers get each state: R for a routing that computes a single state."""
 
     @property
     def adds(self) -> bool:

@@ -25,7 +25,7 @@ unit votes and a fixed kappa.
 Differs:
     Each vote has its own concentration; in the paper it is the parent's for all. With one kappa for all, a very short
     vote would be coupled as firmly as a long one.
-    There are no mixing weights, and no normalisers where kappa differs among parents. A prior can stand in for both.
+    There are no mixing weights, and no normalisers where kappa differs among parents. A prior can replace both.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Uniform(Routing):
     """Uniform coupling: the same coupling for all out-edges of a child.
 
     Args:
-        iterations: how often observers are given the one state. It makes traces as long as those of other routings.
+        iterations: how many times observers get the same state, so that traces are as long as with other routings.
     """
 
     def __init__(self, iterations: int = 3):

@@ -29,7 +29,7 @@ class DenseEdges(Edges):
     def __init__(self, graph: DGLGraph, votes: Votes):
         self.ends, self.vector_dims = links(graph, votes.device), len(votes.trailing) + 2
         self.copied = votes.device.type == "cpu"
-        self.by_image = False  # whether the votes lie in memory as (I, *, J, D)
+        self.by_image = False  # whether the votes' order in memory is (I, *, J, D)
 
     def numbers_in(self, x: Tensor) -> Tensor:
         return x.unflatten(0, (self.ends.num_children, self.ends.num_parents)).movedim(0, -1)  # (J, *, I)

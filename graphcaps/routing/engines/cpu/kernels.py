@@ -5,8 +5,8 @@ are in cache. Linear votes of a block are made in a buffer. `tiles` has the work
 
 The first arguments of each kernel are the range of children begin:end and the values that are the same in all passes
 (`arguments`). Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are
-(J, B, D). An array may be empty only if the docstring says so. With P as an own argument, which is () for given votes,
-Numba leaves out the code for the other kind of votes.
+(J, B, D). An array may be empty only if the docstring allows it. Kernels for both kinds of votes take P, which is ()
+for given votes, so that Numba leaves out the code for the other kind.
 
 A kernel is compiled for each P, D and dtype, and cached on disk (`kernel_cache`).
 """
@@ -149,8 +149,8 @@ def linear_backward(
     """Linear votes: db and dv of the first of ``iterations``; or, if du isn't empty, the gradients du and dweight.
 
     c and db are recomputed from ``before`` and ``ds``, which have these iterations one after the other, each (J, B, D).
-    Without du, db is filled and dv += db u_hat, each unless empty. With du, du and dweight += the gradients for u_hat =
-    u W of the sum in `votes_gradient`. ``adds``: whether an iteration's logits are a term of the next ones.
+    Without du, db is filled and dv += db u_hat, each unless empty. With du, the gradients are added to du and dweight,
+    by du_hat as in `votes_gradient`. ``adds``: whether an iteration's logits are a term of the next ones.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0

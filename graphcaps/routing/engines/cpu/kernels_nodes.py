@@ -172,7 +172,7 @@ def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
 
 @inlined
 def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
-    """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,). A vote times it is its gradient through rho."""
+    """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
     number = norm.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)

@@ -265,7 +265,7 @@ _COMPILED: set[tuple] = set()
 
 
 def _kind(value: Any) -> object:
-    """Return what Numba compiles a kernel for: dtypes of arrays, lengths of tuples, types of numbers."""
+    """Return the properties that Numba compiles for: dtypes of arrays, lengths of tuples, types of numbers."""
     if isinstance(value, np.ndarray):
         return value.dtype.char
     return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)

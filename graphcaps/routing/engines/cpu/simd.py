@@ -119,7 +119,7 @@ def store_nontemporal(typing, x, i, vector):
 def add_rows(typing, sums, at, factors, x, i, width):
     """``add_rows(sums, at, factors, x, i, width)``: each row of sums += its factor times the same row of x.
 
-    A row has len(width) numbers, and each lane of factors has one. The rows start at ``at`` in sums and at i in x.
+    Each lane of factors has one row of len(width) numbers. The rows start at ``at`` in sums and at i in x.
     """
     size = len(width)
 
@@ -302,7 +302,7 @@ def _sums(builder, parts, kind):
         joined = range(2 * parts[0].type.count)
         parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
     while group > 1:
-        group //= 2  # add the first half of each 2 * group lanes to the second half
+        group //= 2  # in each run of 2 * group lanes, add the halves
         of_halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
