@@ -1,6 +1,6 @@
 """graphcaps: capsule routing as message passing on DGL graphs.
 
-Names are imported when first used, so that ``import graphcaps`` and ``graphcaps --help`` don't wait for torch.
+Names are imported on first use, so that ``import graphcaps`` and ``graphcaps --help`` don't wait for torch.
 """
 
 from __future__ import annotations

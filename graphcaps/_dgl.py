@@ -1,10 +1,10 @@
-"""The only module that imports DGL: not before its first use, and beside any version of torch.
+"""The only module that imports DGL. It imports DGL on first use, and makes it work with any version of torch.
 
-``import dgl`` also imports ``dgl.graphbolt``, which loads data for huge graphs and which nothing here uses. GraphBolt
+``import dgl`` also imports ``dgl.graphbolt``, which loads data for huge graphs; graphcaps doesn't use it. GraphBolt
 needs a compiled library that is named after the exact torch version it was built for, and a part of ``torchdata`` that
 newer releases dropped. With any other torch, ``import dgl`` fails. So ``import graphcaps`` calls `install`, which adds
-an import hook: where GraphBolt fails to load, and only there, an empty module takes its place. The hook works for every
-later ``import dgl`` in the process, and does nothing until then.
+an import hook: if GraphBolt fails to load, an empty module replaces it. The hook applies to every later ``import dgl``
+in the process, and does nothing until then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def has_cuda() -> bool:
-    """Whether DGL can use a CUDA device here. The wheels on the Python package index are built without CUDA."""
+    """Whether DGL can use a CUDA device. The wheels on the Python package index are built without CUDA."""
     dgl = __getattr__("dgl")
     try:
         dgl.graph(([0], [0])).to("cuda")
@@ -57,7 +57,7 @@ def has_cuda() -> bool:
 
 
 def install_command() -> str:
-    """The shell command that installs DGL for this Python.
+    """Return the shell command that installs DGL for this Python.
 
     Only one file in DGL's wheels depends on the version of Python: ``dgl/_ffi/_cy3``, which speeds up calls into
     DGL's library. Without that file DGL uses ctypes. So the wheel for 3.12 also works with a newer Python, but pip
@@ -72,7 +72,7 @@ def install_command() -> str:
 
 
 class GraphBoltFinder:
-    """An import hook: asks the other finders for ``dgl.graphbolt``, and wraps the loader in `GraphBoltLoader`."""
+    """An import hook: it finds ``dgl.graphbolt`` by the other finders, and wraps the loader in `GraphBoltLoader`."""
 
     def __init__(self):
         self.searching = False
@@ -82,11 +82,11 @@ class GraphBoltFinder:
         if name == "dgl":
             import os
 
-            # DGL asks for a backend and writes a file into the home folder unless this is set.
+            # Without this, DGL prints a message about backends and writes a file into the home folder.
             os.environ.setdefault("DGLBACKEND", "pytorch")
         if name != GRAPHBOLT or self.searching:
             return None
-        self.searching = True  # ask the other finders, not this one again
+        self.searching = True  # so that find_spec below skips this finder
         try:
             spec: Any = importlib.util.find_spec(name)
         finally:
@@ -97,7 +97,7 @@ class GraphBoltFinder:
 
 
 class GraphBoltLoader:
-    """Wraps the loader of ``dgl.graphbolt``: if loading fails, the module is left empty."""
+    """The loader of ``dgl.graphbolt``, wrapped: if it fails, the module is left empty."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -112,7 +112,7 @@ class GraphBoltLoader:
 
         module.__spec__.loader = module.__loader__ = self.loader
         empty = dict(vars(module))
-        # A half-imported GraphBolt prints warnings before it fails; they are about a module that isn't used.
+        # GraphBolt prints warnings before it fails. They are hidden, because the module isn't used.
         printed = io.StringIO()
         try:
             with contextlib.redirect_stderr(printed):
@@ -127,6 +127,6 @@ class GraphBoltLoader:
 
 
 def install() -> None:
-    """Let every later ``import dgl`` go through `GraphBoltFinder`."""
+    """Add `GraphBoltFinder` to Python's import hooks, unless it is there."""
     if not any(isinstance(finder, GraphBoltFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, GraphBoltFinder())

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from .errors import GraphcapsError
 
-UNFINISHED = ".unfinished-"  # prefix of files and folders that are being made
+UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
 
 
 def unfinished(path: Path) -> Path:
-    """A new name beside ``path``, with its suffix, for a file or folder that is being made."""
+    """Return a new name in the folder of ``path``, with its suffix, for a file or folder that is not complete yet."""
     return path.with_name(f"{UNFINISHED}{path.stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; when the block ends well, its file is synced and renamed to ``path``.
+    """Yield a temporary path beside ``path``. If the block succeeds, its file is synced and renamed to ``path``.
 
-    With ``before``, an old file at ``path`` is renamed to it first; between the two renamings there is no ``path``.
+    With ``before``, an old file at ``path`` is renamed to ``before`` first; between the renames ``path`` is missing.
 
     Raises:
-        GraphcapsError: the folder can't be made or written, or the disk is full; nothing is left behind.
+        GraphcapsError: the folder can't be made or written, or the disk is full. The temporary file is removed.
     """
     path = Path(path)
     temporary = unfinished(path)
@@ -46,10 +46,10 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder for the block; if the block fails, remove the folders that were made unless they hold files.
+    """Make a folder for the block. If the block fails, remove the new folders that are empty.
 
     Raises:
-        OSError: it can't be made.
+        OSError: the folder can't be made.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -63,6 +63,6 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write ``text`` as UTF-8, all of it or none."""
+    """Write ``text`` as UTF-8. If that fails, the old file stays."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

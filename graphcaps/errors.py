@@ -1,4 +1,4 @@
-"""Errors that tell the reader what to do: name, wanted, got, next step."""
+"""Exceptions and argument checks. A message has the argument's name, the expected value, the actual one, and a fix."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-ROUNDING = 0.01  # how far half precision, or resizing, may take numbers out of [0, 1]
+ROUNDING = 0.01  # half precision, or resizing an image, may move numbers out of [0, 1] by this much
 
 
 class GraphcapsError(Exception):
-    """An error whose text is meant for the user; the command line prints it and exits with 1."""
+    """An error with a text for the user. The command line prints the text and exits with 1."""
 
 
 class InputError(GraphcapsError, ValueError):
@@ -50,7 +50,7 @@ def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:
 
 
 def check_whole(name: str, value: object, least: int = 1, most: int | None = None, wanted: str = "") -> None:
-    """Raise ``InputError`` unless ``is_whole(value, least, most)``; ``wanted`` replaces the usual text.
+    """Raise ``InputError`` unless ``is_whole(value, least, most)``. ``wanted`` replaces the usual "an integer ...".
 
     >>> check_whole("iterations", 0)
     Traceback (most recent call last):
@@ -74,12 +74,12 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_callable(name: str, value: object) -> None:
-    """Raise ``InputError`` unless ``value`` can be called, or is None."""
+    """Raise ``InputError`` unless ``value`` is callable or None."""
     expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
 
 
 def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
-    """Give ``value``; raise ``InputError`` unless it is a tensor of real numbers, by default dense and floating point.
+    """Return ``value``. Raise ``InputError`` unless it is a real tensor, by default dense and of floating point.
 
     >>> check_tensor("u", [1.0])
     Traceback (most recent call last):
@@ -101,10 +101,10 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
 
 
 def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = False) -> None:
-    """Raise ``InputError`` if a tensor on the CPU has numbers outside [0, 1], rounding aside; NaN passes.
+    """Raise ``InputError`` if a tensor on the CPU has numbers outside [0, 1] by more than ``ROUNDING``. NaN passes.
 
-    On other devices the check needs ``everywhere``, since it waits for the device. There is no check inside
-    ``torch.func.vmap`` and ``torch.compile``, which have no values.
+    On other devices numbers are checked only with ``everywhere``, because the check waits for the device. Inside
+    ``torch.func.vmap`` and ``torch.compile`` there are no values to check.
     """
     bounds = min_max(values, everywhere)
     if bounds is not None and (bounds[0] < -ROUNDING or bounds[1] > 1 + ROUNDING):
@@ -113,9 +113,9 @@ def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = Fal
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:
-    """Raise ``InputError`` unless whole numbers are classes from 0 to J - 1.
+    """Raise ``InputError`` unless all labels are classes from 0 to J - 1.
 
-    On a GPU this waits for the device: there, a label outside would end the whole process without naming the label.
+    This check waits for a GPU too, because a wrong label on a GPU would crash the whole process without a message.
     """
     bounds = min_max(labels, everywhere=True)
     inside = bounds is None or (bounds[0] >= 0 and bounds[1] < num_classes)
@@ -124,9 +124,9 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
 
 
 def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
-    """The least and the largest of a tensor's numbers, NaN if one is; None if they can't be read.
+    """Return a tensor's smallest and largest number, both NaN if any is; None if the numbers can't be read.
 
-    Numbers on other devices than the CPU are read only ``everywhere``, which waits for the device.
+    Numbers on other devices than the CPU are read only with ``everywhere``, because reading waits for the device.
     """
     from torch.compiler import is_compiling
 
@@ -141,13 +141,13 @@ def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | N
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
-    """Give ``value``; raise ``InputError`` as ``expect`` does if it is None."""
+    """Return ``value``. If it is None, raise ``InputError`` as ``expect`` does."""
     expect(value is not None, name, wanted, got, then)
     return cast(T, value)
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
-    """Raise ``InputError`` with the nearest known name unless ``name`` is one of ``known``."""
+    """Raise ``InputError`` unless ``name`` is one of ``known``. The message suggests the nearest one."""
     if name not in known:
         near = difflib.get_close_matches(str(name), known, n=1)
         then = f"Did you mean '{near[0]}'?" if near else ""
@@ -155,10 +155,10 @@ def check_name(kind: str, name: str, known: Sequence[str]) -> None:
 
 
 def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
-    """The object in a JSON text; ``wanted`` gives entries that it must have, by type or by least and largest number.
+    """Return the object in a JSON text. It must have the entries ``wanted``: each has a type or (smallest, largest).
 
     Raises:
-        ValueError: there is no such object; the text says why.
+        ValueError: the text isn't JSON or has no object, or an entry doesn't fit.
 
     >>> read_json('{"share": 0.5}', share=(0, 1))
     {'share': 0.5}
@@ -177,7 +177,7 @@ def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
 
 
 def check_json(content: dict, **wanted: type | tuple[float, float]) -> None:
-    """Raise ``ValueError`` as ``read_json`` does."""
+    """Raise ``ValueError`` unless ``content`` has the entries ``wanted``, as in ``read_json``."""
     for name, kind in wanted.items():
         value = content.get(name)
         if isinstance(kind, type):

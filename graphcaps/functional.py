@@ -1,6 +1,6 @@
-"""The formulas of Sabour, Frosst & Hinton 2017, "Dynamic Routing Between Capsules" (arXiv 1710.09829), as functions.
+"""``squash`` and margin loss of Sabour, Frosst & Hinton 2017, "Dynamic Routing Between Capsules" (arXiv 1710.09829).
 
-And the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
+``spread_loss`` is the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .errors import check_labels, check_tensor, check_unit, expect
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors to length n^2 / (1 + n^2), n = |s|, keeping their direction (equation 1).
 
-    v = s n / (1 + n^2) is the paper's n^2 / (1 + n^2) * s / n without its division by zero: the zero vector gives zero
-    with a zero gradient.
+    v = s n / (1 + n^2) equals the paper's n^2 / (1 + n^2) * s / n, but without a division by zero: the zero vector
+    gives zero, with a zero gradient.
 
     Args:
-        s: any floating tensor; vectors lie along ``dim``.
+        s: any floating tensor. Vectors lie along ``dim``.
 
     Returns:
-        Same shape; lengths in [0, 1), which rounding can make 1 from n = 1e3 on in float32. n above 1e19 is NaN there.
+        The same shape, with lengths in [0, 1). In float32, lengths from n = 1e3 on may round to 1, and n > 1e19 is NaN.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
@@ -38,12 +38,12 @@ def margin_loss(
     L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2; a scalar >= 0
 
     Args:
-        lengths: (B, J) in [0, 1], lengths of the class capsules. Layers give (J, B, D): their lengths are transposed
-            first. If B = J, (J, B) looks like (B, J), and passes.
+        lengths: (B, J) in [0, 1], lengths of the class capsules. Layers return capsules (J, B, D): transpose their
+            lengths (J, B) first. If B = J, a missing transposition can't be detected.
         labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 if several classes may be present.
 
     Raises:
-        InputError: other shapes or labels than these or, on the CPU, lengths outside [0, 1].
+        InputError: shapes or labels don't fit or, on the CPU, lengths are outside [0, 1].
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
@@ -69,15 +69,15 @@ def margin_loss(
 def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
     """Spread loss (Hinton, Sabour & Frosst 2018, equation 3): the sum over wrong classes, the mean over the batch.
 
-    L = sum over i != t of max(0, margin - (a_t - a_i))^2, t the true class; a scalar >= 0
+    L = sum over i != t of max(0, margin - (a_t - a_i))^2, where t is the true class; a scalar >= 0
 
     Args:
-        activations: (B, J) in [0, 1], those of the class capsules.
+        activations: (B, J) in [0, 1], the activations of the class capsules.
         labels: (B,) int64 classes in [0, J).
-        margin: the lead that the true class needs; the paper's grows from 0.2 to 0.9 in training.
+        margin: the lead that the true class needs for zero loss. In the paper it grows from 0.2 to 0.9 in training.
 
     Raises:
-        InputError: other shapes or labels than these or, on the CPU, activations outside [0, 1].
+        InputError: shapes or labels don't fit or, on the CPU, activations are outside [0, 1].
 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)

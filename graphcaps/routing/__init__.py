@@ -1,7 +1,7 @@
-"""Routing between two capsule layers: one door (`api`), one class and file per algorithm, one per engine (`engines`).
+"""Routing between two capsule layers.
 
-`routing.Routing` is the algorithms' base, `engines.edges.Edges` the engines' base with the operations that algorithms
-are written in, and `rule.Rule` what an engine needs to know to run whole iterations in kernels.
+`api` has the public functions. Each algorithm is a subclass of `routing.Routing`, and each engine one of
+`engines.edges.Edges`. A `rule.Rule` describes a routing to engines that run whole iterations in kernels.
 """
 
 from .api import choose_engine, dynamic_routing, route

@@ -1,4 +1,4 @@
-"""The door to routing: checks what comes in, picks the engine and runs it."""
+"""The public functions for routing: they check the arguments, choose the engine and run it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """``function`` as a break in the graph of ``torch.compile``, which can't see into DGL or Numba."""
+    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba."""
 
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
@@ -51,32 +51,32 @@ def route(
 ) -> Parents:
     """Route the children's votes to the parents.
 
-    A pure function of its arguments: no state survives the call, nothing is shared across trailing dims, ``graph`` is
-    not written to. Votes in half precision are routed in float32 and the result is given in the votes' dtype. The
-    engine is chosen inside; ``with graphcaps.engine("torch"):`` names one.
+    ``route`` keeps no state, doesn't change ``graph``, and routes each item of the trailing dims on its own. Votes in
+    half precision are routed in float32; the result has the votes' dtype. graphcaps chooses the engine, unless you
+    name one, as in ``with graphcaps.engine("torch"):``.
 
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
-        votes: (E, *, D), the vote on each edge in edge-id order, ``*`` being any trailing dims (images of a batch,
-            heads, none); or ``LinearVotes`` or ``MatrixVotes``.
-        routing: the algorithm with its settings, such as ``Dynamic(3)`` or ``Spherical(concentration=4.0)`` of
-            ``graphcaps.routing``, or a subclass of ``Routing`` of your own. A name (``"dynamic"``, ``"uniform"``,
-            ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) is its default object.
-        activation: (I, *) in [0, 1], how sure each child is, for ``EM``; default 1. The others don't use it.
-        prior: logits that are added to b, broadcastable from the left to (E, *): a number, (E,), (E, 1), (E, *);
-            default 0.
-        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with detached tensors, r from 0: the
-            logits b (E, *) that made the couplings c (E, *), the parents v (J, *, D) and agreement <u_hat, v> (E, *).
+        votes: (E, *, D), the vote on each edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any
+            number of trailing dims, such as the images of a batch or heads.
+        routing: a routing object from ``graphcaps.routing``, such as ``Dynamic(3)`` or
+            ``Spherical(concentration=4.0)``, or an object of your own subclass of ``Routing``. A name (``"dynamic"``,
+            ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
+        activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
+        prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
+            such as (E,), (E, 1) or (E, *).
+        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with r from 0 and detached tensors: the
+            logits b (E, *), their softmax c (E, *), the parents v (J, *, D) and the agreement <u_hat, v> (E, *).
 
     Returns:
-        ``Parents``: ``v`` (J, *, D) of length < 1; ``activation`` (J, *), the length of v (unless a pose of
-        ``inverted`` or ``em`` is zero: then v is too); ``pose`` (J, *, D), v before the last squash; ``coupling``
-        (E, *), the last iteration's, detached. A parent without votes is zero.
+        ``Parents``: ``v`` (J, *, D) of length < 1; ``activation`` (J, *), the length of v (with ``inverted`` and
+        ``em``, a zero pose gives v = 0 at any activation); ``pose`` (J, *, D), v before the last squash; ``coupling``
+        (E, *), the couplings of the last iteration, detached. A parent without votes is zero.
 
     Raises:
-        InputError: shapes, dtypes, devices or names that don't fit; on the CPU, activations below 0.
+        InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
 
-    Only shapes tell the edges' dim from others: votes (B, E, D) with B = E go through, as B edges of E images.
+    The edge dim is checked by size alone: if B = E, votes (B, E, D) pass the check, and B is taken for the edges.
 
     >>> from graphcaps import complete_graph
     >>> parents = route(complete_graph(3, 2), torch.ones(6, 5, 4))
@@ -99,7 +99,7 @@ def routed(
     on_iteration: Observer | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """``route`` of votes that fit the graph, with couplings only if they are wanted."""
+    """``route`` for votes that were already checked against the graph; ``coupling``: whether to return couplings."""
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
@@ -147,11 +147,11 @@ def dynamic_routing(
     on_iteration: Observer | None = None,
     return_graph: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
-    """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1); arguments as in ``route``.
+    """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1). The arguments are those of ``route``.
 
     Returns:
-        v (J, *, D); with ``return_graph``, ``(v, routed)``: a DGLGraph that shares ``graph``'s structure, with edata
-        ``u_hat`` (E, *, D) and ``b``, ``c`` (E, *) of the last iteration and the parents' ``v``, detached.
+        v (J, *, D). With ``return_graph``, ``(v, routed)``: ``routed`` is a DGLGraph with the structure of ``graph``.
+        Its edges have ``u_hat`` (E, *, D) and the last ``b`` and ``c`` (E, *), and its parents ``v``, all detached.
 
     >>> from graphcaps import complete_graph
     >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.ones(6, 4), return_graph=True)
@@ -182,11 +182,11 @@ def dynamic_routing(
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
-    """The name of the engine that would route these votes.
+    """Return the name of the engine that would route these votes.
 
-    Unless one is asked for: on the CPU ``fused``, if it has kernels for the routing; else ``torch`` if the graph is
-    complete, or is elsewhere than the votes; else ``dgl``. Where torch traces (``torch.export``, ``torch.compile``) and
-    within ``torch.func``'s transforms it is ``torch``, whose operations torch can see.
+    Without a ``with engine(...)`` block: on the CPU it is ``fused`` if that engine has kernels for the routing. Else it
+    is ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not. Under
+    ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, because torch can't trace the other engines.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
@@ -196,11 +196,11 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:
-    """Hand an observer tensors of its own, without history: what it does to them changes nothing."""
-    gradients = torch.is_grad_enabled()  # also inside an autograd function, where they are off
+    """Give the observer detached copies, so that it can change them without changing the routing."""
+    gradients = torch.is_grad_enabled()  # the caller's setting: inside an autograd function gradients are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        same = torch.is_grad_enabled() == gradients  # torch.export would record a block of its own
+        same = torch.is_grad_enabled() == gradients  # a needless change would be a block in torch.export
         with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
@@ -211,13 +211,13 @@ def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device:
     check_tensor("activation", activation)
     expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
-    ends = min_max(activation)  # lengths above 1, of capsules that were not squashed, are let through
+    ends = min_max(activation)  # values above 1 are allowed: they are lengths of capsules that were not squashed
     least = 0.0 if ends is None else ends[0]
     expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
 
 
 def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], votes: Votes) -> torch.Tensor:
-    """Logits (E, *) in the dtype to compute in, which is float32 for votes in half precision."""
+    """Return the prior as logits (E, *) in the dtype of the computation: float32 for votes in half precision."""
     dtype = torch.float32 if votes.dtype in (torch.float16, torch.bfloat16) else votes.dtype
     if prior is None:
         return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)

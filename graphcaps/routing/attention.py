@@ -1,23 +1,23 @@
 """Self-attention routing: Mazzia, Salvetti & Chiaberge 2021, "Efficient-CapsNet" (arXiv 2101.12491), section 3.
 
-Children whose vote for a parent agrees with all votes for that parent give it more; nothing is iterated:
+The better a child's vote agrees with all votes for a parent, the larger is its coupling. There are no iterations:
 
-    A_n = U_n U_n^T / sqrt(D)               for each parent n, of the votes U_n (children, D) it gets
+    A_n = U_n U_n^T / sqrt(D)               for each parent n, where U_n (children, D) are the votes for it
     C_n = softmax over the parents of (sum over the children of A_n)
     s_n = U_n^T (C_n + B_n)
 
-A is symmetric, so the sum over either of its axes is, on the edge e = (i, j) of a graph of votes,
+A is symmetric, so the sum over either of its axes is the same. On the edge e = (i, j) of a graph it is
 
     a_e = <u_hat_e, sum over j's in-edges of u_hat> / sqrt(D)
 
-and the matrix of all pairs of children need not be made. A child's own vote is in the sum, as in the paper.
+so the matrix of all pairs of children is never made. The sum includes the child's own vote, as in the paper.
 
 Differs:
-    A prior is added to the logits a, so that couplings stay couplings. The paper's learned B, "log priors", is added to
-    C instead, after the softmax; without a prior both are the same.
-    v = squash(s) is that of the 2017 paper, so that between two trainings only the routing differs. Efficient-CapsNet
-    has (1 - exp(-|s|)) s / |s| there.
-    D is that of the votes, as in the authors' code.
+    A prior is added to the logits a, so that the couplings of a child still add up to 1. The paper adds its learned
+    "log priors" B to C, after the softmax. Without a prior both are the same.
+    v = squash(s) as in the 2017 paper, so that two trainings differ in the routing alone. Efficient-CapsNet uses
+    (1 - exp(-|s|)) s / |s| instead.
+    D is the size of a vote, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Attention(Routing):
     """Self-attention routing (Mazzia, Salvetti & Chiaberge 2021), in one pass.
 
     Args:
-        iterations: the number of times that an observer sees the one state, so that traces of all routings compare.
+        iterations: how many times observers get the same state, so that traces are as long as with other routings.
     """
 
     def __init__(self, iterations: int = 3):

@@ -5,7 +5,7 @@
     v = squash(s)
     b = b + <u_hat, v>                                (not after the last iteration)
 
-``forward`` is these four lines, written with the operations of ``engines.edges``.
+``forward`` has these four lines, written with the operations of ``engines.edges``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Dynamic(Routing):
     """Routing by agreement (Sabour, Frosst & Hinton 2017, Procedure 1).
 
     Args:
-        iterations: R >= 1. The first couplings are the softmax of the prior: uniform if you give none.
+        iterations: R >= 1. The first couplings are the softmax of the prior, and uniform without a prior.
     """
 
     def __init__(self, iterations: int = 3):

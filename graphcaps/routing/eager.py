@@ -1,4 +1,4 @@
-"""A call that ``torch.compile`` doesn't look into. Imported while torch traces, and only then: the decorator loads
+"""A call that ``torch.compile`` doesn't trace. Import this module only while torch traces: the decorator loads
 torch's compiler."""
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ import torch
 
 @torch.compiler.disable
 def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """``function(*arguments, **named)``, as if nothing were compiled."""
+    """Call ``function(*arguments, **named)`` without compiling it."""
     return function(*arguments, **named)

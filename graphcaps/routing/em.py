@@ -13,24 +13,24 @@ Parents are Gaussians, the votes (4 x 4 poses, 16 numbers) are the data, and a c
         p_ij     <- product over h of N(V_ijh; mu_jh, sigma_jh^2)
         R_ij     <- a_j p_ij / sum over i's parents k of a_k p_ik
 
-i's parents are those of all its out-edges: of all types, and on the graphs of ``ConvCaps`` at all positions. R before
-the M-step's a_i are the couplings ``c``, their logits are b = ln a_j p_ij. lambda, the inverse temperature, is
+i's parents are the ends of all its out-edges, of every type and, in ``ConvCaps``, at every position. The couplings
+``c`` are R before the factor a_i, and their logits are b = ln a_j p_ij. lambda, the inverse temperature, is
 
     lambda = final lambda (1 - 0.95^t),  t = 1, 2, ...,  final lambda 0.01
 
-in the authors' words in the paper's review (OpenReview, HJWLfGWRb).
+as the authors write in the paper's review (OpenReview, HJWLfGWRb).
 
 Differs:
-    sigma^2 has a floor added, ``variance_floor``, in the votes' own units; the paper has none. With none, or as little
-    as 1e-4, a Gaussian of 16 numbers shrinks onto two or three votes and leaves the others out. Votes that are close
-    beside the floor are shared nearly evenly: a network chooses by their lengths how much it routes.
-    The paper learns beta_a and multiplies it by lambda; here ``bias`` is learned in place of the product. A parent
-    without evidence, whose cost is 0, so has the same activation, logistic(bias), in all iterations. It starts at 0.1,
-    off: what margin loss lets an absent class have. With beta_a from 0 such a parent would be half on.
-    The sum of R that mu and sigma^2 are divided by has 1e-9 added: parents that all children leave come near 0 / 0, or
-    near slopes that overflow. A parent on which no child has any weight at all has mu and a 0.
-    The squashed parent v is mu given the length a_j, so that, as everywhere here, length says how sure a capsule
-    is. Unsquashed, v is mu, the pose.
+    A constant, ``variance_floor``, is added to sigma^2; the paper adds none. With 1e-4 or less, a Gaussian of 16
+    numbers shrinks onto two or three votes and ignores the others. Votes whose differences are small compared with
+    the floor are shared nearly evenly, so a network controls by the lengths of its votes how much it routes.
+    The paper learns beta_a and multiplies it by lambda; here ``bias`` is learned instead of the product. So a parent
+    without evidence (cost 0) has the activation logistic(bias) in all iterations. It starts at 0.1, the length that
+    margin loss allows for an absent class. With beta_a = 0 it would start at 0.5.
+    1e-9 is added to the sum of R in the divisions for mu and sigma^2. Without it, parents that all children leave give
+    0 / 0 or gradients that overflow. A parent whose sum of R is 0 has mu = 0 and a = 0.
+    The parent capsule v is mu scaled to the length a_j, because here a capsule's length is the probability that it
+    exists. The pose is mu.
     A prior is added to the logits of every iteration.
 """
 
@@ -48,27 +48,27 @@ from .engines.edges import Edges, per_parent
 from .routing import Parents, Routing
 from .rule import with_length
 
-MIN_MASS = 1e-9  # added to the sum of R, by which mu and sigma^2 are divided
+MIN_MASS = 1e-9  # added to the sum of R before mu and sigma^2 are divided by it
 BIAS_START = -2.2  # ln(0.1 / 0.9): a parent without evidence is off
-BETA_U_START = -1.6  # half of the parents of an untrained layer are on
+BETA_U_START = -1.6  # with it, half of the parents of an untrained layer are on
 LAMBDA_DECAY = 0.95  # lambda_t = final * (1 - 0.95 ** t)
-CHILDREN_PER_PARENT = 100  # about the number that the paper's final lambda of 0.01 suits
+CHILDREN_PER_PARENT = 100  # the paper's final lambda of 0.01 suits about this number
 
 
 class EM(Routing):
-    """EM routing (Hinton, Sabour & Frosst 2018, Procedure 1), which learns beta_u and the activations' bias.
+    """EM routing (Hinton, Sabour & Frosst 2018, Procedure 1). It learns beta_u and the bias of the activations.
 
-    A cost is a sum over children, so that one temperature can't suit layers of different sizes. As in Gritzman 2019
-    (arXiv 1907.00652), section 3.2, layers count as if each parent had 100 children: there ``final_lambda`` is
-    multiplied by 100 J / I.
+    A cost is a sum over children, so one temperature can't suit layers of different sizes. Therefore layers multiply
+    ``final_lambda`` by 100 J / I, which scales costs to 100 children per parent (Gritzman 2019, arXiv 1907.00652,
+    section 3.2).
 
     Args:
         iterations: R >= 1.
-        beta_u: before training, the cost of each number of a vote that a parent explains, in nats.
-        bias: before training, the logit of a parent's activation without evidence; the paper's lambda beta_a.
-        final_lambda: > 0, the inverse temperature that the iterations come near.
-        variance_floor: > 0, added to sigma^2, in the votes' own units. 1 suits the layers here, whose votes
-            vary by about 0.2 (sigma^2 before training); votes k times as long want k^2 times the floor.
+        beta_u: the start of beta_u, in nats: the cost of explaining one number of a vote.
+        bias: the start of the bias: the logit of a parent's activation without evidence, lambda beta_a in the paper.
+        final_lambda: > 0, the inverse temperature that the iterations approach.
+        variance_floor: > 0, added to sigma^2. 1 suits the layers here, whose votes have sigma^2 of about 0.2 before
+            training. Votes that are k times as long need k^2 times the floor.
     """
 
     uses_activation = True
@@ -89,7 +89,7 @@ class EM(Routing):
         self.iterations, self.beta_u, self.bias = iterations, beta_u, bias
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
         self.scaled_lambda = final_lambda
-        self.positions = 1  # parents of one type
+        self.positions = 1  # number of parents of one type
         self._costs(1)
 
     def _costs(self, parent_types: int) -> None:
@@ -98,9 +98,9 @@ class EM(Routing):
         self.reset_parameters()
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> EM:
-        """A copy with beta_u and bias for each type of parent, and lambda for the layer's sizes.
+        """Return a copy with a beta_u and a bias for each parent type, and with lambda for the layer's sizes.
 
-        These are not settings: checkpoints store the network's routing, and its layers copy it again.
+        The sizes are no settings: checkpoints store the network's routing, and its layers make these copies again.
         """
         made = EM(**self.settings())
         made.positions = num_parents // parent_types
@@ -109,12 +109,12 @@ class EM(Routing):
         return made
 
     def reset_parameters(self) -> None:
-        """Set beta_u and the bias back to their start."""
+        """Reset beta_u and the bias to their start."""
         nn.init.constant_(self.costs, self.beta_u)
         nn.init.constant_(self.biases, self.bias)
 
     def of_parents(self) -> tuple[Tensor, Tensor]:
-        """beta_u and bias, (J,) each, or () where all parents share one type."""
+        """Return beta_u and bias, (J,) each, or () if all parents have one type."""
         if len(self.costs) == 1:
             return self.costs[0], self.biases[0]
         return self.costs.repeat_interleave(self.positions), self.biases.repeat_interleave(self.positions)

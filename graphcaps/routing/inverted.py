@@ -1,6 +1,6 @@
 """Inverted dot-product attention routing: Tsai, Srivastava, Goh & Salakhutdinov 2020 (arXiv 2002.04764), Procedure 1.
 
-Poses of the parents ask, the children answer, and the softmax is over those who ask:
+The parents' poses are the queries of an attention, and each child's softmax is over the parents:
 
     a_ij = <p_j, v_ij>                                (p = 0 before the first iteration)
     r_ij = softmax of a_ij over the parents j of child i
@@ -8,16 +8,15 @@ Poses of the parents ask, the children answer, and the softmax is over those who
 
 v_ij are the votes ``u_hat``, r_ij the couplings ``c``. Unlike in dynamic routing, logits don't add up over iterations.
 
-The paper iterates all layers of a network at once ("concurrent") or layer by layer ("sequential"). A call routes
-between two layers, so a network of such calls is sequential; between two layers alone there is no difference.
+The paper iterates all layers of a network at once ("concurrent") or layer by layer ("sequential"). Here a network is
+sequential, because a call routes between two layers. For a single pair of layers both are the same.
 
 Differs:
-    a_ij is divided by sqrt(D), as in the authors' code and not in Procedure 1.
-    Normalised poses are all about sqrt(D) long, so that length says nothing. The paper gives all poses to one linear
-    classifier and takes a softmax over the classes. Here it is a logistic unit, which is the parent's activation: each
-    parent is there or not by itself, as the margin loss has it. v is the pose given that length; unsquashed,
-    it is the pose.
-    A parent without votes has pose and activation 0, instead of the normalisation's shift.
+    a_ij is divided by sqrt(D), as in the authors' code. Procedure 1 doesn't divide it.
+    Normalised poses are all about sqrt(D) long, so their lengths carry no information. The paper applies one linear
+    classifier to all poses and a softmax over the classes. Here a logistic unit gives each parent's activation, so each
+    parent is present or absent by itself, as margin loss assumes. v is the pose scaled to the length of the activation.
+    A parent without votes has pose and activation 0; LayerNorm alone would give it the learned bias as its pose.
     A prior is added to the logits of every iteration.
 """
 
@@ -35,12 +34,12 @@ EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 
 
 class Inverted(Routing):
-    """Inverted dot-product attention (Tsai et al. 2020), whose parents' poses are layer-normalised.
+    """Inverted dot-product attention (Tsai et al. 2020) with layer-normalised parent poses.
 
     Args:
         iterations: R >= 1.
-        dim: D, numbers of a vote: a layer norm and a logistic unit of so many numbers are learned, shared by all
-            parents. None: neither is, and all activations are 1/2. Layers fill it in.
+        dim: D, the size of a vote. All parents share one learned layer norm and one learned logistic unit of this
+            size. With None nothing is learned, and all activations are 1/2. Layers set it.
     """
 
     sums_votes = False
@@ -56,7 +55,7 @@ class Inverted(Routing):
         return Inverted(self.iterations, parent_dim)
 
     def reset_parameters(self) -> None:
-        """Set the layer norm and the logistic unit back to their start."""
+        """Reset the layer norm and the logistic unit to their start."""
         for module in (self.norm, self.head):
             if module is not None:
                 module.reset_parameters()

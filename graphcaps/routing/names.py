@@ -1,4 +1,4 @@
-"""Routings by name, and routings as the JSON that checkpoints hold."""
+"""Routings by name, and as JSON for checkpoints."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ROUTINGS: dict[str, type[Routing]] = {
 
 
 def as_routing(routing: Routing | str, **settings: Any) -> Routing:
-    """The routing itself, or the one of that name with these settings; "module:Class" is imported.
+    """Return a routing object unchanged, or make one from its name and settings; "module:Class" is imported.
 
     Raises:
-        InputError: an unknown name, or something else than a name or a ``Routing``.
-        GraphcapsError: a class that can't be imported.
+        InputError: the name is unknown, or ``routing`` is neither a name nor a ``Routing``.
+        GraphcapsError: the class can't be imported.
 
     >>> as_routing("dynamic", iterations=2)
     Dynamic(iterations=2)
@@ -57,7 +57,7 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
 
 
 def name_of(routing: Routing) -> str:
-    """The name that stands for its class, or of another class "module:Class"."""
+    """Return the routing's name in ``ROUTINGS``, or "module:Class" for any other class."""
     for name, kind in ROUTINGS.items():
         if type(routing) is kind:
             return name
@@ -65,10 +65,10 @@ def name_of(routing: Routing) -> str:
 
 
 def to_json(routing: Routing) -> dict[str, Any]:
-    """Name and settings, which ``from_json`` makes the routing of.
+    """Return the routing's name and settings, for ``from_json``.
 
     Raises:
-        GraphcapsError: a setting that JSON can't hold.
+        GraphcapsError: JSON can't represent a setting.
     """
     found = {"name": name_of(routing), "settings": routing.settings()}
     try:
@@ -80,14 +80,14 @@ def to_json(routing: Routing) -> dict[str, Any]:
 
 
 def from_json(found: dict[str, Any]) -> Routing:
-    """The routing of ``to_json``'s name and settings. A class of one's own must be importable where it was.
+    """Make the routing from the result of ``to_json``. Your own class must be importable from the same module as then.
 
     Raises:
-        GraphcapsError: its module can't be imported, or has no such ``Routing``; settings that don't fit it.
+        GraphcapsError: the module can't be imported or has no such ``Routing``, or the settings don't fit the class.
     """
     name = found["name"]
     kind, settings = ROUTINGS.get(name) or _imported(name), found["settings"]
-    if name in ROUTINGS:  # runs of before these two became arguments of CapsuleConv have them as False
+    if name in ROUTINGS:  # in older runs these two were settings of the routing, and False
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
         return kind(**settings)

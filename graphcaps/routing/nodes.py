@@ -1,4 +1,4 @@
-"""Routing from the capsules of nodes to those of their neighbours: the core of the layers for graph networks."""
+"""Routing from a node's capsules to those of its neighbours: the core of the layers for graph networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .routing import Routing, rule_of
 from .second_derivative import once_differentiable
 from .votes import GivenVotes
 
-MAX_NODE_NUMBERS = 1024  # K_out * D: the time to compile a kernel grows with them
+MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a kernel grows with it
 
 __all__ = ["NodeVotes", "products_of_ends", "route_nodes", "sum_weighted"]
 
@@ -27,17 +27,17 @@ __all__ = ["NodeVotes", "products_of_ends", "route_nodes", "sum_weighted"]
 def route_nodes(
     graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Route the capsules of each edge's source to those of its destination; the votes along an edge compete.
+    """Route the capsules of each edge's source to those of its destination. A softmax is over the votes along an edge.
 
     Args:
-        graph: E edges from N_src to N_dst nodes; ``Links`` of edges that torch traces.
-        votes: of z (N_src, *, K_in, K_out, D), or with ``per_edge`` (E, *, K_in, K_out, D).
-        routing: an algorithm whose poses are sums of votes.
-        mutual: whether the two directions of an edge share their logits; with a reverse for each edge and K_in = 1.
-        get_coupling: whether couplings are wanted.
+        graph: E edges from N_src to N_dst nodes, as a graph, or as ``Links`` if torch traces.
+        votes: made from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        routing: an algorithm with poses that are sums of votes.
+        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
+        get_coupling: whether to return couplings.
 
     Returns:
-        The last sums s (N_dst, *, K_out, D), not squashed, and couplings (E, *, K_in, K_out), detached, or None.
+        The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
     """
     asked, unsupported = asked_engine(), _unsupported_by_kernels(graph, votes, routing)
     if asked in ("auto", "fused") and not unsupported:
@@ -64,7 +64,7 @@ def route_nodes(
 def _route_expanded(
     graph: DGLGraph, votes: NodeVotes, routing: Routing, get_coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """``route_nodes`` by an engine for bipartite graphs, on the graph of all capsules."""
+    """``route_nodes`` with an engine for bipartite graphs, on the graph of all capsules."""
     from .api import routed
 
     u_hat = votes.build(graph)
@@ -88,7 +88,7 @@ def _couplings(routing: Routing, coupling: Tensor | None) -> Tensor:
 
 
 def _unsupported_by_kernels(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing) -> str:
-    """What the kernels by node lack, or "" where they can run."""
+    """Return what the kernels by node lack, for an error message, or "" if they can run."""
     rule = rule_of(routing)
     if rule is None or rule.query == "sums":
         return "passes for such a routing"
@@ -102,7 +102,7 @@ def _unsupported_by_kernels(graph: DGLGraph | Links, votes: NodeVotes, routing: 
 
 
 def _fits_kernels(z: Tensor) -> bool:
-    """Whether the kernels by node take z (N, K_in, K_out, D)."""
+    """Whether the kernels by node support z (N, K_in, K_out, D)."""
     return (
         z.device.type == "cpu"
         and z.dim() == 4
@@ -113,11 +113,11 @@ def _fits_kernels(z: Tensor) -> bool:
 
 
 def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
-    """For each node the sum over its in-edges of their weights (E, K) times the source's z (N_src, K, D)."""
+    """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
     if asked_engine() in ("auto", "fused") and _fits_kernels(z.unsqueeze(1)):
         from .engines.cpu.nodes import route_nodes as by_kernels
 
-        # One iteration, in which couplings are equal, 1 / K.
+        # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
         return by_kernels(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
     if not is_tracing():
@@ -127,7 +127,7 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
 
 
 def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
-    """(E, K), on each edge <z_u, z_v> of both ends' z (N, K, D), of a graph whose sources are its destinations."""
+    """(E, K): on each edge (u, v) the products <z_u, z_v>, with z (N, K, D). Sources are the destinations."""
     if asked_engine() in ("auto", "fused") and _fits_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
@@ -142,7 +142,7 @@ def _reversed(graph: DGLGraph) -> DGLGraph:
 
 
 class _ProductsOfEnds(torch.autograd.Function):
-    """``products_of_ends`` by DGL; its gradient for both ends by ``sum_weighted``, which is faster."""
+    """``products_of_ends`` by DGL. The gradient uses ``sum_weighted`` for both ends, which is faster than DGL's."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, graph: DGLGraph) -> Tensor:

@@ -1,4 +1,4 @@
-"""The recorders that ``graphcaps.watch`` installs while its block runs, beside the observer of a call."""
+"""The recorders that ``graphcaps.watch`` installs for its block. They run in addition to a call's own observer."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether somebody records routings. Code that ``torch.compile`` or ``torch.export`` traces is not recorded."""
+    """Whether a recorder is installed. Code that ``torch.compile`` or ``torch.export`` traces is not recorded."""
     return not torch.compiler.is_compiling() and bool(_recorders.get())
 
 
 def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
-    """One observer for the recorders and the caller of a routing on ``graph``; the caller's alone if nobody records."""
+    """Combine the recorders' observers with the caller's; without recorders, return the caller's."""
     if not watched():
         return on_iteration
     observers = [recorder(graph) for recorder in _recorders.get()]
     if on_iteration is not None:
-        observers.append(on_iteration)  # last: what it does to its tensors is not recorded
+        observers.append(on_iteration)  # last, so that its changes to the tensors are not recorded
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
         for observer in observers:
@@ -49,9 +49,9 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
 
 
 def observer_on_nodes(graph: DGLGraph, caps_in: int, caps_out: int) -> Observer | None:
-    """One observer for the recorders of a routing on the nodes' own graph; None if nobody records.
+    """Return one observer for the recorders of a routing among nodes, or None without recorders.
 
-    It takes numbers (E, *, K_in, K_out) and parents (N, *, K_out, D). Recorders get them as they are on
+    It takes numbers (E, *, K_in, K_out) and parents (N, *, K_out, D). It passes them on in the shapes of
     ``expand(graph, caps_in, caps_out)``: (E * K_in * K_out, *) and (N * K_out, *, D).
     """
     recorded = combined(expand(graph, caps_in, caps_out), None) if watched() else None

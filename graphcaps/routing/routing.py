@@ -1,4 +1,4 @@
-"""The base of all routings: a module whose settings are its constructor's arguments, over operations on edges."""
+"""The base class of all routings. A routing is a module; its constructor's arguments are its settings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Parents(NamedTuple):
     """The result of every routing, and of ``graphcaps.route``."""
 
     pose: Tensor
-    """(J, *, D) of any length: for most routings the sums s, for ``Inverted`` and ``EM`` the poses."""
+    """(J, *, D) of any length: the poses of ``Inverted`` and ``EM``, and the sums s of other routings."""
     v: Tensor
-    """(J, *, D), the parent capsules: the pose at the length of its activation."""
+    """(J, *, D), the parent capsules: the pose scaled to the length of the activation."""
     activation: Tensor
-    """(J, *) in [0, 1], how sure each parent is that it exists."""
+    """(J, *) in [0, 1], the probability that each parent exists."""
     coupling: Tensor | None = None
-    """c (E, *), detached, of the last iteration. None if a routing of your own returns sums alone."""
+    """(E, *), the couplings of the last iteration, detached. None if your own routing returns only sums."""
 
 
 class Routing(nn.Module):
-    """A routing algorithm. Subclass it to write your own; nothing has to be registered.
+    """A routing algorithm. Subclass it to write your own; no registration is needed.
 
-    ``forward`` is the algorithm. The constructor's arguments are its settings: keep each as an attribute of the same
-    name, so that checkpoints and ``repr`` can read it. What the routing learns are parameters, as in any module.
+    ``forward`` is the algorithm. The constructor's arguments are the settings: keep each as an attribute of the same
+    name, so that checkpoints and ``repr`` can read it. Learned tensors are parameters, as in any module.
 
     >>> class OneStep(Routing):
     ...     def forward(self, edges, votes, prior, activation=None):
@@ -43,53 +43,53 @@ class Routing(nn.Module):
     """
 
     iterations: int = 1
-    """R, iterations of routing: the number of times that ``forward`` calls ``edges.observe``."""
+    """R, the number of iterations: ``forward`` calls ``edges.observe`` once in each."""
     uses_activation: bool = False
-    """Whether children are weighted by their activations."""
+    """Whether the routing weights children by their activations."""
     sums_votes: bool = True
-    """Whether poses are sums of votes times couplings, as ``CapsuleConv`` expects them."""
+    """Whether poses are sums of votes times couplings. ``CapsuleConv`` needs that."""
 
     def forward(self, edges: Any, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges: an ``Edges`` of ``graphcaps.routing.engines.edges``.
+            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.routing.engines.edges``.
             votes: u_hat (E, *, D) in the layout of ``edges``.
-            prior: logits (E, *) that the routing starts from, in the layout of ``edges``.
-            activation: (I, *) in [0, 1], how sure each child is, or None for 1.
+            prior: the first logits (E, *), in the layout of ``edges``.
+            activation: (I, *) in [0, 1], the probability that each child exists, or None for 1.
 
         Returns:
-            ``Parents`` with the couplings in the layout of ``edges``; or the sums s (J, *, D) alone, which are then
-            squashed and have no couplings to show.
+            ``Parents`` with the couplings in the layout of ``edges``; or only the sums s (J, *, D). graphcaps squashes
+            these, and the result has no couplings.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method forward(edges, votes, prior, activation)")
 
     def rule(self) -> Rule | None:
-        """How logits follow from sums, for engines that run whole iterations in kernels; None: by ``forward`` alone."""
+        """Return how logits follow from sums, for engines with kernels; None if only ``forward`` runs the routing."""
         return None
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Routing:
-        """A copy for a layer of these sizes, with its own parameters.
+        """Return a copy for a layer of these sizes, with its own parameters.
 
         Args:
             num_children, num_parents: I, J.
             parent_dim: D.
-            parent_types: number of types of parents, outermost in their order; J / parent_types parents share one.
+            parent_types: the number of parent types. The J parents are sorted by type, J / parent_types of each.
         """
         return copy.deepcopy(self)
 
     def reset_parameters(self) -> None:
-        """Set what is learned back to its start."""
+        """Reset the learned parameters to their start."""
 
     def with_iterations(self, iterations: int) -> Routing:
-        """The same routing with R iterations. Both share their parameters: moving or training one changes the other."""
+        """Return a copy with R iterations. Both share their parameters: moving or training one changes the other."""
         check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations
         return other
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments.
+        """Return the constructor's arguments by name.
 
         Raises:
             GraphcapsError: an argument is not kept as an attribute of the same name.
@@ -106,13 +106,13 @@ class Routing(nn.Module):
 
 
 def squashed(s: Tensor, coupling: Tensor | None = None) -> Parents:
-    """``Parents`` of sums s (J, *, D): v = squash(s), whose length is the activation."""
+    """Return ``Parents`` for the sums s (J, *, D): v = squash(s), and its length is the activation."""
     v = squash(s)
     return Parents(s, v, torch.linalg.vector_norm(v, dim=-1), coupling)
 
 
 def rule_of(routing: Routing) -> Rule | None:
-    """The routing's rule, unless a subclass has overridden ``forward`` and kept the rule of its base."""
+    """Return the routing's rule, or None if a subclass overrides ``forward`` but not ``rule``."""
     order = type(routing).__mro__
     definer = {name: next(i for i, kind in enumerate(order) if name in vars(kind)) for name in ("forward", "rule")}
     return routing.rule() if definer["rule"] <= definer["forward"] else None

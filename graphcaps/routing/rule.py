@@ -1,11 +1,11 @@
-"""How the logits of an iteration follow from the sums before it: what a kernel has to know of a routing.
+"""A routing's rule: how the logits of an iteration follow from the sums of the iterations before.
 
 In dynamic, spherical, uniform and attention routing the logits of iteration r are
 
     b^r = prior + <u_hat, w^r>
 
-where w^r (J, *, D), here called the query, depends on the sums s of earlier iterations alone. So an engine that knows
-the rule for w runs all of them with one schedule, forward and backward. ``engines/cpu/README.md`` derives the gradient.
+where w^r (J, *, D), the query, depends only on the sums s of earlier iterations. So the same kernels run all of these
+routings, forward and backward, given the rule for w. ``engines/cpu/README.md`` derives the gradient.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 from ..functional import squash
 from ..graph.links import is_tracing
 
-MIN_NORM = 1e-12  # a sum up to this length has no direction
-MIN_SQUARED_NORM = 1e-24  # a mean square of votes' lengths up to this one counts as zero
+MIN_NORM = 1e-12  # a sum that is not longer has no direction
+MIN_SQUARED_NORM = 1e-24  # a mean squared length of votes that is not larger counts as zero
 
 
 class Rule(NamedTuple):
@@ -31,20 +31,20 @@ class Rule(NamedTuple):
     """
 
     iterations: int
-    """Passes over the votes."""
+    """The number of passes over the votes."""
     query: Literal["capsules", "directions", "sums"] = "capsules"
     kappa: Tensor | None = None
-    """Concentration > 0, () or (J,), for directions."""
+    """The concentration of ``directions``, () or (J,), > 0."""
     shown: int = 1
-    """How often an observer is handed each state. One-pass routings show theirs as often as others iterate."""
+    """The number of times that observers get each state: R for a routing that computes a single state."""
 
     @property
     def adds(self) -> bool:
-        """Whether a query is a part of the next one."""
+        """Whether each query contains the one before as a term."""
         return self.query == "capsules"
 
     def next_query(self, s: Tensor, before: Tensor, length: Tensor | None) -> Tensor:
-        """w of the next iteration from the sums s (J, *, D) and the query ``before``; length is kappa / rho (J, *)."""
+        """Return the query after ``before``, from the sums s (J, *, D). ``length`` is kappa / rho (J, *)."""
         if self.query == "capsules":
             return before + squash(s)
         if self.query == "sums":
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
         return with_length(s, length)
 
     def next_query_backward(self, s: Tensor, length: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Gradients of s and length. For capsules dw is the gradient of squash(s), which later queries are part of."""
+        """Return the gradients of s and length. For capsules, dw is the gradient through all later queries."""
         if self.query == "capsules":
             return squash_backward(s, dw), None
         if self.query == "sums":
@@ -63,14 +63,14 @@ class Rule(NamedTuple):
 
 
 def with_length(pose: Tensor, length: Tensor) -> Tensor:
-    """Vectors along ``pose`` (J, *, D) of this ``length`` (J, *). A pose below MIN_NORM becomes shorter still, so that
-    zero stays zero and gradients are finite."""
+    """Scale ``pose`` (J, *, D) to ``length`` (J, *). A pose of at most MIN_NORM is only multiplied by the length, so
+    that zero stays zero and gradients are finite."""
     n = torch.linalg.vector_norm(pose, dim=-1, keepdim=True)
     return pose * (length.unsqueeze(-1) / torch.where(n > MIN_NORM, n, 1))
 
 
 def with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of s and length from that of w = ``with_length(s, length)``."""
+    """Return the gradients of s and length from dw, the gradient of w = ``with_length(s, length)``."""
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     some = n > MIN_NORM
     n = torch.where(some, n, 1)
@@ -80,23 +80,23 @@ def with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor,
 
 
 def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
-    """kappa / rho (J, *) from the sum of |u_hat|^2 and the number of each parent's votes; 0 where all are zero."""
+    """Return kappa / rho (J, *) from each parent's sum of |u_hat|^2 and number of votes; 0 if all votes are zero."""
     mean = squares / count.clamp_min(1)
     some = mean > MIN_SQUARED_NORM
     return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
 
 
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
-    """The gradient of s (J, *, D) from that of v = s n / (1 + n^2), n = |s|; zero at s = 0, as autograd has it."""
+    """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 is infinite from 4e9 on
+    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
     slope = slope / torch.where(n > 0, n, 1)
     along = (s * dv).sum(-1, keepdim=True)
     return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)
 
 
 def squash_saving_memory(s: Tensor) -> Tensor:
-    """``squash`` whose gradient needs one tensor of s's size beside the result; autograd's needs three."""
+    """``squash`` that keeps one tensor of s's size for its gradient; autograd's keeps three."""
     return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
 
 
@@ -109,6 +109,6 @@ class _Squash(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dv: Tensor) -> Tensor:
         (s,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is asked for
+        if torch.is_grad_enabled():  # for a second derivative
             return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
         return squash_backward(s, dv)

@@ -1,6 +1,6 @@
-"""Gradients that have no gradients of their own: asking for one is an error that names the engine that has it.
+"""Errors for second derivatives through engines that have none. The message names the engine that has them.
 
-Otherwise torch would take such gradients for constants, and second derivatives would be wrong without a word.
+Without the error torch would treat the first derivatives as constants, and second derivatives would be silently wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..errors import GraphcapsError
 
 
 class SecondDerivativeError(GraphcapsError, RuntimeError):
-    """The gradient of a gradient that has none."""
+    """A second derivative through an engine that has none."""
 
 
 class _Refused(torch.autograd.Function):
-    """Gradients unchanged, and an error for theirs; the first ``reached`` tensors are what they depend on."""
+    """Return gradients unchanged, and raise in backward. The first ``reached`` tensors are those they depend on."""
 
     @staticmethod
     def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -35,13 +35,13 @@ class _Refused(torch.autograd.Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """As torch's decorator of that name, for the ``backward`` of a function that saves its inputs.
+    """Like torch's decorator of this name, but for the ``backward`` of a function that saves its inputs.
 
-    torch's refuses second derivatives only where the gradients of the outputs have gradients. These gradients depend on
-    the saved inputs too, which torch's would take for constants.
+    torch's decorator raises only if the gradients of the outputs require gradients. The gradients here depend on the
+    saved inputs too, and torch's decorator would treat these as constants.
 
     Raises:
-        SecondDerivativeError: the gradients that ``backward`` gives are differentiated.
+        SecondDerivativeError: the gradients that ``backward`` returns are differentiated.
     """
 
     @functools.wraps(backward)
@@ -59,7 +59,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _OnceDifferentiable(torch.autograd.Function):
-    """The identity, for DGL's gradients, which pass through its backward."""
+    """The identity. The gradients of DGL's operations pass through its backward, which refuses second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -73,5 +73,5 @@ class _OnceDifferentiable(torch.autograd.Function):
 
 
 def refuse_second_derivative(x: Tensor) -> Tensor:
-    """The same numbers, whose gradient's gradient is refused."""
+    """Return x; a second derivative through it raises ``SecondDerivativeError``."""
     return _OnceDifferentiable.apply(x) if x.requires_grad else x

@@ -1,6 +1,6 @@
-"""Spherical routing: a mixture of von Mises-Fisher distributions, whose logits have a scale of their own.
+"""Spherical routing: a mixture of von Mises-Fisher distributions. Its logits don't depend on the scale of the votes.
 
-Parents are directions mu. A child's couplings are the probabilities that its vote comes from each of them:
+Parents are directions mu. A child's coupling to a parent is the probability that its vote comes from that parent:
 
     rho = sqrt(mean over each parent's in-edges of |u_hat|^2)
     c   = softmax of b over each child's out-edges            (b = prior at first)
@@ -9,23 +9,23 @@ Parents are directions mu. A child's couplings are the probabilities that its vo
     b   = prior + kappa <u_hat, mu> / rho                     (not after the last iteration)
     v   = squash(s)
 
-This is expectation maximisation of the mixture of Banerjee et al. 2005 ("Clustering on the unit hypersphere using von
-Mises-Fisher distributions", JMLR 6), in which a vote is an observation of its direction u_hat / |u_hat|, of
-concentration kappa |u_hat| / rho: the longer a vote is beside the others for that parent, the surer it is.
+This is expectation maximisation for the mixture of Banerjee et al. 2005 ("Clustering on the unit hypersphere using von
+Mises-Fisher distributions", JMLR 6). A vote is an observation of its direction u_hat / |u_hat| with the concentration
+kappa |u_hat| / rho: the longer a vote is, compared with the parent's other votes, the more certain it is.
 
-Multiplying all votes for a parent by a number changes no coupling, nor does having more of them. In dynamic routing
+Scaling all votes for a parent doesn't change the couplings, and the number of votes doesn't either. In dynamic routing
 <u_hat, v> grows with the votes, v with their sum, and b with every iteration.
 
-kappa, the concentration of a vote of usual length, is how much is routed. Layers learn it. At 0 couplings are uniform,
-or what the prior says, and v is that of uniform coupling: a layer that gains nothing from routing can do without.
+kappa is the concentration of a vote of length rho. It controls how much the votes change the couplings, and layers
+learn it. At kappa = 0 couplings are uniform or follow the prior, so a layer that gains nothing can turn routing off.
 
-The neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks, ICML) is of this kind, with unit
-votes and kappa given.
+The neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks, ICML) is the special case with
+unit votes and a fixed kappa.
 
 Differs:
-    Observations of different concentration; in the paper all have that of their parent. With kappa for all, a vote that
-    says nothing would be coupled as firmly as any other.
-    The mixing weights, and the distributions' normalisers where kappa differs among parents, are left to the prior.
+    Each vote has its own concentration; in the paper it is the parent's for all. With one kappa for all, a very short
+    vote would be coupled as firmly as a long one.
+    There are no mixing weights, and no normalisers where kappa differs among parents. A prior can replace both.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from .rule import Rule, concentration_per_length, with_length
 
 
 class Spherical(Routing):
-    """A mixture of von Mises-Fisher distributions, which learns its concentration kappa: how much it routes.
+    """A mixture of von Mises-Fisher distributions with a learned concentration kappa, which sets how much it routes.
 
     Args:
-        iterations: R >= 1. The first couples uniformly, or as the prior says.
-        concentration: kappa before training, > 0: the logit of a vote of usual length that points where its parent
-            does. Start it larger, near 4, where you expect votes of several kinds.
-        rate: kappa is e^(rate exponent) and the exponent is learned: a step of Adam changes log kappa by ``rate``
-            times the learning rate.
+        iterations: R >= 1. In the first iteration couplings are uniform, or the softmax of the prior.
+        concentration: kappa before training, > 0: the logit of a vote of length rho in its parent's direction. Start
+            near 4 if you expect clearly different groups of votes.
+        rate: how fast kappa is learned. kappa is e^(rate exponent) with a learned exponent: a step of Adam changes
+            log kappa by ``rate`` times the learning rate.
     """
 
     def __init__(self, iterations: int = 3, concentration: float = 0.1, rate: float = 1.0):
@@ -66,18 +66,18 @@ class Spherical(Routing):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set kappa back to its start."""
+        """Reset kappa to its start."""
         nn.init.constant_(self.exponent, math.log(self.concentration) / self.rate)
 
     @property
     def kappa(self) -> Tensor:
-        """() > 0: the concentration as it is now."""
+        """The current concentration, () > 0."""
         return (self.rate * self.exponent).exp()
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
             squares = edges.squared_lengths(votes)  # edge numbers
-            count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), votes of each parent
+            count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), the number of votes for each parent
             length = concentration_per_length(edges.sum_to_parents(squares), count, self.kappa)
         b = prior
         for r in range(self.iterations):

@@ -1,11 +1,11 @@
-"""Uniform coupling, the control: each child gives every parent an equal part, and nothing is routed.
+"""Uniform coupling, the control: each child has the same coupling to all of its parents, and nothing is routed.
 
-    c = 1 / number of the child's out-edges           (with a prior: softmax of the prior over them)
+    c = 1 / number of the child's out-edges           (with a prior: its softmax over these edges)
     s = sum over each parent's in-edges of c u_hat
     v = squash(s)
 
-It is dynamic routing's first iteration. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing often does no
-better.
+It equals the first iteration of dynamic routing. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often
+no better.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .rule import Rule
 
 
 class Uniform(Routing):
-    """Equal couplings, the control.
+    """Uniform coupling: the same coupling for all out-edges of a child.
 
     Args:
-        iterations: the number of times that an observer sees the one state, so that traces of all routings compare.
+        iterations: how many times observers get the same state, so that traces are as long as with other routings.
     """
 
     def __init__(self, iterations: int = 3):

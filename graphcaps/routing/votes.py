@@ -1,4 +1,4 @@
-"""The votes of a call: given as a tensor, or as children and the matrices that turn them into votes."""
+"""The votes of a routing call: a tensor of votes, or children and the matrices that turn them into votes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ V = TypeVar("V", bound="Votes")
 
 @dataclass(frozen=True)
 class Votes:
-    """What all kinds of votes have in common: ``u``, from which they are made, and a way to build them."""
+    """The base class of all kinds of votes: ``u`` is the tensor that they are built from."""
 
     u: Tensor
 
     @property
     def dim(self) -> int:
-        """D, numbers in a vote."""
+        """D, the size of a vote."""
         return self.u.shape[-1]
 
     @property
     def widest(self) -> int:
-        """The most numbers in a row of what votes are made of, which a kernel holds as one vector."""
+        """The length of the longest row that a kernel holds in one vector."""
         return self.u.shape[-1]
 
     @property
     def trailing(self) -> tuple[int, ...]:
-        """The dims ``*`` between edges, or children, and numbers."""
+        """The dims ``*`` between the first dim (edges or children) and the last (the numbers of a capsule)."""
         return tuple(self.u.shape[1:-1])
 
     @property
@@ -45,7 +45,7 @@ class Votes:
         return self.u.dtype
 
     def to(self: V, target: torch.device | str | torch.dtype) -> V:
-        """The same votes on another device, or in another dtype; an index keeps its own dtype."""
+        """Return the votes on another device or in another dtype. An index keeps its dtype."""
         moved = {}
         for field in fields(self):
             x = getattr(self, field.name)
@@ -54,7 +54,7 @@ class Votes:
         return replace(self, **moved)
 
     def check(self, graph: DGLGraph) -> None:
-        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph."""
+        """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph."""
         raise NotImplementedError
 
     def tensor(self, graph: DGLGraph) -> Tensor:
@@ -63,17 +63,17 @@ class Votes:
         return self.build(graph)
 
     def build(self, graph: DGLGraph) -> Tensor:
-        """The votes (E, *, D) in the graph's edge order, not checked again."""
+        """Build the votes (E, *, D) in the graph's edge order, without checks."""
         raise NotImplementedError
 
     def grid(self, edges: Links) -> Tensor:
-        """The votes of a complete graph as (I, J, *, D), in any memory layout."""
+        """Build the votes of a complete graph as (I, J, *, D), in any memory layout."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class GivenVotes(Votes):
-    """Votes that are there already: ``u`` is u_hat (E, *, D), in the graph's edge order."""
+    """Votes given as a tensor: ``u`` is u_hat (E, *, D), in the graph's edge order."""
 
     def check(self, graph: DGLGraph) -> None:
         u_hat, num_edges = self.u, graph.num_edges()
@@ -101,15 +101,14 @@ class GivenVotes(Votes):
 class LinearVotes(Votes):
     """Votes that are a linear map of the children: u_hat_e = u_i W_e (the 2017 paper's equation 2).
 
-    An engine may use children and matrices without building the votes.
+    An engine may route them without building the votes.
 
     Args:
         u: (I, *, P) child capsules.
-        weight: one matrix per edge (E, P, D), one per type of child and parent (T, J, P, D), or one for all (P, D).
-            With types, the I children are T runs of I / T neighbours: type of child i = i // (I / T). With ``index``,
-            any number of matrices (M, P, D).
-        index: (E,) int32 or int64 in [0, M), on u's device: edge e takes the matrix ``weight[index[e]]``. It lets edges
-            share matrices in any other way, as the positions of ``graphcaps.graph.local_graph`` do.
+        weight: one matrix per edge (E, P, D), one per child type and parent (T, J, P, D), or one for all (P, D). With
+            T child types, child i has the type i // (I / T). With ``index``, any number of matrices (M, P, D).
+        index: (E,) int32 or int64 in [0, M), on u's device: edge e uses the matrix ``weight[index[e]]``. Use it if
+            edges share matrices in another way, as the positions of ``graphcaps.graph.local_graph`` do.
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
@@ -129,9 +128,9 @@ class LinearVotes(Votes):
         return max(self.weight.shape[-2:])
 
     def check(self, graph: DGLGraph) -> None:
-        """Raise ``InputError`` where shapes, dtypes or devices don't fit each other or the graph.
+        """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph.
 
-        Numbers in ``index`` are checked on the CPU only: elsewhere that would wait for the device.
+        The values of ``index`` are checked on the CPU only: on a GPU the check would wait for the device.
         """
         u, weight = self.u, self.weight
         num_children, num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
@@ -183,13 +182,13 @@ class LinearVotes(Votes):
 class MatrixVotes(Votes):
     """Votes that are matrix products of 4 x 4 poses: V_e = M_i W_e (Hinton, Sabour & Frosst 2018).
 
-    A vote takes 64 multiplications, where ``LinearVotes`` of 16 numbers take 256.
+    A vote takes 64 multiplications. A vote of ``LinearVotes`` with P = D = 16 takes 256.
 
     Args:
-        u: (I, *, 16) poses M, row by row.
+        u: (I, *, 16), the poses M_i, row by row.
         weight: (M, 4, 4), any number of matrices W.
-        index: (E,) int32 or int64 in [0, M), on u's device: edge e takes the matrix ``weight[index[e]]``.
-        shift: (I, 16) that is added to all votes of a child, or None; a constant, which gets no gradient.
+        index: (E,) int32 or int64 in [0, M), on u's device: edge e uses the matrix ``weight[index[e]]``.
+        shift: (I, 16), a constant that is added to all votes of a child, or None. It gets no gradient.
 
     >>> from graphcaps import complete_graph
     >>> votes = MatrixVotes(torch.ones(3, 5, 16), torch.ones(2, 4, 4), torch.tensor([0, 1, 0, 1, 0, 1]))
@@ -219,7 +218,7 @@ class MatrixVotes(Votes):
         return votes.unflatten(0, (edges.num_children, edges.num_parents))
 
     def _products(self) -> LinearVotes:
-        """Each pose's four rows as trailing items, which a matrix multiplies one by one."""
+        """Return the votes with each pose split into its four rows: W multiplies each row on its own."""
         return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
 
     def _shifted(self, votes: Tensor, src: Tensor) -> Tensor:
@@ -240,5 +239,5 @@ def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -
 
 
 def as_votes(votes: Votes | Tensor) -> Votes:
-    """The votes themselves, or a tensor of votes as ``GivenVotes``."""
+    """Return ``votes`` unchanged, or wrap a tensor in ``GivenVotes``."""
     return votes if isinstance(votes, Votes) else GivenVotes(votes)

@@ -1,4 +1,4 @@
-"""What runs a routing: one class of ``Edges`` per engine, chosen here unless ``with engine(...)`` names one."""
+"""The engines, which run a routing. Each is a subclass of ``Edges``; ``choose`` selects one for a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scatter import ScatterEdges
 log = logging.getLogger("graphcaps")
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, ScatterEdges]
-"""``auto`` is the first that supports a call."""
+"""``auto`` uses the first that supports the call."""
 
 NAMES = ("auto", *dict.fromkeys(kind.engine for kind in ENGINES))
 
@@ -30,13 +30,13 @@ _asked: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextlib.contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Within the block, this thread's routing runs on one engine; all engines give the same numbers, up to rounding.
+    """Run this thread's routing on one engine within the block. All engines give the same numbers, up to rounding.
 
     Args:
-        name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest one that can run.
+        name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest engine that can run the call.
 
     Raises:
-        InputError: an unknown name. Within the block, routing that the engine can't run.
+        InputError: the name is unknown, or a call within the block can't run on the engine.
 
     >>> import torch
     >>> from graphcaps import complete_graph, dynamic_routing
@@ -53,18 +53,18 @@ def engine(name: str) -> Iterator[None]:
 
 
 def asked_engine() -> str:
-    """The name that the innermost ``engine`` block of this thread has, or "auto"."""
+    """Return the engine's name in this thread's innermost ``engine`` block, or "auto"."""
     return _asked.get()
 
 
 def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
-    """The engine that routes these votes: the first in ENGINES that supports them and has the name asked for.
+    """Return the first engine in ENGINES that supports these votes and, in an ``engine`` block, has the block's name.
 
     Raises:
-        InputError: the engine asked for can't run here.
+        InputError: the block's engine can't run this call.
     """
     if not (graph.num_edges() and votes.u.numel() and votes.dim):
-        return ScatterEdges  # the kernels of the others refuse tensors without numbers
+        return ScatterEdges  # the other engines' kernels fail on empty tensors
     asked, reason = asked_engine(), ""
     for kind in ENGINES:
         if asked in ("auto", kind.engine):

@@ -1,7 +1,7 @@
-"""Sums and products along the edges of a graph whose nodes vote the same along all of them, in chunks of edges.
+"""Sums and products along edges, in chunks of edges, for nodes with the same votes along all of their edges.
 
-The votes of a chunk are gathered, used and freed, so that they never exist all at once. Each of the two operations is
-the other's gradient, so they have gradients of any order. They are written in torch, for any device.
+The votes of a chunk are gathered, used and freed, so the votes of all edges never exist at once. The gradient of each
+operation uses the other, so both have gradients of any order. They are written in torch and run on any device.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from ...graph import Links
 
-MAX_NUMBERS = 2**24  # in the votes of a chunk
+MAX_NUMBERS = 2**24  # size of a chunk's votes
 
 
 def sum_along(z: Tensor, weight: Tensor, ends: Links) -> Tensor:
-    """(N_dst, *, D): over each node's in-edges, the sum of their weights (E, *) times the source's z (N_src, *, D)."""
+    """(N_dst, *, D): for each node, the sum over its in-edges of weight (E, *) times the source's z (N_src, *, D)."""
     return _Sum.apply(z, weight, _Ends(ends.src, ends.dst, ends.num_parents))
 
 
 def products_along(z: Tensor, v: Tensor, ends: Links) -> Tensor:
-    """(E, *): on each edge <z, v> of its source's z (N_src, *, D) and its destination's v (N_dst, *, D)."""
+    """(E, *): on each edge <z, v>, with its source's z (N_src, *, D) and its destination's v (N_dst, *, D)."""
     return _Products.apply(z, v, _Ends(ends.src, ends.dst, ends.num_parents))
 
 
@@ -36,7 +36,7 @@ class _Ends(NamedTuple):
         return _Ends(self.dst, self.src, num_src)
 
     def chunks(self, like: Tensor) -> Iterator[slice]:
-        """Edges whose rows, as long as those of ``like`` (N, *), have at most MAX_NUMBERS together."""
+        """Return slices of edges. The rows of ``like`` (N, *) for a slice have at most MAX_NUMBERS numbers together."""
         step = max(1, MAX_NUMBERS // max(1, like[:1].numel()))
         return (slice(at, at + step) for at in range(0, len(self.src), step))
 

@@ -1,4 +1,4 @@
-"""Routing by batched matrix products of torch, on graphs in which every child votes once for every parent."""
+"""Routing by torch's batched matrix products, on graphs in which every child votes once for every parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .edges import Edges
 
 
 class DenseEdges(Edges):
-    """The I votes for one parent and image are the rows of one matrix.
+    """The engine for complete graphs. The I votes for one parent and image are the rows of one matrix.
 
     Edge vectors are (J, *, I, D), edge numbers (J, *, I), and each edge's parent or child is a broadcast, not a copy.
-    On a CPU rows that lie apart take twice the time of neighbouring ones, and the votes are copied once. Elsewhere they
-    stay where they are: a row of 16 numbers fills two of a GPU's units of reading, at any distance to the next.
+    On a CPU, scattered rows take twice the time of contiguous ones, so the votes are copied once. On a GPU they are not
+    copied: a row of 16 numbers fills two whole memory transactions, wherever the next row is.
     """
 
     engine = "torch"
@@ -29,7 +29,7 @@ class DenseEdges(Edges):
     def __init__(self, graph: DGLGraph, votes: Votes):
         self.ends, self.vector_dims = links(graph, votes.device), len(votes.trailing) + 2
         self.copied = votes.device.type == "cpu"
-        self.by_image = False  # whether the votes lie in memory as (I, *, J, D)
+        self.by_image = False  # whether the votes' order in memory is (I, *, J, D)
 
     def numbers_in(self, x: Tensor) -> Tensor:
         return x.unflatten(0, (self.ends.num_children, self.ends.num_parents)).movedim(0, -1)  # (J, *, I)
@@ -40,13 +40,13 @@ class DenseEdges(Edges):
     def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Tensor:
         grid = votes.grid(self.ends).to(dtype)  # (I, J, *, D)
         u_hat = grid.movedim(0, -2)  # (J, *, I, D)
-        if self.copied or grid.stride(1) == 0:  # each product would copy votes that all parents share
+        if self.copied or grid.stride(1) == 0:  # stride 0: shared votes, which each product would copy
             return u_hat.contiguous()
         self.by_image = grid.dim() > 3 and grid.stride(1) < grid.stride(2)
         return u_hat
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Products of matrices (J, *, ., .), with J and * in the order in which they are one dim of the votes."""
+        """Products of matrices (J, *, ., .), with J moved behind * if that is the votes' order in memory."""
         if not self.by_image:
             return torch.matmul(left, right)
         return torch.matmul(left.movedim(0, -3), right.movedim(0, -3)).movedim(-3, 0)

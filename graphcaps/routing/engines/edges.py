@@ -1,4 +1,4 @@
-"""The operations on edges that routings are written in; an engine is one kind of them.
+"""The operations on edges that routings are written with. Each engine implements them.
 
     child_softmax(b)          softmax over each child's out-edges
     weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
@@ -11,11 +11,11 @@
     from_children(x)          on each edge, its child's x
     from_parents(x)           on each edge, its parent's x
     has_votes()               for each parent, whether it has an in-edge
-    observe(r, b, c, v, u_hat)    hands iteration r to the observer; costs nothing without one
+    observe(r, b, c, v, u_hat)    calls the observer with iteration r; costs nothing without an observer
 
-A tensor with a number per edge is called edge numbers, one with a vector per edge edge vectors. Between ``numbers_in``
-or ``vectors_in`` and ``numbers_out`` their layout is the engine's own: (E, *) and (E, *, D) in edge order, but
-(J, *, I) and (J, *, I, D) in ``DenseEdges``. Arithmetic on them works in either; a vector's D numbers come last.
+"Edge numbers" are a tensor with a number per edge, and "edge vectors" one with a vector per edge. ``numbers_in`` and
+``vectors_in`` convert them to the engine's own layout, and ``numbers_out`` back: (J, *, I) and (J, *, I, D) in
+``DenseEdges``, but (E, *) and (E, *, D) in edge order otherwise. Elementwise arithmetic works in all; D comes last.
 
 E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 """
@@ -38,10 +38,10 @@ Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called wit
 
 
 class Edges:
-    """Base of the engines. A subclass supports some calls, and has the operations in a layout of its own."""
+    """The base class of the engines. A subclass supports some calls and implements the operations in its layout."""
 
     engine: ClassVar[str]
-    """The name in ``with graphcaps.engine(name)``; engines that divide the work between them share one."""
+    """The name in ``with graphcaps.engine(name)``. Two classes may share a name and support different calls."""
 
     observer: Observer | None = None
     observed: int = 0
@@ -49,7 +49,7 @@ class Edges:
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        """What the engine lacks to route these votes, or "" where it can."""
+        """Return what the engine needs to route these votes and lacks, or "" if it can route them."""
         raise NotImplementedError
 
     def __init__(self, graph: DGLGraph, votes: Votes):
@@ -58,9 +58,9 @@ class Edges:
     def route(
         self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
     ) -> Parents:
-        """Route by the routing's own ``forward``; prior (E, *) in edge order has the dtype to compute in.
+        """Route by the routing's ``forward``. ``prior`` (E, *) is in edge order and has the dtype of the computation.
 
-        ``coupling``: whether the result's couplings (E, *) are wanted.
+        ``coupling``: whether to return couplings (E, *).
         """
         u_hat = self.vectors_in(graph, votes, prior.dtype)
         found = self.run(routing, u_hat, self.numbers_in(prior), activation)
@@ -70,7 +70,7 @@ class Edges:
         return found._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
     def run(self, routing: Routing, u_hat: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        """The routing's ``forward`` on votes and prior in this layout."""
+        """Run the routing's ``forward`` on votes and prior that are in the engine's layout."""
         found = routing(self, u_hat, prior, activation)
         name, wanted = f"{type(routing).__name__}.forward", "Parents, or the sums s (J, *, D) alone"
         fits = isinstance(found, (Parents, Tensor))
@@ -124,9 +124,9 @@ class Edges:
         raise NotImplementedError
 
     def child_topk(self, x: Tensor, k: int) -> Tensor:
-        """Edge numbers -> bool edge numbers: the k largest of each child's out-edges; of equal ones, any.
+        """Edge numbers -> bool edge numbers: the k largest over each child's out-edges. Ties are broken arbitrarily.
 
-        Mask logits with it: ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
+        To mask logits: ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
         """
         raise NotImplementedError
 
@@ -139,11 +139,11 @@ class Edges:
         raise NotImplementedError
 
     def has_votes(self) -> Tensor:
-        """(J,) bool: parents with an in-edge."""
+        """(J,) bool: whether each parent has an in-edge."""
         raise NotImplementedError
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
-        """Hand iteration r, its logits, couplings and parents (J, *, D) to the observer, with the agreement."""
+        """Call the observer with iteration r's logits, couplings, parents (J, *, D) and agreement."""
         self.observed += 1
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())
@@ -152,7 +152,7 @@ class Edges:
 
 
 def largest_of_group(x: Tensor, group: Tensor, num_groups: int, k: int) -> Tensor:
-    """(E, *) bool: whether x (E, *) is among the k largest with the same ``group`` (E,)."""
+    """(E, *) bool: whether each x (E, *) is among the k largest in its ``group`` (E,)."""
     by_size = x.argsort(dim=0, descending=True, stable=True)
     group_by_size = group[by_size]  # (E, *)
     order = by_size.gather(0, group_by_size.argsort(dim=0, stable=True))  # group by group, the largest first
@@ -163,6 +163,6 @@ def largest_of_group(x: Tensor, group: Tensor, num_groups: int, k: int) -> Tenso
 
 
 def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:
-    """A number, or one per parent (J,), as a tensor of ``like``'s dtype and device that broadcasts with (J, *)."""
+    """Return a number, or one per parent (J,), as a tensor like ``like`` (J, *) that broadcasts with it."""
     x = torch.as_tensor(numbers, dtype=like.dtype, device=like.device)
     return x.reshape(-1, *[1] * (like.dim() - 1)) if x.dim() else x

@@ -1,6 +1,6 @@
-"""Routing in as few passes over the votes as there are iterations, by kernels that Numba compiles for the CPU.
+"""Routing on the CPU with one pass over the votes per iteration, by kernels that Numba compiles.
 
-``cpu/README.md`` has the derivation, the notation and the order in which to read the kernels.
+``cpu/README.md`` has the derivation, the notation and a reading order for the kernels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ..routing import Parents, Routing, rule_of, squashed
 from ..votes import GivenVotes, LinearVotes, Votes
 from .edges import Edges
 
-MAX_WIDTH = 256  # numbers in a row: it is one vector, and the time to compile grows with its width
+MAX_WIDTH = 256  # numbers in a row. A row is one vector, and the time to compile grows with its width
 
 
 class FusedEdges(Edges):
-    """Runs a routing by its rule alone; it has no operations for a routing's ``forward``."""
+    """Runs a routing by its rule. It has no operations for a routing's ``forward``."""
 
     engine = "fused"
 

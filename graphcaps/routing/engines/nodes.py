@@ -1,4 +1,4 @@
-"""Routing between the capsules of nodes, where the K_out votes along an edge compete, by torch on any device."""
+"""Routing between the capsules of nodes by torch, on any device. A softmax is over the K_out votes along an edge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .scatter import ScatterEdges
 
 @dataclass(frozen=True)
 class NodeVotes(Votes):
-    """Votes w_e z_ukl of capsule k of edge e = (u, v)'s source for capsule l of v.
+    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
 
     Args:
-        u: z (N_src, *, K_in, K_out, D), the same along all edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
-        scale: w, broadcastable with (E, *, K_in, K_out), by which an edge's votes are multiplied; None for 1.
+        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
+        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
         per_edge: whether each edge has its own votes.
     """
 
@@ -38,15 +38,15 @@ class NodeVotes(Votes):
 
 
 class NodeEdges(ScatterEdges):
-    """Edge numbers (E, *, K_in, K_out), parents (N_dst, *, K_out, D): a softmax is over the K_out votes along an edge.
+    """The operations for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
 
-    Edge vectors are a tensor (E, *, K_in, K_out, D), or ``NodeVotes``, which ``weighted_sum``, ``agreement`` and
-    ``squared_lengths`` never build for all edges.
+    Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
+    ``squared_lengths`` never build ``NodeVotes`` for all edges.
 
     Args:
         ends: E edges from N_src to N_dst nodes.
-        votes: what is routed.
-        reverse: (E,), the reverse of each edge, to whose agreement its own is added (mutual logits); or None.
+        votes: the votes to route.
+        reverse: (E,), the reverse of each edge, for mutual logits: both get the sum of their agreements; or None.
     """
 
     def __init__(self, ends: Links, votes: NodeVotes, reverse: Tensor | None = None):

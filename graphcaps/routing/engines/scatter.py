@@ -1,4 +1,4 @@
-"""Routing by torch's index_select and index_add, on any graph and any device; the graph may stay on the CPU."""
+"""Routing by torch's index_select and index_add, on any graph and device. The graph may be on the CPU."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ class ScatterEdges(Edges):
 
     def has_votes(self) -> Tensor:
         fed = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
-        return fed.index_fill(0, self.ends.dst, True)  # without waiting for a GPU, as counting would
+        return fed.index_fill(0, self.ends.dst, True)  # counting would wait for a GPU; this doesn't

@@ -1,1 +1,1 @@
-"""The fused engine on the CPU: passes over the votes in Numba."""
+"""The fused engine, whose passes over the votes are Numba kernels for the CPU."""

@@ -1,8 +1,8 @@
-"""What Numba's kernels take, by name: a graph's edges, its votes, and which part of both is worked on.
+"""The arguments of Numba's kernels as named tuples: a graph's edges, its votes, and the current block.
 
-Arrays are flat: (E, B) says in which order the numbers stand. k counts the edges sorted by child. Fields in capitals
-are known when a kernel is compiled: tuples of None, whose length is part of their type. A name costs nothing when the
-kernel runs, because Numba compiles it away, and a None nothing when it is called.
+All arrays are flat; a shape such as (E, B) gives the order of their numbers. k counts the edges sorted by child. Fields
+in capitals are known when a kernel is compiled: they are tuples of None, and their length is part of their type. The
+named tuples cost no time, because Numba compiles them away.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Edges(NamedTuple):
     """A graph's edges, sorted by child."""
 
     indptr: np.ndarray  # (I + 1,): the edges of child i are indptr[i]:indptr[i + 1]
-    eid: np.ndarray  # (E,): edge k in the graph's order
-    dst: np.ndarray  # (E,): its parent
-    matrix: np.ndarray  # (E,): its weight matrix
+    eid: np.ndarray  # (E,): the id of edge k in the graph
+    dst: np.ndarray  # (E,): the parent of edge k
+    matrix: np.ndarray  # (E,): the weight matrix of edge k
 
 
 class Votes(NamedTuple):
-    """Given votes; or linear ones, as children and matrices."""
+    """Given votes, or linear votes as children and matrices."""
 
     u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children
     weight: np.ndarray  # empty, or (M, P, D)
@@ -31,13 +31,13 @@ class Votes(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How votes are divided."""
+    """How the votes are divided into blocks."""
 
-    batch: int  # images, B
-    images: int  # of a block, at most
-    edges: int  # of a block, at most
-    lanes: int  # of an edge in a tile: images, rounded up to whole vectors
-    SINGLE: tuple[None, ...]  # (None,) if there is one image, and so one lane; else ()
+    batch: int  # B, the number of images
+    images: int  # the most images in a block
+    edges: int  # the most edges in a block
+    lanes: int  # numbers of an edge in a tile: a block's images, rounded up to whole vectors
+    SINGLE: tuple[None, ...]  # (None,) for one image, which has one lane; else ()
 
 
 class Block(NamedTuple):
@@ -49,13 +49,13 @@ class Block(NamedTuple):
     edge_end: int
     image_begin: int
     images: int
-    batch: int  # all images, B
+    batch: int  # B, the number of all images
     lanes: int
 
 
 class BlockVotes(NamedTuple):
     """The votes that a block reads."""
 
-    u_hat: np.ndarray  # (edges, lanes, D) made for this block, or (E, B, D) in the graph's order
-    made: bool
+    u_hat: np.ndarray  # (edges, lanes, D), made for this block; or (E, B, D) in the graph's order
+    made: bool  # whether the votes are made for this block
     D: tuple[None, ...]

@@ -1,7 +1,7 @@
-"""Dynamic and spherical routing on the CPU of given votes that lie image by image, and its gradient.
+"""Dynamic and spherical routing on the CPU for given votes that are stored image by image, and the gradient.
 
-So lie votes that are made as (B, I, J, D): ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a copy. Images
-are shared out to torch's number of threads. No sum is shared by two, so results don't depend on how many there are.
+Votes that are made as (B, I, J, D) have this layout: ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a
+copy. The images are divided among torch's threads. Threads share no sums, so results don't depend on their number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tiles import LANES
 
 
 def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> Tensor | None:
-    """The votes (E, B, D) if they lie image by image and these kernels support their graph, rule and prior."""
+    """Return the votes (E, B, D), or None unless they are stored image by image and these kernels support the call."""
     if not isinstance(votes, GivenVotes) or rule.query == "sums" or prior.requires_grad or any(prior.stride()):
         return None
     u = votes.u
@@ -40,10 +40,9 @@ def sums_by_image(
     per_square: Tensor | None = None,
     coupling: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The last s (J, B, D) of votes (E, B, D), and if they are wanted its couplings (E, B), detached.
+    """Return the last s (J, B, D) for votes u (E, B, D) and, with ``coupling``, the last couplings (E, B), detached.
 
-    Spherical routing has a ``length`` (J, B) = kappa / rho, and ``per_square``, length / sum of a parent's squared
-    votes.
+    Spherical routing has ``length`` (J, B) = kappa / rho, and ``per_square`` = length / sum of a parent's |u_hat|^2.
     """
     learning = torch.is_grad_enabled() and (u.requires_grad or (length is not None and length.requires_grad))
     sizes = graph.num_src_nodes(), graph.num_dst_nodes()
@@ -70,7 +69,7 @@ class _SumsByImage(torch.autograd.Function):
         scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
         c = empty((len(u) if keeps_couplings else 0, iterations - 1, num_parents, num_children), u)
         s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
-        D = (None,) * u.shape[-1]  # as long as it says: known when a kernel is compiled
+        D = (None,) * u.shape[-1]  # its length is D, known when a kernel is compiled
         ctx.sizes = {"D": D, "children": num_children, "parents": num_parents, "iterations": iterations}
         run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
         ctx.save_for_backward(votes, scale, per_square, c, s)
@@ -92,6 +91,6 @@ class _SumsByImage(torch.autograd.Function):
 
 
 def _ranges(images: int) -> list[tuple[int, int]]:
-    """The images of each thread."""
+    """Return the range of images of each thread."""
     parts = min(images, torch.get_num_threads())
     return [(images * part // parts, images * (part + 1) // parts) for part in range(parts)]

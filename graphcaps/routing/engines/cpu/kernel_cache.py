@@ -1,7 +1,7 @@
-"""Compiling kernels with Numba, and their cache: a folder in the user's cache, named by a hash of the sources.
+"""Compiles kernels with Numba, and caches them in a folder of the user's cache. Its name has a hash of the sources.
 
-Numba identifies a cached kernel by its own file and the processor, not by the other files that are compiled into it.
-The folder isn't beside the code: what a program writes into site-packages stays there when pip removes the package.
+The hash is needed because Numba checks only the kernel's own file for changes, not the other files compiled into it.
+The folder isn't in site-packages, because pip doesn't remove files there that a program wrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ config: Any = numba.config  # Numba's types don't declare its settings
 
 
 def hash_of(sources: Path) -> str:
-    """16 hexadecimal digits of the Python files in a folder and the compilers' versions."""
+    """Return a hash of a folder's Python files and the compilers' versions, as 16 hexadecimal digits."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for path in sorted(sources.glob("*.py")):
         digest.update(path.read_bytes())
@@ -34,7 +34,7 @@ KERNELS = f"kernels-{hash_of(Path(__file__).parent)}"
 
 
 def user_cache() -> Path:
-    """The user's folder for caches on this platform; it may not exist yet."""
+    """Return the user's folder for caches on this platform. It may not exist yet."""
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return Path(local) if local else Path.home() / "AppData" / "Local"
@@ -45,7 +45,7 @@ def user_cache() -> Path:
 
 
 def cache_folder() -> Path | None:
-    """A folder in ``NUMBA_CACHE_DIR``, or else in the user's cache; None if it can't be written."""
+    """Make a folder in ``NUMBA_CACHE_DIR``, or else in the user's cache. Return None if it can't be written."""
     try:
         folder = (Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "graphcaps") / KERNELS
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,10 +55,10 @@ def cache_folder() -> Path | None:
 
 
 def compiled(function: Callable) -> Callable:
-    """A kernel as machine code, kept on disk if possible; else each process compiles it again.
+    """Compile a kernel, and cache it on disk if possible; else each process compiles it again.
 
-    Kernels use vectors explicitly (`simd`). LLVM's passes above level 1 don't make them faster, and make those of
-    `kernels_nodes` two to four times as slow (Numba 0.68).
+    LLVM optimises at level 1 at most. The kernels use vectors explicitly (`simd`): higher levels don't make them
+    faster, and make those in `kernels_nodes` two to four times as slow (Numba 0.68).
     """
     user_folder, folder = config.CACHE_DIR, cache_folder()
     try:
@@ -70,12 +70,12 @@ def compiled(function: Callable) -> Callable:
     compile_at_user_level = kernel.compile
 
     def compile_at_level_1(signature: Any) -> Any:
-        _ = cpu_target.target_context  # create it at the user's level: the process has only one
+        _ = cpu_target.target_context  # create it at the user's level, because the whole process shares it
         with global_compiler_lock:
             level, collects = config.OPT, gc.isenabled()
             try:
                 config.OPT = type(level)(min(level, 1))
-                gc.disable()  # a compiler makes many objects, and each collection would scan all of torch's
+                gc.disable()  # compiling makes many objects, and each collection would scan all of torch's too
                 return compile_at_user_level(signature)
             finally:
                 config.OPT = level

@@ -1,14 +1,14 @@
-"""The passes of routing over the votes, children by children, for Numba; `README.md` derives them.
+"""Numba kernels: the passes of routing over the votes, by blocks of children. `README.md` derives them.
 
-A pass goes over blocks of neighbouring children, for some images at a time. An iteration does all its work on a block
-while the block's votes are in cache. Linear votes of a block are made in a buffer.
+A block is some neighbouring children and some images. An iteration does all its work on a block while the block's votes
+are in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
 
-The first arguments of each kernel are the range of children begin:end and the values that stay the same from pass to
-pass (`arguments`). Numbers of an edge (prior, c, db) are (E, B), sorted by child, and those of a parent (before, s, ds,
-v) are (J, B, D). An array may be empty if its line says so. `tiles` has the work on one block. If a kernel takes P
-itself, () for given votes, Numba leaves out the code for the other kind.
+The first arguments of each kernel are the range of children begin:end and the values that are the same in all passes
+(`arguments`). Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are
+(J, B, D). An array may be empty only if the docstring allows it. Kernels for both kinds of votes take P, which is ()
+for given votes, so that Numba leaves out the code for the other kind.
 
-A kernel is compiled for each P, D and number type, and cached on disk (`kernel_cache`).
+A kernel is compiled for each P, D and dtype, and cached on disk (`kernel_cache`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .tiles import (
 
 @compiled
 def gather_votes(begin, end, edges, votes, sizes, gathered):
-    """gathered (E, B, D), sorted by child = given votes (E, B, D), in the graph's order."""
+    """Copy given votes (E, B, D) from the graph's order into ``gathered`` (E, B, D), sorted by child."""
     eid, u, D = edges.eid, votes.u, votes.D
     images, size, last = 1 if len(sizes.SINGLE) else sizes.batch, len(D), len(eid) - 1
     for k in range(get(edges.indptr, begin), get(edges.indptr, end)):
@@ -55,8 +55,8 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
     """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; ``c`` is filled unless empty. ``start`` is SOFTMAX, or names the
-    couplings that need no logits.
+    ``prior`` and ``before`` may be empty, for zero. ``c`` is filled unless empty. ``start`` is SOFTMAX, or EQUAL or ONE
+    for couplings without logits.
     """
     indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
@@ -84,7 +84,7 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
 def iterate_backward(begin, end, edges, votes, sizes, ds, c, db_above, db, dv):
     """Given votes: the gradient through one iteration, db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
 
-    ``c`` is the iteration's, ``db_above`` that of the one after it, empty: zero. ``dv`` is summed unless empty.
+    ``c`` is this iteration's. ``db_above`` is the next iteration's db, or empty for zero. ``dv`` may be empty.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     of_block, tile = BlockVotes(votes.u, False, votes.D), sizes.edges * sizes.lanes + LANES
@@ -110,9 +110,9 @@ def iterate_backward(begin, end, edges, votes, sizes, ds, c, db_above, db, dv):
 def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, bend, du):
     """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
 
-    ``parents`` (J, B, 2R - 1, D) has ds^0, ds^1, v^0, ds^2, v^1, ... of a parent side by side: one place in the memory
-    instead of 2R - 1. db (E, B) lacks the first iteration, and so does c if ``start`` is EQUAL. ``bend`` (J, B) may be
-    empty, for zero.
+    ``parents`` (J, B, 2R - 1, D) has each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge reads
+    one place in memory instead of 2R - 1. db has no first iteration, and c has none if ``start`` is EQUAL. ``bend``
+    (J, B) may be empty, for zero.
     """
     indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
     single = len(sizes.SINGLE) > 0
@@ -146,11 +146,11 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
 def linear_backward(
     begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, db, dv, du, dweight
 ):
-    """Linear votes: the gradient through the first of ``iterations``, or with du and dweight that of the votes.
+    """Linear votes: db and dv of the first of ``iterations``; or, if du isn't empty, the gradients du and dweight.
 
-    c and db are recomputed from ``before`` and ``ds``, which hold so many iterations (one after the other, each
-    J, B, D). Either db is filled and dv += db u_hat, each unless empty; or du and dweight += the gradient that
-    `votes_gradient` has for u_hat = u W. ``adds``: whether an iteration's logits are a part of the next one's.
+    c and db are recomputed from ``before`` and ``ds``, which have these iterations one after the other, each (J, B, D).
+    Without du, db is filled and dv += db u_hat, each unless empty. With du, the gradients are added to du and dweight,
+    by du_hat as in `votes_gradient`. ``adds``: whether an iteration's logits are a term of the next ones.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0

@@ -1,13 +1,13 @@
-"""Dynamic and spherical routing of given votes that lie image by image, for Numba; `README.md` derives both.
+"""Numba kernels for dynamic and spherical routing of votes that are stored image by image; `README.md` derives both.
 
-On a complete graph an image's votes (I, J, D) are one piece of memory, often small enough for a processor's own cache.
-So all iterations of an image are made one after the other, and its votes are read from memory once. A block is LANES
-children: a vector has a number of each, and J such vectors are a tile. The last block reaches back to its full width.
-There the children that the block before had are given couplings of 0, and what is kept of them is written once more.
+On a complete graph, an image's votes (I, J, D) are contiguous and often fit into a core's own cache. So the kernels run
+all iterations of an image before the next image, and read its votes from memory once. A block is LANES children. A
+vector has one number per child, and a tile has one vector per parent. The last block overlaps the one before if LANES
+doesn't divide I. The overlapping children then count with couplings of 0, and their stored values are written twice.
 
-u is (B, I, J, D), c (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J, and s (B, R, J, D).
-``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums`` and ``couplings`` are where those of
-an image, or of its block or iteration, begin in u, s and c.
+u is (B, I, J, D) and s (B, R, J, D). c is (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J.
+``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums`` and ``couplings`` are offsets in u, s
+and c: the starts of an image, or of its current block or iteration.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .simd import (
 )
 from .tiles import LANES, VECTOR
 
-SHORTEST = 1e-12  # a sum that is no longer has no direction
+SHORTEST = 1e-12  # a sum of at most this length has no direction
 
 
 @compiled
 def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
-    """The sums s, zeros before, of all iterations of the images begin:end, and the couplings c unless empty."""
+    """Add to s (zeros before) the sums of all iterations of the images begin:end; fill the couplings c unless empty."""
     row, numbers = parents * len(D), parents * children
     tile, before, nothing = zeros(parents * LANES, u), zeros(row, u), splat(u.dtype.type(0), VECTOR)
     for image in range(begin, end):
@@ -77,12 +77,11 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
 
 @compiled
 def images_backward(begin, end, u, D, children, parents, iterations, scale, per_square, c, s, ds, du, dscale):
-    """du, and dscale (zeros before; empty for dynamic routing), from the gradient ds (B, J, D) of the last sums.
+    """Compute du and dscale from ds (B, J, D), the gradient of the last sums.
 
-    ``per_square`` (B, J) is scale / sum of squared votes, by which scale is a function of the votes.
-
-    ``of_parents`` (J, 2 R - 1, D) has ds^0, ds^1, x^0, ds^2, x^1, ... of a parent side by side, where b^r has
-    <u_hat, x^(r-1)>, and so <u_hat, x> of the iterations before in dynamic routing.
+    dscale is zeros before, and empty for dynamic routing. ``per_square`` (B, J) is scale / sum of |u_hat|^2: with it,
+    du includes the gradient through scale. ``of_parents`` (J, 2 R - 1, D) has each parent's ds^0, ds^1, x^0, ds^2, x^1,
+    ... side by side. b^r is <u_hat, x^(r-1)>, plus b^(r-1) in dynamic routing.
     """
     size, one = len(D), u.dtype.type(1)
     row, rows, numbers = parents * size, 2 * iterations - 1, parents * children
@@ -149,7 +148,7 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
 
 @inlined
 def couple(tile, u, votes, before, parents, width):
-    """tile = softmax over parents of <u_hat, before>, of a block's votes from ``votes`` on."""
+    """tile = softmax over parents of <u_hat, before>, for the block whose votes start at ``votes``."""
     size, one = len(width), u.dtype.type(1)
     top = splat(u.dtype.type(-math.inf), VECTOR)
     for j in range(parents):
@@ -168,7 +167,7 @@ def couple(tile, u, votes, before, parents, width):
 
 @inlined
 def add_block(sums, at, tile, u, votes, parents, width):
-    """Each parent's row of sums (J, D) from ``at`` on += the tile's numbers times a block's votes."""
+    """sums += the tile times a block's votes. The sums (J, D) start at ``at``."""
     size, one = len(width), u.dtype.type(1)
     step = parents * size
     for j in range(parents):
@@ -187,5 +186,5 @@ def norm(vector):
 
 @inlined
 def inverse(n, one):
-    """1 / n, or 0 for a sum that is too short to have a direction."""
+    """1 / n, or 0 if a sum of length n is too short to have a direction."""
     return one - one if n <= SHORTEST else one / n

@@ -1,10 +1,10 @@
-"""Routing of nodes, for Numba, where an edge e = (u, v) and its reverse e' = (v, u) share their logits.
+"""Numba kernels for routing among nodes in which an edge e = (u, v) and its reverse e' = (v, u) share their logits.
 
     b_e = <u_hat_e, w_v> + <u_hat_e', w_u>
 
-An iteration needs the products that the one before makes along all edges, and so each kernel call is one iteration of
-all nodes. A node's s and the products of its rows for the next iteration are made together, while its votes are in
-cache. s, w and ds are (N, R, K, D), c and db (R, rows, K). `nodes` calls these kernels.
+An iteration needs the products of the iteration before along all edges, so a kernel call runs one iteration of all
+nodes. It computes a node's s together with its rows' products for the next iteration, while the votes are in cache.
+s, w and ds are (N, R, K, D), c and db (R, rows, K). `nodes` calls these kernels.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .simd import get, load, prefetch, store, zeros
 
 @inlined
 def look_ahead_twice(rows, k, last, x, start):
-    """Prefetch a following row's votes, and the row of its reverse edge in x (rows, K), which starts at ``start``."""
+    """Prefetch the votes of a later row, and its reverse's row in x. x (rows, K) starts at ``start``."""
     look_ahead(rows, k, last)
     prefetch(x, start + get(rows.reverse, min(k + AHEAD, last)) * len(rows.K))
 
 
 @compiled
 def iterate(begin, end, rows, kappa, r, iterations, adds, s, w, squares, norm, products_of, c):
-    """Iteration r: its s, unless they are empty its couplings c, and unless it is the last, w of the next.
+    """Run iteration r: compute s, the couplings c unless c is empty, and the next iteration's w if there is one.
 
-    ``products_of`` (2, rows, K) has the products for iteration r at r % 2; those for the next are stored beside them.
-    At r = 0, which couples equally, ``squares`` and ``norm`` (N, K) are made.
+    ``products_of`` (2, rows, K) has the products for iteration r at r % 2, and gets those for r + 1 in the other half.
+    At r = 0 the couplings are equal, and ``squares`` and ``norm`` (N, K) are filled.
     """
     K, size, caps = rows.K, len(rows.K) * len(rows.D), len(rows.K)
     sums, tile = zeros(size, rows.u_hat), len(rows.source) * caps
@@ -72,11 +72,10 @@ def iterate(begin, end, rows, kappa, r, iterations, adds, s, w, squares, norm, p
 def iterate_backward(
     begin, end, rows, r, iterations, adds, s, w, ds, squares, norm, c, db, dw, dnorm, du, dkappa, dscale
 ):
-    """Iteration r: its ds, which is given where r is the last, and its db (rows, K), if r > 0.
+    """Run the backward pass of iteration r: compute ds, which is given for the last iteration, and db if r > 0.
 
-    At r = 0, du (sources, K, D) += the gradient of the votes, dkappa (N, K) is that of kappa, and unless it is empty
-    dscale (rows, K) that of the scale. dnorm (N, K) adds up from iteration to iteration, and so does dw (N, K, D) where
-    w ``adds`` up.
+    At r = 0, the votes' gradient is added to du (sources, K, D), dkappa (N, K) is filled, and dscale (rows, K) unless
+    empty. dnorm (N, K) adds up over iterations, and dw (N, K, D) too if ``adds``.
     """
     K, like, size, caps = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K)
     node_dw, change, through_rho = zeros(size, like), zeros(size, like), zeros(caps, like)

@@ -1,9 +1,9 @@
-"""Routing among the capsules of a node, for Numba: all iterations of a node while its neighbours' votes are in cache.
+"""Numba kernels for routing among a node's capsules: all iterations of a node while its neighbours' votes are in cache.
 
-A row is a capsule of an edge's source. It has a vote of D numbers for each of the node's K capsules. A node's sums over
-its rows are (K, D): s and w of each iteration, and their gradients. Nothing is kept from forward to backward: the
-backward pass recomputes the couplings. The first arguments of a kernel are its range of nodes begin:end. `nodes` has
-the formulas and describes the other arguments. `kernels_mutual` uses the same functions.
+A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. s and w of each
+iteration and their gradients are (K, D) per node. Nothing is kept for the backward pass: it recomputes the couplings.
+The first arguments of a kernel are its range of nodes begin:end. `nodes` has the formulas and describes the other
+arguments. `kernels_mutual` uses the same functions.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .simd import (
     zeros,
 )
 
-MIN_MEAN_SQUARE = 1e-24  # votes of at most this mean squared norm give kappa / rho = 0
+MIN_MEAN_SQUARE = 1e-24  # kappa / rho is 0 if the votes' mean squared norm is at most this
 MIN_NORM = 1e-12  # a sum of at most this norm has no direction
-AHEAD, LINE = 4, 16  # rows from the current one to the one that is prefetched, 16 numbers at a time
+AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used, this many numbers at a time
 
 
 @inlined
 def start_of(rows, k):
-    """Where row k begins in u_hat."""
+    """Return the start of row k in u_hat."""
     return get(rows.source, k) * len(rows.K) * len(rows.D)
 
 
@@ -52,7 +52,7 @@ def look_ahead(rows, k, last):
 
 @inlined
 def scales(rows, k):
-    """The factors (K,) of row k's votes."""
+    """Return the factors (K,) of row k's votes."""
     K = rows.K
     if len(rows.scale) > 0:
         return load(rows.scale, get(rows.eid, k) * len(K), K)
@@ -61,7 +61,7 @@ def scales(rows, k):
 
 @inlined
 def products(rows, k, parents, at):
-    """<u_hat, parent> of row k and each capsule; the ``parents`` (K, D) start at ``at``."""
+    """(K,): the products of row k's votes with ``parents`` (K, D), which start at ``at``."""
     K = rows.K
     unscaled = dots(rows.u_hat, start_of(rows, k), parents, at, splat(parents.dtype.type(0), K), rows.D)
     return multiply(unscaled, scales(rows, k))
@@ -69,13 +69,13 @@ def products(rows, k, parents, at):
 
 @inlined
 def add_votes(sums, at, factors, rows, k):
-    """sums (K, D), which start at ``at``, += row k's votes, each times its factor."""
+    """sums += row k's votes, each times its factor. The sums (K, D) start at ``at``."""
     add_rows(sums, at, multiply(factors, scales(rows, k)), rows.u_hat, start_of(rows, k), rows.D)
 
 
 @inlined
 def with_reverse(x, start, k, rows):
-    """Row k of x (rows, K), which starts at ``start``, plus the row of the reverse edge if edges have one."""
+    """Return row k of x, plus the row of the reverse edge if edges have one. x (rows, K) starts at ``start``."""
     K = rows.K
     row = load(x, start + k * len(K), K)
     if len(rows.reverse) > 0:
@@ -85,7 +85,7 @@ def with_reverse(x, start, k, rows):
 
 @inlined
 def softmax(b, K):
-    """Couplings of one row."""
+    """Return the couplings of one row: the softmax of b."""
     raised = exp(subtract(b, splat(reduce_max(b), K)))
     return divide(raised, splat(reduce_sum(raised), K))
 
@@ -104,17 +104,17 @@ def clear(x, begin, end):
 
 @inlined
 def copy(to, i, x, j, rows):
-    """(K, D) numbers of x from j on, to those of ``to`` from i on."""
+    """Copy (K, D) numbers, from j on in x, to i in ``to``."""
     for at in range(0, len(rows.K) * len(rows.D), len(rows.D)):
         store(to, i + at, load(x, j + at, rows.D))
 
 
 @inlined
 def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
-    """A node's first iteration: s (K, D), from ``at`` on, += the votes / K; ``squares`` and ``norm`` (K,), from i on.
+    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``norm``.
 
-    ``squares`` are the sums of the votes' squared norms. ``norm`` is kappa / rho, with kappa from j on, or 0 where all
-    votes are zero.
+    ``squares`` are the sums of the votes' squared norms. ``norm`` is kappa / rho, or 0 where all votes are zero.
+    s (K, D) starts at ``at``, ``squares`` and ``norm`` (K,) at i, and ``kappa`` (K,) at j.
     """
     K, D, number = rows.K, rows.D, s.dtype
     equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
@@ -133,9 +133,9 @@ def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
 
 @inlined
 def next_w(w, s, at, norm, i, adds, rows):
-    """w (K, D) of an iteration, from ``at`` on; s and w of the one before end at ``at``.
+    """Compute w (K, D) of an iteration, at ``at``, from s and w of the iteration before, which end at ``at``.
 
-    Spherical routing: s / |s| times ``norm`` (K,), which starts at i. If ``adds``, the last w plus squash(s).
+    With ``adds``, w is the last w plus squash(s); else s / |s| times ``norm`` (K,), which starts at i.
     """
     D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
     for capsule in range(len(rows.K)):
@@ -150,7 +150,7 @@ def next_w(w, s, at, norm, i, adds, rows):
 
 @inlined
 def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
-    """ds (K, D) of an iteration, from ``at`` on, from dw (K, D) of the next; dnorm (K,), from i on, += its gradient."""
+    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D). Add to dnorm (K,), at i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -172,7 +172,7 @@ def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
 
 @inlined
 def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
-    """dkappa (K,), from j on, of a node with ``count`` rows; and ``through_rho`` (K,): times a vote, du through rho."""
+    """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
     number = norm.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)
@@ -184,9 +184,9 @@ def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
 
 @inlined
 def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
-    """du += and dscale of row k. ds and w (R, K, D) start at ``at``.
+    """Add row k's gradient to du, and fill its dscale. ds and w (R, K, D) start at ``at``.
 
-    Those of iteration r in c and db (rows, K) start at begin + r * stride. ``change`` (K, D) is a buffer.
+    c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
     K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
     zero, size = change.dtype.type(0), len(change)
@@ -204,9 +204,9 @@ def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through
 
 @compiled
 def route(begin, end, rows, kappa, iterations, adds, s, c):
-    """s (N, K, D) of the last iteration and its couplings c, in the graph's order, unless c is empty.
+    """Compute s (N, K, D) of the last iteration and, unless c is empty, its couplings c in the graph's order.
 
-    c isn't written if there is one iteration, which couples equally.
+    With one iteration c isn't written: the caller fills it with equal couplings.
     """
     K, size, caps, like = rows.K, len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
     sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
@@ -227,10 +227,10 @@ def route(begin, end, rows, kappa, iterations, adds, s, c):
 
 @compiled
 def route_backward(begin, end, rows, kappa, iterations, adds, max_rows, grad, du, dkappa, dscale):
-    """The gradient of the last s, which is ``grad`` (N, K, D), through all iterations.
+    """Compute the gradients through all iterations from ``grad`` (N, K, D), the gradient of the last s.
 
-    du (sources, K, D) += that of the votes, dkappa (N, K) is that of kappa, and unless it is empty dscale (rows, K)
-    that of the scale. ``max_rows`` is the largest number of rows of a node.
+    The votes' gradient is added to du (sources, K, D). dkappa (N, K) is filled, and dscale (rows, K) unless empty.
+    ``max_rows`` is the largest number of rows of a node.
     """
     K, like = rows.K, rows.u_hat
     size, caps, stride, end_at = len(K) * len(rows.D), len(K), max_rows * len(K), iterations - 1

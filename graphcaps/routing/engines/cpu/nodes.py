@@ -5,12 +5,12 @@
     s_vl      = sum over e and k of c_ekl u_hat_ekl
     b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), or the sum of all v so far (dynamic)
 
-The other engines compute this on ``graphcaps.graph.expand(graph, K_in, K_out, "capsules")``, from the votes of all
-edges (E, K_in, K_out, D), which are never made here.
+The other engines compute this on ``graphcaps.graph.expand(graph, K_in, K_out, "capsules")``, and need the votes of all
+edges (E, K_in, K_out, D). Here these are never made.
 
-Without ``mutual``, one pass over the nodes makes all iterations, and another the gradient. With it, an edge adds its
-reverse's products to its logits, so that there is a pass for each iteration. Between passes, an edge has K products
-and, for the gradient, K couplings and K gradients of logits per iteration.
+Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With it, an edge
+adds its reverse's products to its logits, so each iteration needs a pass. Between passes, an edge keeps K products and,
+for the gradient, K couplings and K gradients of logits per iteration.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from .passes import MAX_SUMS, flat, run_on_threads, sum_of
 
 
 class Rows(NamedTuple):
-    """The capsules of edges' sources, sorted by destination: an argument of the kernels.
+    """The kernels' argument for the rows. A row is one capsule of an edge's source; rows are sorted by destination.
 
-    The lengths of fields in capitals are known when a kernel is compiled.
+    For fields in capitals, only the length matters; it is known when a kernel is compiled.
     """
 
     indptr: np.ndarray  # (N_dst + 1,): the rows of node v are indptr[v]:indptr[v + 1]
-    source: np.ndarray  # (rows,): the row's votes in u_hat, u * K_in + k; or e * K_in + k if each edge has its own
-    eid: np.ndarray  # (rows,): the row's place in the graph's order, e * K_in + k
+    source: np.ndarray  # (rows,): the place of the row's votes in u_hat, u * K_in + k, or e * K_in + k with per_edge
+    eid: np.ndarray  # (rows,): the row's place in the graph's edge order, e * K_in + k
     reverse: np.ndarray  # (rows,): the row of the reverse edge; or empty
-    u_hat: np.ndarray  # (N_src * K_in, K, D): z; or (E * K_in, K, D)
+    u_hat: np.ndarray  # z: (N_src * K_in, K, D), or (E * K_in, K, D) with per_edge
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
     K: tuple[None, ...]
     D: tuple[None, ...]
 
 
 class RowsByNode:
-    """A graph's edges sorted by destination, one row for each capsule of their source.
+    """A graph's edges sorted by destination, with one row for each capsule of an edge's source.
 
     Args:
-        graph: any with one canonical edge type.
+        graph: any graph with one canonical edge type.
         caps_in: K_in.
-        per_edge: whether each edge has votes of its own, in edge order.
+        per_edge: whether each edge has its own votes, in edge order.
         mutual: whether rows have a reverse; K_in is then 1.
     """
 
@@ -84,7 +84,7 @@ class RowsByNode:
         )
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
-        """The nodes of each thread (begin, end), with about equal numbers of rows."""
+        """Return the range of nodes (begin, end) of each thread, with about equal numbers of rows."""
         indptr = self.indptr.numpy()
         parts = torch.get_num_threads() if parts is None else parts
         cuts = np.searchsorted(indptr, np.linspace(0, indptr[-1], parts + 1)[1:-1]).tolist()
@@ -92,9 +92,9 @@ class RowsByNode:
         return list(zip(ends[:-1], ends[1:], strict=True))
 
     def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
-        """The nodes of each thread, zeros (parts, *u_hat.shape) for the gradient, and the part that each adds to.
+        """Return the nodes of each thread, zeros (parts, *u_hat.shape) for the gradient, and each thread's part.
 
-        Nodes share their neighbours' votes, so each thread needs a part of its own. An edge's own votes are one node's.
+        Nodes share their neighbours' votes, so each thread needs its own part. With ``per_edge`` they share none.
         """
         parts = min(torch.get_num_threads(), max(1, MAX_SUMS // (u_hat.numel() * u_hat.element_size())))
         ranges = self.ranges(None if self.per_edge else parts)
@@ -115,17 +115,17 @@ def route_nodes(
     per_edge: bool = False,
     get_coupling: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """s (N_dst, K_out, D) of the last iteration and, if wanted, its couplings (E, K_in, K_out), detached.
+    """Return s (N_dst, K_out, D) of the last iteration and its couplings (E, K_in, K_out), detached, or None.
 
     Args:
-        graph: any with one canonical edge type; E edges.
+        graph: any graph with one canonical edge type; E edges.
         z: (N_src, K_in, K_out, D) on the CPU, float32 or float64; with ``per_edge`` (E, K_in, K_out, D).
         scale: broadcastable with (E, K_in, K_out), or None for 1.
-        kappa: of spherical routing, () or (K_out,); None: dynamic routing.
-        iterations: R >= 1; 1 couples equally.
-        mutual: whether an edge and its reverse share their logits: each edge has a reverse, and K_in is 1.
-        per_edge: whether each edge has votes of its own.
-        get_coupling: whether couplings are wanted.
+        kappa: the concentration of spherical routing, () or (K_out,); None for dynamic routing.
+        iterations: R >= 1. With 1 all couplings are equal.
+        mutual: whether an edge and its reverse share their logits. Each edge then needs a reverse, and K_in = 1.
+        per_edge: whether each edge has its own votes.
+        get_coupling: whether to return couplings.
     """
     caps_in, caps_out, dim = z.shape[1:]
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
@@ -141,7 +141,7 @@ def route_nodes(
 
 
 class _RouteNodes(torch.autograd.Function):
-    """s (N, K, D) and the last couplings (E * K_in, K), or an empty tensor."""
+    """The autograd function for s (N, K, D) and the last couplings (E * K_in, K), which may be empty."""
 
     @staticmethod
     def forward(

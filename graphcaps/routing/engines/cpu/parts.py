@@ -1,7 +1,7 @@
-"""Functions that are compiled only as parts of kernels, which is faster than compiling them with Numba alone.
+"""Functions that are compiled only as parts of kernels. This takes less time than Numba's usual way.
 
-Numba makes machine code of each function that a kernel calls, with an entry for calls from Python, and then inlines it.
-A part is inlined before any machine code is made. So LLVM sees it once, as a piece of the kernel.
+Numba compiles each function that a kernel calls to machine code, with an entry for calls from Python, and then inlines
+it. A part is inlined before any machine code is made, so LLVM compiles it once, as a piece of the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core.typed_passes import NativeLowering
 
 
 def inlined(function: Callable) -> Callable:
-    """A part of kernels. It can neither make nor return arrays, since it counts no references (``_nrt``)."""
+    """Make ``function`` a part of kernels. It must not make or return arrays, because it counts no references."""
     without: Any = {"_nrt": False, "no_rewrites": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     part: Any = numba.njit(function, forceinline=True, error_model="numpy", pipeline_class=_Compiler, **without)
     at_types = part.get_call_template

@@ -1,4 +1,4 @@
-"""The votes between two kernels: a graph's edges sorted by child, shared out to threads, and one call per pass."""
+"""The calls of the kernels: edges are sorted by child, children are divided among threads, and a pass is one call."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .kernels import gather_votes, iterate, iterate_backward, linear_backward, v
 from .memory import empty, zeros
 from .tiles import LANES, SOFTMAX
 
-# Numbers in the votes of one tile (some images of one child), and of a block of small children.
+# The most numbers in the votes of one child's images, and in those of a block of small children.
 TILE, BLOCK = 2**15, 2**12
-MAX_SORTED_ROW = 512  # bytes of an edge's votes, up to which sorting them by child pays
-MAX_SUMS = 2**28  # bytes of all threads' own sums together
-MAX_BUFFER = 2**24  # bytes that the buffer for one child's linear votes may always take
+MAX_SORTED_ROW = 512  # bytes: up to this size of an edge's votes, sorting them by child saves time
+MAX_SUMS = 2**28  # bytes: limit for the sums of all threads together
+MAX_BUFFER = 2**24  # bytes: up to this size, buffers for one child's linear votes are always allowed
 
 
 class EdgesByChild:
-    """A graph's edges sorted by child; k counts them."""
+    """A graph's edges sorted by child. k is an edge's place in this order."""
 
     def __init__(self, graph: DGLGraph) -> None:
         src, dst = (end.cpu() for end in graph.edges(order="eid"))
@@ -43,16 +43,16 @@ class EdgesByChild:
         self._matrices: dict[tuple[int, int], torch.Tensor] = {}
 
     def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
-        """The kernels' argument.
+        """Return the argument ``edges`` of the kernels.
 
-        Each call sorts an index again, so that a changed one is never missed: 5 ns an edge, 0.3 ns if edges are
-        sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
+        The index is sorted in each call, because the caller may have changed it. This takes 5 ns an edge, or 0.3 ns if
+        edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
         matrix = self._matrices_of(weight) if index is None else self.by_child(index).to(self.eid.dtype)
         return Edges(indptr=self.indptr, eid=self.eid.numpy(), dst=self.dst.numpy(), matrix=matrix.numpy())
 
     def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
-        """(E,) number of each edge's matrix, where ``weight`` has one per edge, per type of child, or one for all."""
+        """(E,): the number of each edge's matrix. ``weight`` has one per edge, one per child type, or one for all."""
         types = weight.shape[0] if weight.dim() == 4 else 0
         key = weight.dim(), types
         if key not in self._matrices:
@@ -68,11 +68,11 @@ class EdgesByChild:
 
     @functools.cached_property
     def order(self) -> torch.Tensor:
-        """(E,) 0, 1, 2, ...: ``eid`` of votes that were sorted by child."""
+        """(E,) 0, 1, 2, ...: ``eid`` for votes that are already sorted by child."""
         return torch.arange(len(self.eid), dtype=self.eid.dtype)
 
     def ranges(self, parts: int) -> list[tuple[int, int]]:
-        """The children of each thread (begin, end), with about equal numbers of edges."""
+        """Return the range of children (begin, end) of each thread, with about equal numbers of edges."""
         if parts == 1:
             return [(0, self.num_children)]
         cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
@@ -96,7 +96,7 @@ edges_by_child = cached_per_structure(EdgesByChild)
 
 
 def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
-    """Whether one child has so many edges that room to make its votes, in each thread, is a quarter of all votes."""
+    """Whether the buffers for one child's votes, in all threads, would be over a quarter of all votes."""
     batch, parent_dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
     images, most = _block_sizes(edges, batch, parent_dim)
     number = parent_dim * votes.u.element_size()
@@ -105,18 +105,18 @@ def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
 
 
 def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int, int]:
-    """How many images and how many edges a block has at most."""
+    """Return the most images and the most edges of a block."""
     images = min(batch, max(LANES, TILE // (edges.max_degree * parent_dim) // LANES * LANES))
     return images, max(edges.max_degree, BLOCK // (images * parent_dim))
 
 
 class Passes:
-    """The votes and all that stays the same from pass to pass; calls the kernels on all threads.
+    """The votes and all other values that are the same in all passes. The methods run the kernels on all threads.
 
     Args:
         u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
         weight: empty, or the matrices of ``LinearVotes``.
-        index: None, or that of ``LinearVotes``.
+        index: None, or the index of ``LinearVotes``.
         edges: the graph's edges.
     """
 
@@ -137,13 +137,13 @@ class Passes:
         lanes = 1 if single else -(-images // LANES) * LANES
         self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(None,) if single else ())
         self.arrays = edges.arrays(weight, index)
-        self.shared = index is not None or weight.dim() != 3  # edges of several children take one matrix
+        self.shared = index is not None or weight.dim() != 3  # several children use the same matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
         self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
 
     def with_sorted_votes(self) -> Passes:
-        """These passes on a copy of the votes sorted by child, if reading them in random order would cost more."""
+        """Return passes on a copy of the votes sorted by child, or self if sorting wouldn't save time."""
         row = self.batch * self.parent_dim * self.u.element_size()
         if self.linear or self.edges.sorted or row > MAX_SORTED_ROW:
             return self
@@ -155,15 +155,15 @@ class Passes:
         return passes
 
     def sums(self) -> torch.Tensor:
-        """Zeroed sums over in-edges (threads, J, B, D)."""
+        """Return zeros (threads, J, B, D) for sums over in-edges."""
         return zeros((len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim), self.u)
 
     def numbers(self, iterations: int) -> torch.Tensor:
-        """Numbers per edge and image (iterations, E, B), by child."""
+        """Return uninitialised memory (iterations, E, B) for numbers per edge and image, sorted by child."""
         return empty((iterations, len(self.edges.eid), self.batch), self.u)
 
     def iterate(self, prior: torch.Tensor, before: torch.Tensor, c: torch.Tensor, start: int) -> torch.Tensor:
-        """One iteration; return s (J, B, D)."""
+        """Run one iteration; return s (J, B, D)."""
         parts = self.sums()
         self.run(iterate, prior=prior, before=before, c=c, s=list(parts), start=start)
         return sum_of(parts)
@@ -180,8 +180,8 @@ class Passes:
     ) -> None:
         """Fill db and the threads' dv of one iteration, each unless empty.
 
-        Given votes have c of the iteration and db of the one ``above``. Linear votes recompute both from ``before`` and
-        ds (iterations, J, B, D) of this iteration and of the later ones whose logits include this one's.
+        For given votes, c is the iteration's and ``above`` the next one's db. Linear votes recompute both from
+        ``before`` and ds (iterations, J, B, D), of this iteration and the later ones whose logits contain this one's.
         """
         if self.linear:
             logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}
@@ -202,10 +202,10 @@ class Passes:
         adds: bool = True,
         bend: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """du and dweight, or du_hat and None.
+        """Return du and dweight for linear votes, or du_hat and None for given ones.
 
-        ``adds``: whether logits add up from iteration to iteration; ``bend`` (J, B): times a given vote, what else its
-        gradient has.
+        ``adds``: whether logits add up over iterations. ``bend`` (J, B): the gradient of a given vote gets the term
+        bend u_hat.
         """
         if not self.linear:
             du = empty(self.u.shape, self.u)
@@ -216,7 +216,7 @@ class Passes:
             self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
             return du, None
         du = torch.zeros_like(self.u)
-        # Several threads add to one shared matrix: each gets its own.
+        # Several threads would add to one shared matrix, so each gets its own copy.
         parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
         per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
         logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
@@ -231,7 +231,7 @@ class Passes:
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
-    """Call ``kernel(begin, end, ...)`` on each range. For a list of tensors, the k-th call gets the k-th."""
+    """Call ``kernel(begin, end, ...)`` on each range, in threads. The k-th call gets the k-th tensor of each list."""
     shared, per_thread = {}, {}
     for name, value in arguments.items():
         if isinstance(value, list):
@@ -248,7 +248,7 @@ def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: 
     if len(ranges) == 1:
         part(0)
         return
-    # The first call of its kind compiles, and runs alone: threads would compile the same kernel together.
+    # The first call of a kind compiles the kernel, so it runs alone: else all threads would compile it.
     kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
     alone = kind not in _COMPILED
     if alone:
@@ -265,7 +265,7 @@ _COMPILED: set[tuple] = set()
 
 
 def _kind(value: Any) -> object:
-    """What makes Numba compile again: dtypes of arrays, lengths of tuples, types of numbers."""
+    """Return the properties that Numba compiles for: dtypes of arrays, lengths of tuples, types of numbers."""
     if isinstance(value, np.ndarray):
         return value.dtype.char
     return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
@@ -277,7 +277,7 @@ def pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has the pool but not its threads
+    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process inherits the pool without its threads
 
 
 def flat(tensor: torch.Tensor) -> np.ndarray:

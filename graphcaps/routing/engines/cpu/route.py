@@ -1,8 +1,8 @@
-"""Routing by a rule on the CPU, in R passes over the votes, and its gradient in R - 1 more and one write.
+"""Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
 
-`kernels` has the passes. Here are their order, what happens between them, and the autograd rule. `README.md` derives
-both. Linear votes are not built, unless one child has most of the edges. Children are shared out to torch's number of
-threads, each with its own sums, so that the order of additions is the same in every run.
+This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
+passes are in `kernels`. Linear votes are not built, unless one child has most of the edges. The children are divided
+among torch's threads, each with its own sums, so that the order of additions is the same in every run.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .tiles import EQUAL, ONE, SOFTMAX
 
 
 class Call(NamedTuple):
-    """What a call has beside its tensors."""
+    """The arguments of a call that aren't tensors."""
 
     edges: EdgesByChild
     rule: Rule
     trailing: tuple[int, ...]
     observer: Observer | None
-    coupling: bool  # whether the couplings are wanted
-    learning: bool
+    coupling: bool  # whether to return couplings
+    learning: bool  # whether a gradient will be needed
 
 
 def sums(
     graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor, observer: Observer | None, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The last sums s (J, *, D) and, if wanted, the last couplings (E, *), detached."""
+    """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
     by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
     if by_image is not None:
         length, per_square = _length_of_given(graph, by_image, rule) if rule.kappa is not None else (None, None)
@@ -77,18 +77,18 @@ class _Route(torch.autograd.Function):
         index: Tensor | None,
         call: Call,
     ) -> tuple[Tensor, Tensor]:
-        """The last s (J, B, D), and the last couplings (E, B) or nothing.
+        """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        ``length`` (J, B) is kappa / rho of spherical routing, ``per_square`` what `_length_of_given` has beside it.
+        Spherical routing has ``length`` (J, B), which is kappa / rho, and ``per_square``, see `_length_of_given`.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
         passes = given.with_sorted_votes() if rule.iterations > 1 else given
-        # A prior without strides is one number for all edges, and a constant prior leaves the softmax unchanged.
+        # A prior with zero strides is one number for all edges. Such a prior doesn't change the softmax.
         constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if constant else edges.by_child(prior)
         start = ONE if rule.query == "sums" else EQUAL if constant else SOFTMAX
-        skipped = start == EQUAL  # equal couplings aren't kept
+        skipped = start == EQUAL  # the first couplings aren't kept if they are equal
         c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
         s = empty((rule.iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
         w = zeros(s.shape, s)
@@ -108,13 +108,13 @@ class _Route(torch.autograd.Function):
             ctx.call, ctx.start, ctx.reading = call, start, passes if passes is not given else None
         coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
         ctx.mark_non_differentiable(coupling)
-        ctx.set_materialize_grads(False)  # no zeros of the couplings' size
+        ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
         return s[-1].clone(), coupling
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        """Gradients of votes (or children and matrices), prior and length from that of the last s."""
+        """Return the gradients of votes (or children and matrices), prior and length."""
         if grad is None:
             return (None,) * 7
         u, weight, prior, length, per_square, index, c, s, w = ctx.saved_tensors
@@ -131,7 +131,7 @@ class _Route(torch.autograd.Function):
             if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
                 of_r = passes.numbers(1)[0]
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            of_logits = slice(r, None if rule.adds else r + 1)  # iterations of whose logits these are a part
+            of_logits = slice(r, None if rule.adds else r + 1)  # the iterations whose logits contain those of r
             kept = nothing if passes.linear else c[r - (start == EQUAL)]
             reading.iterate_backward(prior, w[of_logits], kept, ds[of_logits], above, of_r, dw)
             if needs_prior:
@@ -142,14 +142,14 @@ class _Route(torch.autograd.Function):
             above = of_r if rule.adds else nothing
         du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            added = squash(s[:-1]) if rule.adds else w[1:]  # what an iteration adds to the query
+            added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
             bend = None if per_square is None or dlength is None else -dlength * per_square
             du, dweight = passes.gradient(prior, w, c, ds, db, added, start, adds=rule.adds, bend=bend)
         return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
 
 
 def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
-    """Hand iteration r to the observer, as often as the rule says."""
+    """Call the observer with iteration r, ``rule.shown`` times."""
     v, edges = squash(s), call.edges
     b = prior.expand(len(prior), passes.batch)
     b = b + _agreement(passes, w) if r else b
@@ -157,7 +157,7 @@ def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Te
     b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
     v = v.reshape(edges.num_parents, *call.trailing, -1)
     assert call.observer is not None
-    first = 1 if call.rule.query == "sums" else 0  # the pass for the unweighted sum is no iteration
+    first = 1 if call.rule.query == "sums" else 0  # attention's pass for the unweighted sum doesn't count as one
     for shown in range(call.rule.shown):
         call.observer(r - first + shown, b, c, v, agreement)
 
@@ -170,10 +170,10 @@ def _agreement(passes: Passes, v: Tensor) -> Tensor:
 
 
 def _length_of_given(graph: DGLGraph, votes: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
-    """kappa / rho (J, B) of given votes (E, B, D), and it divided by the sum of their squares, 0 where all are zero.
+    """Return length = kappa / rho (J, B) of votes (E, B, D), and per_square = length / sum of |u_hat|^2 (0 for 0 / 0).
 
-    Autograd takes it for a function of kappa alone, since it would make four tensors of the votes' size for the
-    squares. The gradient of the votes through it is -dlength per_square u_hat; the kernels add it to what they write.
+    For autograd, length depends on kappa alone, because autograd would need four tensors of the votes' size for the
+    squares. The kernels add the votes' gradient through length, which is -dlength per_square u_hat.
     """
     ends = links(graph, votes.device)
     squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
@@ -184,13 +184,13 @@ def _length_of_given(graph: DGLGraph, votes: Tensor, rule: Rule) -> tuple[Tensor
 
 
 def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
-    """(J, B): for each parent the sum of |u_hat|^2 over its in-edges, of children (I, B, P)."""
+    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children are (I, B, P)."""
     u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
     if weight.dim() == 2:
         of_child = (u @ weight).square().sum(-1)  # (I, B)
         return _sum_to_parents(of_child.index_select(0, ends.src), ends)
     if ends.complete and votes.index is None:
-        # |u W|^2 = <u u^T, W W^T>. The u u^T of children that share W can be added up first.
+        # |u W|^2 = <u u^T, W W^T>, so the u u^T of children that share W are added first.
         if weight.dim() == 4:
             by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
         else:
@@ -205,7 +205,7 @@ def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
 
 
 class _LengthOfLinear(torch.autograd.Function):
-    """kappa / rho of linear votes, by torch's gradients. Second derivatives are refused: they would lack `_Route`'s."""
+    """kappa / rho of linear votes, with torch's gradients. Second derivatives are refused, as in `_Route`."""
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor, index: Tensor | None, graph: DGLGraph) -> Tensor:

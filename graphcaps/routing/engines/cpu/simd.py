@@ -1,14 +1,14 @@
-"""Vectors of the processor for Numba: a row of numbers is loaded, computed with and stored as one value.
+"""SIMD vectors for Numba: a row of numbers is loaded, computed with and stored as one value.
 
-A loop over the D numbers of a vote compiles to scalar code, because LLVM can't rule out that two arrays overlap, and
-because an index that may be negative turns a run of numbers into scattered ones. With these functions an index counts
+With plain Numba, a loop over the D numbers of a vote compiles to scalar code: LLVM can't rule out that two arrays
+overlap, and a possibly negative index hides that the numbers are contiguous. In these functions an index always counts
 from the array's start, and loaded numbers stay in registers. They check no bounds.
 
     y = load(votes, at, width)           # a vector of len(width) numbers; width is a tuple, its length part of the type
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
-Each function takes float32 and float64.
+All functions work with float32 and float64.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import populate_array
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
-_DATA = default_manager[types.Array(types.float32, 1, "C")].get_field_position("data")  # in LLVM's value of an array
+_DATA = default_manager[types.Array(types.float32, 1, "C")].get_field_position("data")  # place in LLVM's array struct
 
 
 class Vector(types.Type):
-    """Numba's type of ``lanes`` numbers of ``dtype``."""
+    """The Numba type of a vector: ``lanes`` numbers of ``dtype``."""
 
     def __init__(self, dtype, lanes):
         super().__init__(name=f"vector({dtype}, {lanes})")
@@ -41,7 +41,7 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def _code(emit):
-    """A code generator for Numba that calls ``emit(builder, *values)``, with LLVM's values of the arguments."""
+    """Return a code generator for Numba. It calls ``emit(builder, *values)`` with the LLVM values of the arguments."""
 
     def generate(context, builder, signature, args):
         value = emit(builder, *args)
@@ -52,7 +52,7 @@ def _code(emit):
 
 @intrinsic
 def get(typing, x, i):
-    """``get(x, i)``: x[i]; integers as int64."""
+    """``get(x, i)``: x[i], with integers as int64."""
     integer = isinstance(x.dtype, types.Integer)
 
     def emit(builder, array, index):
@@ -70,7 +70,7 @@ def put(typing, x, i, number):
 
 @intrinsic
 def zeros(typing, count, x):
-    """``zeros(count, x)``: ``count`` zeros of x's type, in new memory. ``np.zeros`` takes longer to compile."""
+    """``zeros(count, x)``: a new array of ``count`` zeros with x's dtype. ``np.zeros`` takes longer to compile."""
     made = types.Array(x.dtype, 1, "C")
 
     def generate(context, builder, signature, args):
@@ -101,9 +101,9 @@ def store(typing, x, i, vector):
 
 @intrinsic
 def store_nontemporal(typing, x, i, vector):
-    """``store_nontemporal(x, i, vector)``: a ``store`` of whole cache lines that won't be read soon.
+    """``store_nontemporal(x, i, vector)``: a ``store`` that bypasses the cache, for rows that won't be read soon.
 
-    x starts at a cache line, as `memory.empty` does. Rows that aren't whole lines (64 bytes each) are stored as usual.
+    x must start at a cache line, as from `memory.empty`. Rows that aren't whole lines (64 bytes) are stored as usual.
     """
     whole_lines = vector.lanes * x.dtype.bitwidth // 8 % 64 == 0
 
@@ -117,9 +117,9 @@ def store_nontemporal(typing, x, i, vector):
 
 @intrinsic
 def add_rows(typing, sums, at, factors, x, i, width):
-    """``add_rows(sums, at, factors, x, i, width)``: each row of sums, from ``at`` on, += its factor times that of x.
+    """``add_rows(sums, at, factors, x, i, width)``: each row of sums += its factor times the same row of x.
 
-    There are as many rows, of len(width) numbers each, as lanes of ``factors``.
+    Each lane of factors has one row of len(width) numbers. The rows start at ``at`` in sums and at i in x.
     """
     size = len(width)
 
@@ -135,7 +135,7 @@ def add_rows(typing, sums, at, factors, x, i, width):
 
 @intrinsic
 def select_first(typing, count, x, y):
-    """``select_first(count, x, y)``: the first ``count`` lanes of x, then those of y."""
+    """``select_first(count, x, y)``: the first ``count`` lanes from x, and the others from y."""
 
     def emit(builder, count, first, rest):
         counts = _splat(builder, builder.trunc(count, _INT), x.lanes)
@@ -146,14 +146,14 @@ def select_first(typing, count, x, y):
 
 @intrinsic
 def prefetch(typing, x, i):
-    """``prefetch(x, i)``: bring the cache line of x[i] nearer; changes nothing."""
+    """``prefetch(x, i)``: load the cache line of x[i] into the nearest cache."""
 
     def emit(builder, array, index):
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         pointer = builder.bitcast(_element(builder, array, index), byte)
-        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # for reading, into the nearest cache, data
+        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # read, into the nearest cache, of data
 
     return types.void(x, i), _code(emit)
 
@@ -167,7 +167,7 @@ def splat(typing, number, width):
 
 @intrinsic
 def fma(typing, a, x, y):
-    """``fma(a, x, y)``: a x + y; ``a`` is a number or a vector."""
+    """``fma(a, x, y)``: a x + y, where a is a number or a vector."""
 
     def emit(builder, factor, *vectors):
         return _fma(builder, factor if isinstance(a, Vector) else _splat(builder, factor, x.lanes), *vectors)
@@ -191,10 +191,10 @@ maximum = _lane_by_lane(lambda *args: _maximum(*args))  # maximum(x, y): the lar
 
 @intrinsic
 def exp(typing, x):
-    """``exp(x)``: exp of each lane, for x <= 0 (else undefined, or NaN); within 2 units in the last place.
+    """``exp(x)``: exp of each lane for x <= 0, within 2 units in the last place. NaN gives NaN; x > 0 is undefined.
 
-    exp(x) = 2^n exp(r) with n = round(x / ln 2), and the Taylor series of exp(r) for |r| <= ln 2 / 2, whose first
-    omitted term is below a tenth of a unit. Below the smallest normal number it gives 0.
+    exp(x) = 2^n exp(r) with n = round(x / ln 2). exp(r) is a Taylor series for |r| <= ln 2 / 2; its first omitted term
+    is below a tenth of a unit. Results below the smallest normal number are 0.
     """
     return x(x), _code(_exp)
 
@@ -207,9 +207,9 @@ def dot(typing, x, y):
 
 @intrinsic
 def dots(typing, x, ix, y, iy, z, width):
-    """``dots(x, ix, y, iy, z, width)``: z + the products <x, y> of as many rows of D as z has lanes.
+    """``dots(x, ix, y, iy, z, width)``: z + the products <x, y> of rows, one row per lane of z.
 
-    The lanes of all products are added up together, two vectors' halves at a time, until each lane is a sum.
+    The lanes of all products are added together, by halves of two vectors, until each lane is a sum.
     """
     size, lanes = len(width), z.lanes
 
@@ -225,7 +225,7 @@ def dots(typing, x, ix, y, iy, z, width):
 
 @intrinsic
 def dots_with(typing, x, ix, stride, y, width):
-    """``dots_with(x, ix, stride, y, width)``: the products <x, y> of one y and len(width) rows of x, a stride apart."""
+    """``dots_with(x, ix, stride, y, width)``: <x, y> of a vector y and len(width) rows of x, ``stride`` apart."""
 
     def emit(builder, x, at, stride, y, _):
         products = []
@@ -245,11 +245,11 @@ def reduce_sum(typing, x):
 
 @intrinsic
 def reduce_max(typing, x):
-    """``reduce_max(x)``: the largest of the lanes."""
+    """``reduce_max(x)``: the largest lane."""
 
     def emit(builder, rest):
         while rest.type.count > 1:
-            half = (rest.type.count + 1) // 2  # the two halves of an odd number share the middle lane
+            half = (rest.type.count + 1) // 2  # the halves of an odd count share the middle lane
             starts = 0, rest.type.count - half
             rest = _maximum(builder, *(_lanes(builder, rest, rest, range(at, at + half)) for at in starts))
         return builder.extract_element(rest, _INT(0))
@@ -281,12 +281,12 @@ def _constant(kind, values):
 
 
 def _lanes(builder, x, y, lanes):
-    """A vector of some lanes of x and y; the numbers of y's lanes follow those of x's."""
+    """Return a vector of some lanes of x and y. y's lanes are numbered after those of x."""
     return builder.shuffle_vector(x, y, _constant(_INT, lanes))
 
 
 def _sums(builder, parts, kind):
-    """A vector whose lanes are the sums of the parts' lanes, one part each."""
+    """Return a vector with one lane per part: the sum of the part's lanes."""
     lanes = kind.count
     while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
         half = parts[0].type.count // 2
@@ -302,7 +302,7 @@ def _sums(builder, parts, kind):
         joined = range(2 * parts[0].type.count)
         parts = [_lanes(builder, *pair, joined) for pair in zip(parts[::2], parts[1::2], strict=True)]
     while group > 1:
-        group //= 2  # of each run of 2 group lanes, the first half is added to the second
+        group //= 2  # in each run of 2 * group lanes, add the halves
         of_halves = [[lane for lane in range(2 * lanes) if lane // group % 2 == half] for half in (0, 1)]
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
@@ -329,7 +329,7 @@ def _sum(builder, vector):
     return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
 
 
-# By number type: digits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest number.
+# By LLVM type: bits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest normal number.
 _EXP_CONSTANTS = {
     "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
     "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
@@ -345,7 +345,7 @@ def _exp(builder, x):
 
     tiny = builder.fcmp_ordered("<", x, every(smallest))
     x = builder.select(tiny, every(0.0), x)
-    shifter = every(1.5 * 2.0**digits)  # adding it rounds to whole numbers and leaves them in the last digits
+    shifter = every(1.5 * 2.0**digits)  # adding it rounds to an integer, which is then in the last bits
     shifted = _fma(builder, x, every(1.4426950408889634), shifter)
     n = builder.fsub(shifted, shifter)
     r = _fma(builder, n, every(-high), x)

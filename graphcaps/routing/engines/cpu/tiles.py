@@ -1,8 +1,8 @@
-"""What the passes of `kernels` do to one block: the edges of neighbouring children, for some of the images.
+"""The work of the passes in `kernels` on one block: the edges of neighbouring children, for some of the images.
 
-A tile holds a number per edge of a block and lane, with a lane per image, in vectors of 16. If there is only one image
-there is one lane, and 16 edges make a vector. To the end of the last vector there is room. ``b`` and ``c`` are such
-tiles here, and so are their gradients. All functions are compiled into the kernels.
+A tile has a number for each edge and image of a block, in vectors of 16. An edge's images are rounded up to whole
+vectors (its lanes). With a single image an edge has one lane, and a vector holds 16 edges. A tile is long enough for
+its last vector. ``b``, ``c`` and their gradients are tiles here. All functions are inlined into the kernels.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .simd import (
 LANES = 16
 VECTOR = (None,) * LANES
 SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
-AHEAD = 32  # edges from the one that is worked on to the one whose vote, and whose parent, is prefetched
+AHEAD = 32  # an edge's vote and parent are prefetched this many edges before it is worked on
 
 
 @inlined
 def constant(sizes):
-    """The same sizes, those of one image as constants."""
+    """Return the sizes, as compile-time constants for a single image."""
     single = len(sizes.SINGLE) > 0
     batch, images, lanes = (1, 1, 1) if single else (sizes.batch, sizes.images, sizes.lanes)
     return Sizes(batch, images, sizes.edges, lanes, sizes.SINGLE)
@@ -47,7 +47,7 @@ def constant(sizes):
 
 @inlined
 def block_end(child, end, indptr, most):
-    """The end of a block that starts at this child: as many children as have ``most`` edges, at least one."""
+    """Return the end of the block that starts at this child: at least one child, and else at most ``most`` edges."""
     stop = child + 1
     while stop < end and get(indptr, stop + 1) - get(indptr, child) <= most:
         stop += 1
@@ -56,7 +56,7 @@ def block_end(child, end, indptr, most):
 
 @inlined
 def block_at(child, stop, image, indptr, sizes):
-    """The block of children child:stop from this image on."""
+    """Return the block of children child:stop that starts at this image."""
     images = min(sizes.images, sizes.batch - image)
     begin, end = get(indptr, child), get(indptr, stop)
     return Block(child, stop, begin, end, image, images, sizes.batch, sizes.lanes)
@@ -75,7 +75,7 @@ def clear(tile, block):
 
 @inlined
 def load_tile(tile, block, numbers):
-    """Copy a tile out of numbers (E, B)."""
+    """Copy the block's part of ``numbers`` (E, B) into the tile."""
     for k in range(block.edge_begin, block.edge_end):
         row, at = (k - block.edge_begin) * block.lanes, k * block.batch + block.image_begin
         for x in range(block.images):
@@ -84,7 +84,7 @@ def load_tile(tile, block, numbers):
 
 @inlined
 def store_tile(tile, block, numbers):
-    """Copy a tile into numbers (E, B)."""
+    """Copy the tile into the block's part of ``numbers`` (E, B)."""
     for k in range(block.edge_begin, block.edge_end):
         row, at = (k - block.edge_begin) * block.lanes, k * block.batch + block.image_begin
         for x in range(block.images):
@@ -99,9 +99,9 @@ def copy_tile(to, tile, block):
 
 @inlined
 def add_matrix_product(y, iy, x, ix, row_stride, term_stride, w, iw, rows, terms, width):
-    """y (rows, D) += X (rows, terms) w (terms, D), four rows at a time: each row of w is loaded once for four products.
+    """y (rows, D) += X (rows, terms) w (terms, D), by four rows, so that a row of w is loaded once for four products.
 
-    X[row, term] is x[ix + row * row_stride + term * term_stride]: X lies as it is, or transposed.
+    X[row, term] is x[ix + row * row_stride + term * term_stride], so X may be transposed in memory.
     """
     size = len(width)
     for row in range(0, rows - 3, 4):
@@ -125,7 +125,7 @@ def add_matrix_product(y, iy, x, ix, row_stride, term_stride, w, iw, rows, terms
 
 @inlined
 def make_votes(u_hat, block, edges, votes):
-    """The linear votes of a block (edges, lanes, D)."""
+    """Fill u_hat (edges, lanes, D) with the linear votes of a block."""
     indptr, matrix, u, weight, D = edges.indptr, edges.matrix, votes.u, votes.weight, votes.D
     child_dim, parent_dim = len(votes.P), len(D)
     zero = splat(u_hat.dtype.type(0), D)
@@ -140,7 +140,7 @@ def make_votes(u_hat, block, edges, votes):
 
 @inlined
 def add_agreement(tile, block, edges, votes, parents, offset):
-    """tile += <u_hat, the parent's row>, with rows (J, B, D) in ``parents`` from ``offset`` on."""
+    """tile += <u_hat, the parent's row>. The rows (J, B, D) start at ``offset`` in ``parents``."""
     eid, dst, u_hat, D = edges.eid, edges.dst, votes.u_hat, votes.D
     size, last = len(D), len(eid) - 1
     for k in range(block.edge_begin, block.edge_end):
@@ -161,7 +161,7 @@ def add_agreement(tile, block, edges, votes, parents, offset):
 
 @inlined
 def add_votes(sums, tile, block, edges, votes):
-    """Each parent's row of sums (J, B, D) += the tile's number times u_hat."""
+    """Each edge adds its number in the tile times u_hat to its parent's row of sums (J, B, D)."""
     eid, dst, u_hat, D = edges.eid, edges.dst, votes.u_hat, votes.D
     size, last = len(D), len(eid) - 1
     for k in range(block.edge_begin, block.edge_end):
@@ -177,15 +177,14 @@ def add_votes(sums, tile, block, edges, votes):
             store(sums, to, fma(get(tile, at + x), load(u_hat, row + x * size, D), load(sums, to, D)))
 
 
-# The last vector of a child in a tile may reach into the next child's numbers, and that of the last child beyond the
-# block: a tile has room for it. So a tile is not changed in place: what is written too far into the other tile, the
-# next child overwrites. (Vectors stored in part would do as well, but the processor waits for them when the next child
-# is loaded.)
+# A child's last vector may extend into the next child's numbers, or beyond the block's end, where a tile has room. So
+# the functions below write into another tile than they read: the next child overwrites the surplus numbers there.
+# (Partial stores would work in place, but the processor waits for them when the next child is loaded.)
 
 
 @inlined
 def softmax(c, b, begin, end, lanes):
-    """c = softmax of b over the edges of one child, which are [begin:end] of both."""
+    """c = softmax of b over the edges of one child, at [begin:end] in both."""
     least, zero, one = c.dtype.type(-np.inf), c.dtype.type(0), c.dtype.type(1)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
@@ -205,7 +204,7 @@ def softmax(c, b, begin, end, lanes):
 
 @inlined
 def softmax_backward(db, above, c, dc, begin, end, lanes):
-    """db = above + c (dc - sum of c dc) over the edges of one child, which are [begin:end] of each."""
+    """db = above + c (dc - sum of c dc) over the edges of one child, at [begin:end] in each."""
     zero, one = splat(c.dtype.type(0), VECTOR), c.dtype.type(1)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
@@ -222,7 +221,7 @@ def softmax_backward(db, above, c, dc, begin, end, lanes):
 
 @inlined
 def couple(c, b, block, edges, votes, prior, before, offset):
-    """c = softmax(b), b = prior + <u_hat, before>, with ``before`` from ``offset`` on."""
+    """c = softmax(b), b = prior + <u_hat, before>. The rows ``before`` start at ``offset``."""
     clear(b, block)
     if len(prior) > 0:
         load_tile(b, block, prior)
@@ -245,7 +244,7 @@ def couple_equally(c, block, indptr, start):
 
 @inlined
 def couple_backward(db, above, c, dc, block, edges, votes, ds, offset):
-    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>, with ``ds`` from ``offset`` on."""
+    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>. The rows ds start at ``offset``."""
     clear(dc, block)
     add_agreement(dc, block, edges, votes, ds, offset)
     for i in range(block.child_begin, block.child_end):
@@ -255,7 +254,7 @@ def couple_backward(db, above, c, dc, block, edges, votes, ds, offset):
 
 @inlined
 def add_parents(du_hat, tile, block, dst, parents, offset, width):
-    """du_hat (edges, lanes, D) += the tile's number times the parent's row, with ``parents`` from ``offset`` on."""
+    """du_hat (edges, lanes, D) += the tile's number times the parent's row. The rows start at ``offset``."""
     size = len(width)
     for k in range(block.edge_begin, block.edge_end):
         parent = offset + (get(dst, k) * block.batch + block.image_begin) * size
@@ -268,7 +267,7 @@ def add_parents(du_hat, tile, block, dst, parents, offset, width):
 
 @inlined
 def make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes):
-    """du += du_hat W^T and dW += u^T du_hat; ``transposed`` is room for W^T."""
+    """du += du_hat W^T and dW += u^T du_hat. ``transposed`` is a buffer for W^T."""
     indptr, matrix, u, weight, P, D = edges.indptr, edges.matrix, votes.u, votes.weight, votes.P, votes.D
     child_dim, parent_dim, images = len(P), len(D), block.images
     for i in range(block.child_begin, block.child_end):
