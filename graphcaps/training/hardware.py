@@ -33,7 +33,7 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
         torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may have other settings
+        AcceleratorState._reset_state(reset_partial_state=True)  # a second training may have other settings
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
 
 
