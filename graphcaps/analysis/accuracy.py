@@ -53,7 +53,7 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Three counts (J,) int64 per class: images of it, those of them whose answer has it, all answers with it."""
+        """Image counts (J,) int64 for each class: it is in the labels, in labels and answer, in the answer."""
         shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
         return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 

@@ -43,7 +43,7 @@ class CapsuleUsage:
 
     Lengths are the largest over all images; relative couplings are the largest over all images and edges of the
     capsule. Child i has type i // (I / num_types). ``weighted_entropy`` is the mean of entropy / undecided over images
-    and children with two edges or more, weighted by the child's length: the choice of a short child doesn't matter.
+    and children with two edges or more, weighted by the child's length, because short children matter little.
     """
 
     num_images: int

@@ -1,9 +1,9 @@
 """Ink assignment in images of overlapping objects: is each child coupled with the object at its field's centre?
 
-A child counts in an image if the pixel at the centre of its field has ink (brightness >= ``INK``) of exactly one
-object. It is right if its coupling with that object's class is larger than its couplings with the other objects'
-classes, and half right if it is as large. So with two objects, equal couplings are right by 1/2. Children are weighted
-by their length. True layers and classes are used, so the network's answer doesn't matter.
+A child counts in an image if the pixel at the centre of its field has ink of one object, with brightness >= ``INK``,
+and no ink of the others. The child is right if its coupling with that object's class is larger than its couplings with
+the other objects' classes. It is half right if they are equal, so equal couplings score 1/2 for two objects. Children
+are weighted by their length. True layers and classes are used, so the network's answer doesn't matter.
 
 Two other measures replace the couplings, at the same pixels and with the same weights: the brightness of each object's
 reconstruction, and the saliency, that is how much the length of each class capsule depends on the pixel.
@@ -40,7 +40,7 @@ def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_
     """Measure all images of ``batches``, which are layers of several objects; restore the network's mode at the end.
 
     Raises:
-        InputError: all children have the same field, or no field's centre has ink of exactly one object.
+        InputError: all children have the same field, or no child counts in any image.
     """
     rows, columns = model.centres()
     expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
@@ -97,7 +97,7 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
     Images are (N, C, H, W) in [0, 1] and classes (N, K). Shares are (N, K, H, W) in [0, 1], with sum 1 over classes.
     """
     lengths, c, _ = _routed(model, images, classes)
-    rows, columns = (each.unique() for each in model.centres())  # ascending; h and w of them
+    rows, columns = (each.unique() for each in model.centres())  # ascending, (h,) and (w,)
     shape = (len(lengths) // (len(rows) * len(columns)), len(rows), len(columns))
     given = (lengths.unsqueeze(1) * c).unflatten(0, shape).sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
     shares = given / given.sum(dim=1, keepdim=True).clamp_min(1e-12)

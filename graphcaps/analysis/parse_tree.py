@@ -5,8 +5,8 @@ training. The credits of a parent sum to <s, v> = |s| |v|, because s is the sum 
 same direction. A vote against the parent has a negative credit. Short parents have little credit, so most credit
 belongs to the long parents, one or several. No threshold on the parents' lengths is needed.
 
-This holds for dynamic, uniform and attention routing. For other routings, credits are contributions along v, but don't
-add up to its length; see ``NOTES``.
+This holds for dynamic, uniform and attention routing. If a routing scales a pose to the parent's activation, credits
+are still contributions along v, but don't add up to its length; see ``NOTES``.
 """
 
 from __future__ import annotations

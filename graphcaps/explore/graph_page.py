@@ -89,7 +89,7 @@ def explore_graph(
         if given is not None:
             expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
     with torch.no_grad():
-        conv.capsules(graph, feat, edge_weight, False)  # raises an error for what doesn't fit
+        conv.capsules(graph, feat, edge_weight, False)  # raises an error if the arguments don't fit the layer
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))

@@ -3,7 +3,7 @@
     one object    images (B, C, H, W), labels (B,) int64
     K objects     layers (B, K, C, H, W), one object per layer, labels (B, K) int64, rows ascending; the network's input
                   is the overlay of the layers
-    any number    images (B, C, H, W), labels (B, J) of 0 and 1; here as bool, to tell them from class numbers
+    any number    images (B, C, H, W), labels (B, J) of 0 and 1; here as bool, unlike class numbers
 
 Only this file distinguishes the three cases.
 """
@@ -27,7 +27,7 @@ def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
 
     Args:
         lengths: (B, J), lengths of the class capsules.
-        objects: K in [1, J]; None: any number of classes, all whose capsules are longer than 0.5.
+        objects: K in [1, J]; None: the answer is all classes whose capsules are longer than 0.5.
 
     Returns:
         (B,) int64 for K = 1; (B, K) int64, each row ascending, for K > 1; (B, J) bool for any number.

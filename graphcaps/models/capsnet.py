@@ -61,7 +61,7 @@ class ChoosingOutput(NamedTuple):
 
 
 class CapsNet(ImageNetwork):
-    """A capsule network for images; ``from_preset`` builds those of papers.
+    """A capsule network for images; ``from_preset`` builds one of the presets.
 
     Args:
         stem: image (B, C, H, W) -> features.

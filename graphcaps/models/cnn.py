@@ -27,7 +27,7 @@ DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
 
 class CNNOutput(NamedTuple):
-    """scores (B, J) in [0, 1]: the softmax of logits (B, J)."""
+    """scores (B, J) in [0, 1], the softmax of logits (B, J)."""
 
     scores: torch.Tensor
     logits: torch.Tensor
@@ -88,7 +88,7 @@ class CNN(ImageNetwork):
             name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
             image_shape: (C, H, W).
             num_classes: J.
-            objects: 1; a softmax gives one answer.
+            objects: must be 1, because a softmax gives one answer.
 
         Raises:
             InputError: an unknown name, images that are too small for the preset, or ``objects`` > 1.

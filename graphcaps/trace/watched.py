@@ -141,7 +141,7 @@ class Watched:
 
         Args:
             path: the file to write (.gif, .mp4, .png, .svg or .pdf); its path is returned. None: return a matplotlib
-                figure of the last iteration of training instead.
+                figure of the last iteration instead.
             layer: name of a layer; None: the last layer in ``names``.
             options: options of ``graphcaps.viz.picture``, such as ``over`` and ``image``.
         """
@@ -192,9 +192,9 @@ class Watched:
     def scalars(self) -> dict[str, float]:
         """Numbers for TensorBoard, W&B or a log: means over images after each layer's last iteration.
 
-        ``NAME/entropy`` is the coupling entropy in nats; ``NAME/undecided``, its ratio to the entropy of equal
-        couplings; ``NAME/agreement``, that of votes with parents, weighted by couplings; ``NAME/length``, the length of
-        the longest parent.
+        ``NAME/entropy`` is the coupling entropy in nats. ``NAME/undecided`` is its ratio to the entropy of equal
+        couplings. ``NAME/agreement`` is the agreement of votes with their parents, weighted by couplings.
+        ``NAME/length`` is the length of the longest parent.
         """
         numbers = {}
         for name, trace in self.traces().items():

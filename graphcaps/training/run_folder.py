@@ -64,7 +64,7 @@ class Run:
 
     @property
     def pretrained(self) -> bool:
-        """Whether it comes with graphcaps."""
+        """Whether this is a network that comes with graphcaps."""
         return self.path.parent == PRETRAINED
 
     @classmethod

@@ -28,7 +28,7 @@ class Learner(NamedTuple):
 
 
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
-    """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
+    """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
 
     With several processes on GPUs, batch normalisation uses the images of all processes. On CPUs, torch has no such
     layer, and each process uses its own images.
