@@ -44,8 +44,7 @@ def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
 def _deep(channels: int, size: Size) -> Front:
     """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
     stem = nn.Sequential(*_convolutions((channels, 64, 5, 1), (64, 64, 3, 2)))
-    # Untrained batch normalisation in eval mode doesn't rescale: with small features, the capsules of the later layers
-    # would have lengths near 0. This initialisation keeps the scale of the features.
+    # Keep the features' scale: untrained batch normalisation doesn't, and later capsules would have lengths near 0.
     for conv in (stem[0], stem[3]):
         nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
     return Front(stem, PrimaryCaps(64, 16, 8, 3, 1), between=((16, 3, 2), (16, 3, 1)))

@@ -47,8 +47,7 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
             it has at most as many numbers per image. The trace's ``about`` lists omissions.
 
     Returns:
-        ``Watched``, for one or more ``with`` blocks. Index it by a layer's name for the ``RoutingTrace`` of the last
-        call.
+        ``Watched``, for one or more ``with`` blocks. Index it by a layer's name for the trace of its last call.
 
     >>> import graphcaps
     >>> net = nn.Sequential(graphcaps.nn.CapsuleLayer(20, 10))

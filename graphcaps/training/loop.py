@@ -340,8 +340,7 @@ class Trainer:
         if not self.main:  # the main process restores the sums over all processes
             self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
-            # Sums are rounded differently with another number of threads.
-            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))
+            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))  # another number rounds differently
         self.progress.start_at((self.state.epoch * len(self.batches) + self.state.step) / self.total_steps)
         self.progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.main and self.network.routes:

@@ -145,10 +145,9 @@ class Run:
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged.
+        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
 
-        Returns:
-            the checkpoint, or None if there is none yet; and a description of the damage, or "".
+        The second result describes the damage, or is "".
 
         Raises:
             GraphcapsError: all checkpoints are damaged, or config.json differs from the settings of the training.
