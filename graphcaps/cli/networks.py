@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """One line: the share of ink that couplings, decoder and saliency assign to the right object."""
+    """The shares of ink that couplings, decoder and saliency assign to the right object."""
     from ..analysis.ink import ink_assigned
     from ..progress import bar
 
